@@ -1,0 +1,285 @@
+//! The recent history every watcher reads from: one bounded ring of changes, shared by all.
+//!
+//! Invariants: changes are in revision order and complete from `oldest` (exclusive) to `latest` (inclusive); a watcher
+//! owns nothing but its position, so a slow one costs no memory. Who falls behind the ring is sent to the backend's
+//! older history ([`Older`]), and is told `Compacted` if that does not reach back either.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::{BoxFuture, Change, Fault, Index, Revision, Watch, WatchError};
+
+/// Most changes one call to [`Watch::next`] returns; more only if they share a revision.
+const TAKE_MAX: usize = 1024;
+
+/// A change with the index values of the version it replaced, which lists at older revisions need.
+#[derive(Clone, Debug)]
+pub(crate) struct Logged {
+    pub(crate) change: Arc<Change>,
+    pub(crate) previous_index: Option<Arc<Index>>,
+}
+
+/// What of the history is kept in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) changes: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Changes that are no longer in the ring.
+pub(crate) trait Older: Send + Sync {
+    /// Changes after a revision in order, the first few of them (whole revisions), and the revision they reach to.
+    fn read(
+        &self,
+        after: Revision,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Change>>, Revision), WatchError>;
+
+    /// The oldest revision a watch can start after.
+    fn oldest(&self) -> Revision;
+}
+
+struct Ring {
+    changes: VecDeque<Logged>,
+    bytes: usize,
+    /// The ring is complete after this revision.
+    oldest: Revision,
+    latest: Revision,
+}
+
+/// See the module documentation.
+pub(crate) struct Changes {
+    ring: RwLock<Ring>,
+    bounds: Bounds,
+    /// The latest revision, or the reason there will be no more.
+    latest: watch::Sender<Result<Revision, Fault>>,
+}
+
+/// What a position in the history finds in the ring.
+enum Found {
+    /// These (perhaps none of them match), and the revision they reach to.
+    Changes(Vec<Arc<Change>>, Revision),
+    /// The ring no longer reaches back to the position.
+    TooOld,
+}
+
+impl Changes {
+    pub(crate) fn new(latest: Revision, bounds: Bounds) -> Self {
+        let ring = Ring {
+            changes: VecDeque::new(),
+            bytes: 0,
+            oldest: latest,
+            latest,
+        };
+        Self {
+            ring: RwLock::new(ring),
+            bounds,
+            latest: watch::Sender::new(Ok(latest)),
+        }
+    }
+
+    fn ring(&self) -> RwLockReadGuard<'_, Ring> {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds changes in revision order and wakes the watchers. Revisions greater than `latest` are not visible yet.
+    pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Logged>, latest: Revision) {
+        {
+            let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+            for logged in changes {
+                ring.bytes += weight(&logged.change);
+                ring.changes.push_back(logged);
+            }
+            ring.latest = latest;
+            while ring.changes.len() > self.bounds.changes || ring.bytes > self.bounds.bytes {
+                let Some(front) = ring.changes.front().map(|logged| logged.change.revision())
+                else {
+                    break;
+                };
+                ring.forget(front);
+            }
+        }
+        self.latest.send_modify(|current| {
+            if current.is_ok() {
+                *current = Ok(latest);
+            }
+        });
+    }
+
+    /// Drops what is at or before a revision.
+    pub(crate) fn forget(&self, revision: Revision) {
+        self.ring
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .forget(revision);
+    }
+
+    /// Ends every watch with this fault.
+    pub(crate) fn close(&self, fault: Fault) {
+        self.latest.send_modify(|current| {
+            if current.is_ok() {
+                *current = Err(fault);
+            }
+        });
+    }
+
+    /// The oldest revision after which the ring is complete.
+    pub(crate) fn oldest(&self) -> Revision {
+        self.ring().oldest
+    }
+
+    /// The latest published revision.
+    pub(crate) fn latest(&self) -> Revision {
+        self.ring().latest
+    }
+
+    /// How many watches are open.
+    pub(crate) fn watches(&self) -> u64 {
+        self.latest.receiver_count() as u64
+    }
+
+    /// Every change after a revision, if the ring still reaches back to it.
+    pub(crate) fn since(&self, after: Revision) -> Option<Vec<Logged>> {
+        let ring = self.ring();
+        (after >= ring.oldest).then(|| {
+            ring.changes
+                .range(ring.position(after)..)
+                .cloned()
+                .collect()
+        })
+    }
+
+    fn take(&self, after: Revision, prefix: &[u8]) -> Found {
+        let ring = self.ring();
+        if after < ring.oldest {
+            return Found::TooOld;
+        }
+        let mut taken = Vec::new();
+        let mut reached = after;
+        for logged in ring.changes.range(ring.position(after)..) {
+            let revision = logged.change.revision();
+            if taken.len() >= TAKE_MAX && revision > reached {
+                return Found::Changes(taken, reached);
+            }
+            reached = revision;
+            if logged.change.key().starts_with(prefix) {
+                taken.push(Arc::clone(&logged.change));
+            }
+        }
+        Found::Changes(taken, ring.latest.max(after))
+    }
+
+    /// Starts a watch. The caller has checked that the revision is not in the future.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        prefix: Bytes,
+        after: Revision,
+        older: Arc<dyn Older>,
+    ) -> Result<Box<dyn Watch>, WatchError> {
+        let oldest = older.oldest();
+        if after < oldest {
+            return Err(WatchError::Compacted { after, oldest });
+        }
+        let latest = self.latest.subscribe();
+        if let Err(fault) = &*latest.borrow() {
+            return Err(fault.clone().into());
+        }
+        Ok(Box::new(Watcher {
+            changes: Arc::clone(self),
+            older,
+            prefix,
+            position: after,
+            latest,
+            ended: None,
+        }))
+    }
+}
+
+impl Ring {
+    /// Where the changes after a revision begin.
+    fn position(&self, after: Revision) -> usize {
+        self.changes
+            .partition_point(|logged| logged.change.revision() <= after)
+    }
+
+    fn forget(&mut self, revision: Revision) {
+        while let Some(front) = self.changes.front()
+            && front.change.revision() <= revision
+        {
+            self.bytes -= weight(&front.change);
+            self.changes.pop_front();
+        }
+        self.oldest = self.oldest.max(revision.min(self.latest));
+    }
+}
+
+/// What a change is charged in the ring: keys, values and a round sum for the rest.
+fn weight(change: &Change) -> usize {
+    let record = |record: &crate::Record| record.key.len() + record.value.len();
+    200 + change.record().map_or(0, record) + change.previous().map_or(0, record)
+}
+
+struct Watcher {
+    changes: Arc<Changes>,
+    older: Arc<dyn Older>,
+    prefix: Bytes,
+    position: Revision,
+    latest: watch::Receiver<Result<Revision, Fault>>,
+    ended: Option<WatchError>,
+}
+
+impl Watcher {
+    async fn wait(&mut self) -> Result<Vec<Arc<Change>>, WatchError> {
+        loop {
+            let state = self.latest.borrow_and_update().clone();
+            if self.changes.latest() > self.position {
+                let (changes, reached) = match self.changes.take(self.position, &self.prefix) {
+                    Found::Changes(changes, reached) => (changes, reached),
+                    Found::TooOld => self.read_older().await?,
+                };
+                self.position = reached;
+                if !changes.is_empty() {
+                    return Ok(changes);
+                }
+                continue;
+            }
+            // What was committed before the end has been returned by now.
+            if let Err(fault) = state {
+                return Err(fault.into());
+            }
+            if self.latest.changed().await.is_err() {
+                return Err(Fault::Closed.into());
+            }
+        }
+    }
+
+    async fn read_older(&self) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
+        let (older, after) = (Arc::clone(&self.older), self.position);
+        let read = tokio::task::spawn_blocking(move || older.read(after, TAKE_MAX));
+        let (mut changes, reached) = read
+            .await
+            .map_err(|error| Fault::Storage(Arc::new(error)))??;
+        changes.retain(|change| change.key().starts_with(&self.prefix));
+        Ok((changes, reached))
+    }
+}
+
+impl Watch for Watcher {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Arc<Change>>, WatchError>> {
+        Box::pin(async move {
+            if let Some(error) = &self.ended {
+                return Err(error.clone());
+            }
+            self.wait()
+                .await
+                .inspect_err(|error| self.ended = Some(error.clone()))
+        })
+    }
+
+    fn revision(&self) -> Revision {
+        self.position
+    }
+}

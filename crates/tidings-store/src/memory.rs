@@ -1,0 +1,425 @@
+//! The contract in memory: for tests, and the model the other backends are compared with.
+//!
+//! One lock around everything; simple first. Nothing survives the process. The end of an expired record is written down
+//! before the next write of anything, or by [`Store::expire`]; there is no thread that does it meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::changes::{Bounds, Changes, Logged, Older};
+use crate::clock::{Clock, SystemClock};
+use crate::record::check_size;
+use crate::{
+    At, BoxFuture, Change, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page,
+    ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
+};
+
+/// See the [module documentation](self).
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    changes: Arc<Changes>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    revision: Revision,
+    records: BTreeMap<Bytes, Entry>,
+    expired: u64,
+    closed: bool,
+}
+
+#[derive(Clone)]
+struct Entry {
+    record: Record,
+    index: Arc<Index>,
+}
+
+impl Entry {
+    fn is_live(&self, now: UnixMillis) -> bool {
+        self.record.expires_at.is_none_or(|at| at > now)
+    }
+}
+
+impl Default for MemoryStore {
+    /// A store on the machine's clock that remembers 100,000 changes or 256 MiB of them.
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock), 100_000)
+    }
+}
+
+impl MemoryStore {
+    /// A store that remembers so many changes (and at most 256 MiB of them).
+    pub fn new(clock: Arc<dyn Clock>, history_len_max: usize) -> Self {
+        let bounds = Bounds {
+            changes: history_len_max,
+            bytes: 256 << 20,
+        };
+        Self {
+            clock,
+            changes: Arc::new(Changes::new(0, bounds)),
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> Result<MutexGuard<'_, State>, Fault> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            Err(Fault::Closed)
+        } else {
+            Ok(state)
+        }
+    }
+
+    /// Runs one write after the ends that are due, and publishes what it changed.
+    fn write<T>(
+        &self,
+        write: impl FnOnce(&mut State, UnixMillis, &mut Vec<Logged>) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
+        let mut state = self.state()?;
+        let now = self.clock.now();
+        let mut logged = Vec::new();
+        state.expire(now, &mut logged);
+        let result = write(&mut state, now, &mut logged);
+        self.changes.publish(logged, state.revision);
+        result
+    }
+
+    fn put(
+        &self,
+        key: Bytes,
+        new: NewRecord,
+        expected: Option<Revision>,
+    ) -> Result<Revision, WriteError> {
+        check_size(&key, Some(&new))?;
+        self.write(|state, now, logged| {
+            let previous = state.records.get(&key).cloned();
+            match (&previous, expected) {
+                (Some(entry), None) => {
+                    return Err(WriteError::AlreadyExists {
+                        revision: entry.record.revision,
+                    });
+                }
+                (None, Some(_)) => return Err(WriteError::NotFound),
+                (Some(entry), Some(expected)) if entry.record.revision != expected => {
+                    return Err(WriteError::Conflict {
+                        expected,
+                        current: entry.record.revision,
+                    });
+                }
+                _ => {}
+            }
+            if let Some(expires_at) = new.expires_at.filter(|at| *at <= now) {
+                return Err(WriteError::AlreadyExpired { expires_at, now });
+            }
+            state.revision += 1;
+            let record = Record {
+                key: key.clone(),
+                value: new.value,
+                revision: state.revision,
+                expires_at: new.expires_at,
+            };
+            state.records.insert(
+                key,
+                Entry {
+                    record: record.clone(),
+                    index: Arc::new(new.index),
+                },
+            );
+            let (previous, previous_index) =
+                previous.map(|entry| (entry.record, entry.index)).unzip();
+            logged.push(Logged {
+                change: Arc::new(Change::Put { record, previous }),
+                previous_index,
+            });
+            Ok(state.revision)
+        })
+    }
+
+    fn remove(&self, key: &Bytes, expected: Option<Revision>) -> Result<Deleted, WriteError> {
+        check_size(key, None)?;
+        self.write(|state, _, logged| {
+            let Some(entry) = state.records.get(key) else {
+                return Err(WriteError::NotFound);
+            };
+            let current = entry.record.revision;
+            if let Some(expected) = expected.filter(|expected| *expected != current) {
+                return Err(WriteError::Conflict { expected, current });
+            }
+            let previous = entry.record.clone();
+            state.remove(key, false, logged);
+            Ok(Deleted {
+                revision: state.revision,
+                previous,
+            })
+        })
+    }
+
+    fn read(&self, request: &ListRequest) -> Result<Page, ReadError> {
+        let state = self.state()?;
+        let now = self.clock.now();
+        let mut records = state.records.clone();
+        let revision = match request.at {
+            At::Latest => state.revision,
+            At::Exact(requested) if requested > state.revision => {
+                return Err(ReadError::Future {
+                    requested,
+                    current: state.revision,
+                });
+            }
+            At::Exact(requested) => {
+                let oldest = self.changes.oldest();
+                let since = self
+                    .changes
+                    .since(requested)
+                    .ok_or(ReadError::Compacted { requested, oldest })?;
+                for Logged {
+                    change,
+                    previous_index,
+                } in since.into_iter().rev()
+                {
+                    match (change.previous().cloned(), previous_index) {
+                        (Some(record), Some(index)) => {
+                            records.insert(change.key().clone(), Entry { record, index });
+                        }
+                        _ => {
+                            records.remove(change.key());
+                        }
+                    }
+                }
+                requested
+            }
+        };
+        let mut matching = records.into_values().filter(|entry| {
+            entry.is_live(now)
+                && entry.record.key.starts_with(&request.prefix)
+                && request
+                    .after
+                    .as_ref()
+                    .is_none_or(|after| entry.record.key > after)
+                && request
+                    .object
+                    .as_ref()
+                    .is_none_or(|object| object.matches(&entry.index))
+        });
+        let limit = request.limit.unwrap_or(usize::MAX);
+        let records = matching
+            .by_ref()
+            .take(limit)
+            .map(|entry| entry.record)
+            .collect();
+        let remaining = matching.count() as u64;
+        Ok(Page {
+            records,
+            revision,
+            more: remaining > 0,
+            remaining: request.count_remaining.then_some(remaining),
+        })
+    }
+
+    fn read_newest(&self, request: &NewestRequest) -> Result<Page, ReadError> {
+        let state = self.state()?;
+        let now = self.clock.now();
+        let mut found: Vec<&Entry> = state
+            .records
+            .values()
+            .filter(|entry| entry.is_live(now) && entry.record.key.starts_with(&request.prefix))
+            .filter(|entry| {
+                request
+                    .since
+                    .is_none_or(|since| entry.index.last_seen >= since)
+            })
+            .collect();
+        found
+            .sort_by_key(|entry| std::cmp::Reverse((entry.index.last_seen, entry.record.revision)));
+        let more = found.len() > request.limit;
+        let records = found
+            .into_iter()
+            .take(request.limit)
+            .map(|entry| entry.record.clone())
+            .collect();
+        Ok(Page {
+            records,
+            revision: state.revision,
+            more,
+            remaining: None,
+        })
+    }
+
+    fn read_stats(&self) -> Result<Stats, ReadError> {
+        let state = self.state()?;
+        let now = self.clock.now();
+        let due = state
+            .records
+            .values()
+            .filter_map(|entry| entry.record.expires_at)
+            .filter(|at| *at <= now)
+            .min();
+        Ok(Stats {
+            records: state.records.len() as u64,
+            value_bytes: state
+                .records
+                .values()
+                .map(|entry| entry.record.value.len() as u64)
+                .sum(),
+            disk_bytes: 0,
+            revision: state.revision,
+            oldest_revision: self.changes.oldest(),
+            expiry_lag_ms: due.map_or(0, |due| now.0.abs_diff(due.0)),
+            expired: state.expired,
+            watches: self.changes.watches(),
+        })
+    }
+}
+
+impl State {
+    fn remove(&mut self, key: &Bytes, expired: bool, logged: &mut Vec<Logged>) {
+        let Some(Entry { record, index }) = self.records.remove(key) else {
+            return;
+        };
+        self.revision += 1;
+        let change = Arc::new(Change::Delete {
+            revision: self.revision,
+            previous: record,
+            expired,
+        });
+        logged.push(Logged {
+            change,
+            previous_index: Some(index),
+        });
+    }
+
+    /// Writes down the end of everything that has expired, in the order of its writing.
+    fn expire(&mut self, now: UnixMillis, logged: &mut Vec<Logged>) -> u64 {
+        let mut due: Vec<_> = self
+            .records
+            .values()
+            .filter(|entry| !entry.is_live(now))
+            .cloned()
+            .collect();
+        due.sort_by_key(|entry| entry.record.revision);
+        for entry in &due {
+            self.remove(&entry.record.key, true, logged);
+        }
+        self.expired += due.len() as u64;
+        due.len() as u64
+    }
+}
+
+/// There is no history besides the ring.
+struct NoOlder(Arc<Changes>);
+
+impl Older for NoOlder {
+    fn read(&self, after: Revision, _: usize) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
+        Err(WatchError::Compacted {
+            after,
+            oldest: self.oldest(),
+        })
+    }
+
+    fn oldest(&self) -> Revision {
+        self.0.oldest()
+    }
+}
+
+impl Store for MemoryStore {
+    fn create(&self, key: Bytes, record: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(async move { self.put(key, record, None) })
+    }
+
+    fn update(
+        &self,
+        key: Bytes,
+        record: NewRecord,
+        expected: Revision,
+    ) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(async move { self.put(key, record, Some(expected)) })
+    }
+
+    fn delete(
+        &self,
+        key: Bytes,
+        expected: Option<Revision>,
+    ) -> BoxFuture<'_, Result<Deleted, WriteError>> {
+        Box::pin(async move { self.remove(&key, expected) })
+    }
+
+    fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Record>, ReadError>> {
+        Box::pin(async move {
+            let now = self.clock.now();
+            let state = self.state()?;
+            Ok(state
+                .records
+                .get(&key)
+                .filter(|entry| entry.is_live(now))
+                .map(|entry| entry.record.clone()))
+        })
+    }
+
+    fn revision(&self) -> Revision {
+        self.changes.latest()
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(async move { self.read(&request) })
+    }
+
+    fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(async move { self.read_newest(&request) })
+    }
+
+    fn watch(
+        &self,
+        prefix: Bytes,
+        after: Revision,
+    ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
+        Box::pin(async move {
+            let current = self.changes.latest();
+            if after > current {
+                return Err(WatchError::Future {
+                    requested: after,
+                    current,
+                });
+            }
+            self.changes
+                .watch(prefix, after, Arc::new(NoOlder(Arc::clone(&self.changes))))
+        })
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
+        Box::pin(async move {
+            let current = self.state()?.revision;
+            if revision > current {
+                return Err(WriteError::FutureRevision {
+                    requested: revision,
+                    current,
+                });
+            }
+            self.changes.forget(revision);
+            Ok(())
+        })
+    }
+
+    fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
+        Box::pin(async move {
+            let before = self.state()?.expired;
+            self.write(|state, _, _| Ok(state.expired - before))
+        })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
+        Box::pin(async move { self.read_stats() })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.state
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .closed = true;
+            self.changes.close(Fault::Closed);
+        })
+    }
+}

@@ -1,0 +1,303 @@
+//! The values that go in and out of a store. Plain data: cheap to clone, no behaviour beyond constructors.
+
+use bytes::Bytes;
+
+use crate::{INDEX_LEN_MAX, KEY_LEN_MAX, Revision, VALUE_LEN_MAX, WriteError};
+
+/// A moment, in milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixMillis(pub i64);
+
+/// What a record can be found by besides its key. Empty strings are not indexed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// `involvedObject.uid`.
+    pub object_uid: String,
+    /// `involvedObject.kind`.
+    pub object_kind: String,
+    /// `involvedObject.namespace`; empty for cluster-scoped objects.
+    pub object_namespace: String,
+    /// `involvedObject.name`.
+    pub object_name: String,
+    /// When the event last happened.
+    pub last_seen: UnixMillis,
+}
+
+/// A record to be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewRecord {
+    /// The bytes to keep, at most [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
+    pub value: Bytes,
+    /// What to find it by.
+    pub index: Index,
+    /// When it ends; `None` is never.
+    pub expires_at: Option<UnixMillis>,
+}
+
+impl NewRecord {
+    /// A record that is found by its key only and never expires.
+    pub fn new(value: impl Into<Bytes>) -> Self {
+        Self {
+            value: value.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets what to find it by.
+    #[must_use]
+    pub fn index(mut self, index: Index) -> Self {
+        self.index = index;
+        self
+    }
+
+    /// Sets when it ends.
+    #[must_use]
+    pub fn expires_at(mut self, at: UnixMillis) -> Self {
+        self.expires_at = Some(at);
+        self
+    }
+}
+
+/// A stored record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where it is stored.
+    pub key: Bytes,
+    /// The bytes that were written.
+    pub value: Bytes,
+    /// The revision of the write that made this version.
+    pub revision: Revision,
+    /// When it ends; `None` is never.
+    pub expires_at: Option<UnixMillis>,
+}
+
+/// What [`Store::delete`](crate::Store::delete) removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// The revision of the deletion.
+    pub revision: Revision,
+    /// The record as it last was.
+    pub previous: Record,
+}
+
+/// One change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A create (`previous` is `None`) or an update. The revision is the record's.
+    Put {
+        /// The record after the change.
+        record: Record,
+        /// The record before it.
+        previous: Option<Record>,
+    },
+    /// A deletion or an expiry.
+    Delete {
+        /// The revision of the change.
+        revision: Revision,
+        /// The record before it.
+        previous: Record,
+        /// Whether the record's time had come, as opposed to somebody deleting it.
+        expired: bool,
+    },
+}
+
+impl Change {
+    /// The revision of the change.
+    pub fn revision(&self) -> Revision {
+        match self {
+            Self::Put { record, .. } => record.revision,
+            Self::Delete { revision, .. } => *revision,
+        }
+    }
+
+    /// The key that was changed.
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Self::Put { record, .. } => &record.key,
+            Self::Delete { previous, .. } => &previous.key,
+        }
+    }
+
+    /// The record after the change, if there still is one.
+    pub fn record(&self) -> Option<&Record> {
+        match self {
+            Self::Put { record, .. } => Some(record),
+            Self::Delete { .. } => None,
+        }
+    }
+
+    /// The record before the change, if there was one.
+    pub fn previous(&self) -> Option<&Record> {
+        match self {
+            Self::Put { previous, .. } => previous.as_ref(),
+            Self::Delete { previous, .. } => Some(previous),
+        }
+    }
+}
+
+/// The revision a list is taken at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum At {
+    /// The latest.
+    #[default]
+    Latest,
+    /// Exactly this one.
+    Exact(Revision),
+}
+
+/// One involved object, for [`ListRequest::object`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectSelector {
+    /// By `involvedObject.uid`.
+    Uid(String),
+    /// By `involvedObject.kind`, `.namespace` and `.name` together.
+    Name {
+        /// `involvedObject.kind`.
+        kind: String,
+        /// `involvedObject.namespace`; empty for cluster-scoped objects.
+        namespace: String,
+        /// `involvedObject.name`.
+        name: String,
+    },
+}
+
+impl ObjectSelector {
+    /// Whether a record with this index is about the object. Empty values match nothing.
+    pub fn matches(&self, index: &Index) -> bool {
+        match self {
+            Self::Uid(uid) => !uid.is_empty() && *uid == index.object_uid,
+            Self::Name {
+                kind,
+                namespace,
+                name,
+            } => {
+                !name.is_empty()
+                    && *name == index.object_name
+                    && *kind == index.object_kind
+                    && *namespace == index.object_namespace
+            }
+        }
+    }
+}
+
+/// Which records to list; see [`Store::list`](crate::Store::list).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListRequest {
+    /// Only keys that start with this; empty is all.
+    pub prefix: Bytes,
+    /// Only keys greater than this: the last key of the page before.
+    pub after: Option<Bytes>,
+    /// Only records about this object.
+    pub object: Option<ObjectSelector>,
+    /// The revision to list at.
+    pub at: At,
+    /// At most so many records; `None` is all of them. Callers bound their memory by asking for pages.
+    pub limit: Option<usize>,
+    /// Whether to count what is left behind a limited page ([`Page::remaining`]), which costs a walk over the keys.
+    pub count_remaining: bool,
+}
+
+impl ListRequest {
+    /// Everything under a prefix at the latest revision.
+    pub fn prefix(prefix: impl Into<Bytes>) -> Self {
+        Self {
+            prefix: prefix.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Continues behind a key.
+    #[must_use]
+    pub fn after(mut self, key: impl Into<Bytes>) -> Self {
+        self.after = Some(key.into());
+        self
+    }
+
+    /// Only records about this object.
+    #[must_use]
+    pub fn object(mut self, object: ObjectSelector) -> Self {
+        self.object = Some(object);
+        self
+    }
+
+    /// At exactly this revision.
+    #[must_use]
+    pub fn at(mut self, revision: Revision) -> Self {
+        self.at = At::Exact(revision);
+        self
+    }
+
+    /// At most so many records.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}
+
+/// Which records [`Store::newest`](crate::Store::newest) returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewestRequest {
+    /// Only keys that start with this; empty is all.
+    pub prefix: Bytes,
+    /// Only records last seen at or after this moment.
+    pub since: Option<UnixMillis>,
+    /// At most so many records.
+    pub limit: usize,
+}
+
+/// A part of a list, all from one revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The records, in the order the method states.
+    pub records: Vec<Record>,
+    /// The revision the whole list is taken at: give it to the next page's [`At::Exact`], or to a watch.
+    pub revision: Revision,
+    /// Whether the limit cut the list short.
+    pub more: bool,
+    /// How many records are behind the page, if [`ListRequest::count_remaining`] asked for it.
+    pub remaining: Option<u64>,
+}
+
+/// Counts and sizes of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Records whose end is not yet written down.
+    pub records: u64,
+    /// Bytes of their values, before compression.
+    pub value_bytes: u64,
+    /// Bytes on disk; zero for a store in memory.
+    pub disk_bytes: u64,
+    /// The revision of the latest change.
+    pub revision: Revision,
+    /// The oldest revision a list can be taken at and a watch can start after.
+    pub oldest_revision: Revision,
+    /// By how many milliseconds the writing down of ends is behind the clock.
+    pub expiry_lag_ms: u64,
+    /// Records whose end was written down since the store was opened.
+    pub expired: u64,
+    /// Watches that are open.
+    pub watches: u64,
+}
+
+/// Refuses a key, value or index above the limits.
+pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), WriteError> {
+    let check = |what, len, max| {
+        if len > max {
+            Err(WriteError::TooLarge { what, len, max })
+        } else {
+            Ok(())
+        }
+    };
+    check("the key", key.len(), KEY_LEN_MAX)?;
+    let Some(NewRecord { value, index, .. }) = record else {
+        return Ok(());
+    };
+    check("the value", value.len(), VALUE_LEN_MAX)?;
+    let index_len = index.object_uid.len()
+        + index.object_kind.len()
+        + index.object_namespace.len()
+        + index.object_name.len();
+    check("the index", index_len, INDEX_LEN_MAX)
+}
