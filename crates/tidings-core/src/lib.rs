@@ -1,1 +1,22 @@
-//! tidings-core
+//! The rules of Kubernetes Events: what an event is, what makes two events the same, how repeats become a count and floods become a
+//! trickle, what is written to the API server, and what is tried again when a write fails.
+//!
+//! There is no I/O here, no clock, no async and no global state: inputs in, decisions out, and time is an argument. The `tidings` crate
+//! puts threads, queues and HTTP around it; use this crate alone to drive the rules yourself, as the conformance suite does.
+
+mod event;
+mod name;
+mod packed;
+mod reference;
+mod source;
+mod time;
+pub mod validate;
+
+pub use event::{
+    ClusterScopedNamespace, Event, EventType, NewEvent, TEXT_BYTES_MAX, TRUNCATION_MARKER,
+    UnsupportedEventType,
+};
+pub use name::{EventName, NameStamps};
+pub use reference::{Reference, ReferenceFields};
+pub use source::EventSource;
+pub use time::{Monotonic, Now};

@@ -1,0 +1,407 @@
+//! An event on its way from a recorder to a sink: small, shared, immutable, and a wire type only for those who ask.
+//!
+//! Invariant: an event never changes after it was made. What correlation adds (a count, the name of the first occurrence, a
+//! combined message) lives beside it, in [`Occurrence`](crate::Occurrence).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+use crate::packed::{Packed, Packer};
+use crate::{EventName, EventSource, NameStamps, Reference};
+
+/// The longest message, reason or action an event is made with, in bytes, unless [`NewEvent::text_bytes_max`] says otherwise.
+///
+/// The API server sets no limit of its own to core/v1 events without an `eventTime`, but its store refuses objects beyond 1.5 MiB.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// What a text that had to be cut ends in.
+pub const TRUNCATION_MARKER: &str = "…(truncated)";
+
+/// How many of the texts, in packed order, are: type.
+pub(crate) const TYPE_TEXTS: usize = 1;
+/// Type and reason.
+pub(crate) const REASON_TEXTS: usize = 2;
+/// Type, reason and message.
+pub(crate) const MESSAGE_TEXTS: usize = 3;
+
+/// The type of an event. Kubernetes knows these two and no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventType {
+    /// Information only.
+    Normal,
+    /// Something may be wrong.
+    Warning,
+}
+
+impl EventType {
+    /// The type as Kubernetes spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+impl fmt::Display for EventType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A string that is no event type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unsupported event type {0:?}: it is either \"Normal\" or \"Warning\"")]
+pub struct UnsupportedEventType(pub String);
+
+impl std::str::FromStr for EventType {
+    type Err = UnsupportedEventType;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "Normal" => Ok(Self::Normal),
+            "Warning" => Ok(Self::Warning),
+            other => Err(UnsupportedEventType(other.to_owned())),
+        }
+    }
+}
+
+/// Where events about cluster-scoped objects (nodes, namespaces, …) go: an event itself always lies in a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClusterScopedNamespace {
+    /// `default`, as client-go does.
+    #[default]
+    Default,
+    /// `kube-system`. The API server accepts this only of events that carry an `eventTime`, or whose reference names that namespace.
+    KubeSystem,
+    /// A namespace of your choice; the same restriction applies.
+    Fixed(Arc<str>),
+}
+
+impl ClusterScopedNamespace {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Default => "default",
+            Self::KubeSystem => "kube-system",
+            Self::Fixed(namespace) => namespace,
+        }
+    }
+}
+
+/// What a new event is made of.
+#[derive(Clone, Copy)]
+pub struct NewEvent<'a> {
+    /// Who reports it.
+    pub source: &'a EventSource,
+    /// What it is about.
+    pub regarding: &'a Reference,
+    /// A second object that takes part.
+    pub related: Option<&'a Reference>,
+    /// Its type.
+    pub event_type: EventType,
+    /// Why it happened: a short word in CamelCase that programs may look for.
+    pub reason: &'a str,
+    /// What was done or failed; empty for none.
+    pub action: &'a str,
+    /// What a person should read. Written once, straight into the event.
+    pub message: &'a dyn fmt::Display,
+    /// Annotations of the event object.
+    pub annotations: Option<&'a Arc<BTreeMap<String, String>>>,
+    /// Labels of the event object.
+    pub labels: Option<&'a Arc<BTreeMap<String, String>>>,
+    /// Where the event goes when `regarding` names no namespace.
+    pub cluster_scoped_namespace: &'a ClusterScopedNamespace,
+    /// Texts longer than this many bytes are cut on a character boundary and end in [`TRUNCATION_MARKER`].
+    pub text_bytes_max: usize,
+}
+
+/// An event as it was recorded. Cloning it copies a pointer.
+#[derive(Clone)]
+pub struct Event(Arc<Fields>);
+
+struct Fields {
+    name: EventName,
+    /// `None`: the namespace of `regarding`.
+    namespace: Option<Box<str>>,
+    source: EventSource,
+    regarding: Reference,
+    related: Option<Reference>,
+    /// type, reason, message, action
+    text: Packed<4>,
+    annotations: Option<Arc<BTreeMap<String, String>>>,
+    labels: Option<Arc<BTreeMap<String, String>>>,
+    first_timestamp: Option<Timestamp>,
+    last_timestamp: Option<Timestamp>,
+    count: i32,
+    /// The wire event this was made from: it may have more than the fields above.
+    wire: Option<Box<v1::Event>>,
+    size: usize,
+}
+
+impl Event {
+    /// Makes an event that happened at `at`: count 1, first and last seen then, named by `names`.
+    ///
+    /// What client-go's `recorderImpl.makeEvent` does; the result is always acceptable to the API server as far as names and
+    /// namespaces go.
+    pub fn new(new: &NewEvent<'_>, names: &NameStamps, at: Timestamp) -> Self {
+        let regarding = new.regarding;
+        let event_type = new.event_type.as_str();
+        let mut text =
+            Packer::with_capacity(event_type.len() + new.reason.len() + new.action.len() + 64);
+        text.push(event_type);
+        text.push_display(&new.reason, new.text_bytes_max, TRUNCATION_MARKER);
+        text.push_display(new.message, new.text_bytes_max, TRUNCATION_MARKER);
+        text.push_display(&new.action, new.text_bytes_max, TRUNCATION_MARKER);
+        Self::from_fields(Fields {
+            name: names.name(regarding, at),
+            namespace: regarding
+                .namespace()
+                .is_empty()
+                .then(|| new.cluster_scoped_namespace.as_str().into()),
+            source: new.source.clone(),
+            regarding: regarding.clone(),
+            related: new.related.cloned(),
+            text: text.finish(),
+            annotations: new.annotations.filter(|map| !map.is_empty()).cloned(),
+            labels: new.labels.filter(|map| !map.is_empty()).cloned(),
+            first_timestamp: Some(at),
+            last_timestamp: Some(at),
+            count: 1,
+            wire: None,
+            size: 0,
+        })
+    }
+
+    /// An event that already has its wire form, kept whole: [`Event::to_wire`] gives all of it back.
+    pub fn from_wire(event: v1::Event) -> Self {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        Self::from_fields(Fields {
+            name: EventName::Given(text(&event.metadata.name).into()),
+            namespace: Some(text(&event.metadata.namespace).into()),
+            source: EventSource::from_event(&event),
+            regarding: Reference::from(&event.involved_object),
+            related: event.related.as_ref().map(Reference::from),
+            text: Packed::new([
+                &text(&event.type_),
+                &text(&event.reason),
+                &text(&event.message),
+                &text(&event.action),
+            ]),
+            annotations: event.metadata.annotations.clone().map(Arc::new),
+            labels: event.metadata.labels.clone().map(Arc::new),
+            first_timestamp: event.first_timestamp.as_ref().map(|time| time.0),
+            last_timestamp: event.last_timestamp.as_ref().map(|time| time.0),
+            count: event.count.unwrap_or(0),
+            wire: Some(Box::new(event)),
+            size: 0,
+        })
+    }
+
+    /// The event that stands for several like `self`: same object, type, reason and source, another message, seen once, at `at`.
+    ///
+    /// client-go's aggregate event has no more than that; with `keep_metadata` it also keeps annotations, labels, action and the
+    /// related object of `self`, and who reported it.
+    pub(crate) fn combined(
+        &self,
+        name: EventName,
+        message: &str,
+        at: Timestamp,
+        keep_metadata: bool,
+    ) -> Self {
+        let this = &*self.0;
+        let keep = |text: &'_ str| {
+            if keep_metadata {
+                text.to_owned()
+            } else {
+                String::new()
+            }
+        };
+        Self::from_fields(Fields {
+            name,
+            namespace: this.namespace.clone(),
+            source: if keep_metadata {
+                this.source.clone()
+            } else {
+                this.source.reporting("", "")
+            },
+            regarding: this.regarding.clone(),
+            related: this.related.clone().filter(|_| keep_metadata),
+            text: Packed::new([
+                self.event_type(),
+                self.reason(),
+                message,
+                &keep(self.action()),
+            ]),
+            annotations: this.annotations.clone().filter(|_| keep_metadata),
+            labels: this.labels.clone().filter(|_| keep_metadata),
+            first_timestamp: Some(at),
+            last_timestamp: Some(at),
+            count: 1,
+            wire: None,
+            size: 0,
+        })
+    }
+
+    fn from_fields(mut fields: Fields) -> Self {
+        let map_size = |map: &Option<Arc<BTreeMap<String, String>>>| {
+            map.iter()
+                .flat_map(|map| map.iter())
+                .map(|(key, value)| key.len() + value.len() + 64)
+                .sum::<usize>()
+        };
+        fields.size = size_of::<Fields>()
+            + fields.name.heap_size()
+            + fields
+                .namespace
+                .as_ref()
+                .map_or(0, |namespace| namespace.len())
+            + fields.regarding.heap_size()
+            + fields.related.as_ref().map_or(0, Reference::heap_size)
+            + fields.text.heap_size() * if fields.wire.is_some() { 2 } else { 1 }
+            + map_size(&fields.annotations)
+            + map_size(&fields.labels)
+            + fields.wire.as_ref().map_or(0, |_| size_of::<v1::Event>());
+        Self(Arc::new(fields))
+    }
+
+    /// The event's name.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.0.name.text(&self.0.regarding)
+    }
+
+    /// The name as what it is made of.
+    pub fn event_name(&self) -> &EventName {
+        &self.0.name
+    }
+
+    /// The namespace the event lies in: that of the object it is about, or the one chosen for cluster-scoped objects.
+    pub fn namespace(&self) -> &str {
+        self.0
+            .namespace
+            .as_deref()
+            .unwrap_or_else(|| self.0.regarding.namespace())
+    }
+
+    /// Who reports it.
+    pub fn source(&self) -> &EventSource {
+        &self.0.source
+    }
+
+    /// What it is about: `involvedObject` of core/v1, `regarding` of events.k8s.io/v1.
+    pub fn regarding(&self) -> &Reference {
+        &self.0.regarding
+    }
+
+    /// The second object that takes part.
+    pub fn related(&self) -> Option<&Reference> {
+        self.0.related.as_ref()
+    }
+
+    /// Its type: `Normal` or `Warning`, or whatever stood in the wire event it was made from.
+    pub fn event_type(&self) -> &str {
+        self.0.text.get(0)
+    }
+
+    /// Why it happened.
+    pub fn reason(&self) -> &str {
+        self.0.text.get(1)
+    }
+
+    /// What a person should read: `message` of core/v1, `note` of events.k8s.io/v1.
+    pub fn message(&self) -> &str {
+        self.0.text.get(2)
+    }
+
+    /// What was done or failed; empty for none.
+    pub fn action(&self) -> &str {
+        self.0.text.get(3)
+    }
+
+    /// Annotations of the event object.
+    pub fn annotations(&self) -> Option<&BTreeMap<String, String>> {
+        self.0.annotations.as_deref()
+    }
+
+    /// Labels of the event object.
+    pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        self.0.labels.as_deref()
+    }
+
+    /// When it was first seen.
+    pub fn first_timestamp(&self) -> Option<Timestamp> {
+        self.0.first_timestamp
+    }
+
+    /// When it was last seen.
+    pub fn last_timestamp(&self) -> Option<Timestamp> {
+        self.0.last_timestamp
+    }
+
+    /// How often it was seen.
+    pub fn count(&self) -> i32 {
+        self.0.count
+    }
+
+    /// About how many bytes of memory it takes, for bounds on queues and caches. A shared reference counts in full.
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+
+    /// The wire type. Fields that client-go's recorder always writes are present, if empty.
+    pub fn to_wire(&self) -> v1::Event {
+        let this = &*self.0;
+        if let Some(wire) = &this.wire {
+            return (**wire).clone();
+        }
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        v1::Event {
+            metadata: ObjectMeta {
+                name: Some(self.name().into_owned()),
+                namespace: some(self.namespace()),
+                annotations: this.annotations.as_deref().cloned(),
+                labels: this.labels.as_deref().cloned(),
+                ..ObjectMeta::default()
+            },
+            involved_object: this.regarding.to_object_reference(),
+            related: this.related.as_ref().map(Reference::to_object_reference),
+            type_: some(self.event_type()),
+            reason: some(self.reason()),
+            message: some(self.message()),
+            action: some(self.action()),
+            source: Some(v1::EventSource {
+                component: some(this.source.source_component()),
+                host: some(this.source.source_host()),
+            }),
+            reporting_component: Some(this.source.reporting_controller().to_owned()),
+            reporting_instance: Some(this.source.reporting_instance().to_owned()),
+            first_timestamp: this.first_timestamp.map(Time),
+            last_timestamp: this.last_timestamp.map(Time),
+            count: (this.count != 0).then_some(this.count),
+            event_time: None,
+            series: None,
+        }
+    }
+
+    pub(crate) fn text(&self) -> &Packed<4> {
+        &self.0.text
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("name", &self.name())
+            .field("namespace", &self.namespace())
+            .field("regarding", &self.0.regarding)
+            .field("type", &self.event_type())
+            .field("reason", &self.reason())
+            .field("message", &self.message())
+            .finish_non_exhaustive()
+    }
+}

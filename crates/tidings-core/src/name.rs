@@ -1,0 +1,209 @@
+//! Names of events: valid for the API server, and never the same twice within a process, whatever the clock does.
+//!
+//! client-go names an event `<object>.<nanoseconds in hexadecimal>` (`tools/record/util.GenerateEventName`), so two events about one
+//! object at one reading of the clock share a name and the second is lost. Here a stamp is the clock's reading or, where that is not
+//! later than the last stamp, one more than it.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+
+use crate::Reference;
+
+/// Hands out the stamps that event names are made of: increasing, so never one twice.
+///
+/// A process shares one among everything that makes events.
+#[derive(Debug)]
+pub struct NameStamps {
+    last: AtomicU64,
+    seed: u64,
+}
+
+impl NameStamps {
+    /// Stamps whose fallback names (see [`EventName`]) are made from `seed`, which should differ between processes.
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            last: AtomicU64::new(0),
+            seed,
+        }
+    }
+
+    /// The seed given to [`NameStamps::new`].
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The next stamp: nanoseconds since the Unix epoch at `at`, or one more than the last stamp where the clock stands still or stepped back.
+    pub fn next(&self, at: Timestamp) -> u64 {
+        let nanoseconds = u64::try_from(at.as_nanosecond()).unwrap_or(0);
+        // Relaxed is enough: only the uniqueness of the number matters, nothing else is published with it.
+        let previous = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                Some(if nanoseconds > last {
+                    nanoseconds
+                } else {
+                    last.saturating_add(1)
+                })
+            });
+        match previous {
+            Ok(last) | Err(last) if nanoseconds > last => nanoseconds,
+            Ok(last) | Err(last) => last.saturating_add(1),
+        }
+    }
+
+    /// The name for an event about `regarding`, made now.
+    pub fn name(&self, regarding: &Reference, at: Timestamp) -> EventName {
+        let stamp = self.next(at);
+        if regarding.is_nameable() {
+            EventName::Stamped(stamp)
+        } else {
+            EventName::Uuid(uuid(self.seed, stamp))
+        }
+    }
+}
+
+/// An event's name, kept as what it is made of until somebody asks for the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventName {
+    /// `<object name>.<stamp in hexadecimal>`.
+    Stamped(u64),
+    /// A UUID, where the object's name cannot be part of a valid event name (upper case, `:`, too long, empty…).
+    Uuid(u128),
+    /// A name given from outside.
+    Given(Box<str>),
+}
+
+impl EventName {
+    /// The name of an event about `regarding`.
+    pub fn text<'a>(&'a self, regarding: &Reference) -> Cow<'a, str> {
+        match self {
+            Self::Stamped(stamp) => Cow::Owned(stamped(regarding.name(), *stamp)),
+            Self::Uuid(value) => Cow::Owned(uuid_text(*value)),
+            Self::Given(name) => Cow::Borrowed(name),
+        }
+    }
+
+    pub(crate) fn heap_size(&self) -> usize {
+        match self {
+            Self::Given(name) => name.len(),
+            Self::Stamped(_) | Self::Uuid(_) => 0,
+        }
+    }
+}
+
+/// `<object name>.<stamp in hexadecimal>`, whether that is a valid name or not.
+pub(crate) fn stamped(object_name: &str, stamp: u64) -> String {
+    let mut name = String::with_capacity(object_name.len() + 17);
+    name.push_str(object_name);
+    // Writing to a String does not fail.
+    let _ = write!(name, ".{stamp:x}");
+    name
+}
+
+/// A UUID (version 8: of our own making) that differs for every stamp of one seed: the stamp's bits all stand in it.
+fn uuid(seed: u64, stamp: u64) -> u128 {
+    // 122 free bits: 58 of the seed, 64 of the stamp spread by a bijection so that neighbours look nothing alike.
+    let spread = spread(stamp ^ seed);
+    let high = (seed & !0xf000) | 0x8000;
+    let low = (spread >> 2) | 0x8000_0000_0000_0000;
+    // The two bits of `spread` that the variant displaces take the place of the seed's lowest two.
+    let high = (high & !0x3) | (spread & 0x3);
+    (u128::from(high) << 64) | u128::from(low)
+}
+
+/// A bijection on 64 bits (the finalizer of splitmix64).
+const fn spread(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+fn uuid_text(value: u128) -> String {
+    let hex = format!("{value:032x}");
+    let mut text = String::with_capacity(36);
+    for (index, digit) in hex.chars().enumerate() {
+        if matches!(index, 8 | 12 | 16 | 20) {
+            text.push('-');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ReferenceFields;
+    use crate::validate::is_dns1123_subdomain;
+
+    fn named(name: &str) -> Reference {
+        Reference::new(ReferenceFields {
+            name,
+            ..Default::default()
+        })
+    }
+
+    fn name_at(object_name: &str, nanoseconds: i128) -> String {
+        let at = Timestamp::from_nanosecond(nanoseconds).unwrap();
+        let regarding = named(object_name);
+        NameStamps::new(7)
+            .name(&regarding, at)
+            .text(&regarding)
+            .into_owned()
+    }
+
+    /// client-go `tools/record/util` TestGenerateEventName.
+    #[test]
+    fn valid_names_are_made_of_the_object_and_the_time() {
+        assert_eq!(
+            name_at("test-pod", 105_999_103_295_324_396),
+            "test-pod.178959f726d80ec"
+        );
+        let too_long = "a".repeat(NAMEABLE + 1);
+        for invalid in [
+            &too_long,
+            "Upper",
+            "2001:db8::123",
+            "under_score",
+            "-start",
+            "",
+            "end-",
+            "a..b",
+        ] {
+            let name = name_at(invalid, 105_999_103_295_324_396);
+            assert!(is_dns1123_subdomain(&name), "{name}");
+            assert_eq!(name.len(), 36, "{name}");
+        }
+        assert!(
+            name_at(&"a".repeat(NAMEABLE), 1_700_000_000_000_000_000)
+                .ends_with(".17979cfe362a0000")
+        );
+    }
+
+    const NAMEABLE: usize = 236;
+
+    proptest! {
+        #[test]
+        fn names_are_valid_and_differ_however_the_clock_moves(
+            object_name in "\\PC{0,260}|[a-z0-9.-]{1,250}",
+            readings in prop::collection::vec(-5_i64..5_000_000_000_000_000_000, 1..200),
+        ) {
+            let regarding = named(&object_name);
+            let stamps = NameStamps::new(1);
+            let mut seen = std::collections::HashSet::new();
+            for reading in readings {
+                for _ in 0..2 {
+                    let at = Timestamp::from_nanosecond(i128::from(reading)).unwrap();
+                    let name = stamps.name(&regarding, at).text(&regarding).into_owned();
+                    prop_assert!(is_dns1123_subdomain(&name), "{}", name);
+                    prop_assert!(seen.insert(name));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Several short strings in one allocation, so that an event costs a handful of allocations and its key fields compare as one run of bytes.
+//!
+//! Invariant: `ends` never decreases, its last value is `text.len()`, and every value lies on a character boundary of `text`.
+//! Two values are equal in their first `n` strings exactly when those ends and the bytes up to the last of them are equal:
+//! the ends take part, so ("ab", "c") and ("a", "bc") differ.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// `N` strings, one after the other.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Packed<const N: usize> {
+    text: Box<str>,
+    ends: [u32; N],
+}
+
+impl<const N: usize> Packed<N> {
+    /// Packs `parts`.
+    pub(crate) fn new(parts: [&str; N]) -> Self {
+        let mut packer = Packer::with_capacity(parts.iter().map(|part| part.len()).sum());
+        for part in parts {
+            packer.push(part);
+        }
+        packer.finish()
+    }
+
+    /// The string at `index`; empty when there is none.
+    pub(crate) fn get(&self, index: usize) -> &str {
+        let start = match index {
+            0 => 0,
+            _ => self.end(index - 1),
+        };
+        self.text.get(start..self.end(index)).unwrap_or_default()
+    }
+
+    /// Whether the first `count` strings of both are the same.
+    pub(crate) fn prefix_eq(&self, other: &Self, count: usize) -> bool {
+        self.ends.get(..count) == other.ends.get(..count)
+            && self.prefix(count) == other.prefix(count)
+    }
+
+    /// Feeds the first `count` strings, and where each ends, to `state`.
+    pub(crate) fn hash_prefix(&self, count: usize, state: &mut impl Hasher) {
+        state.write(self.prefix(count).as_bytes());
+        self.ends.get(..count).hash(state);
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_size(&self) -> usize {
+        self.text.len()
+    }
+
+    fn prefix(&self, count: usize) -> &str {
+        match count {
+            0 => "",
+            _ => self.text.get(..self.end(count - 1)).unwrap_or_default(),
+        }
+    }
+
+    fn end(&self, index: usize) -> usize {
+        self.ends
+            .get(index)
+            .map_or(self.text.len(), |end| *end as usize)
+    }
+}
+
+impl<const N: usize> fmt::Debug for Packed<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries((0..N).map(|index| self.get(index)))
+            .finish()
+    }
+}
+
+/// Builds a [`Packed`] string by string.
+pub(crate) struct Packer<const N: usize> {
+    text: String,
+    ends: [u32; N],
+    next: usize,
+}
+
+impl<const N: usize> Packer<N> {
+    /// A packer with room for `capacity` bytes.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            text: String::with_capacity(capacity),
+            ends: [0; N],
+            next: 0,
+        }
+    }
+
+    /// Adds the next string.
+    pub(crate) fn push(&mut self, part: &str) {
+        self.append(part);
+        self.close();
+    }
+
+    /// Adds the next string, cut to `limit` bytes (on a character boundary, ending in `marker`) when it is longer.
+    pub(crate) fn push_display(&mut self, part: &dyn fmt::Display, limit: usize, marker: &str) {
+        use fmt::Write;
+        let start = self.text.len();
+        let mut writer = Cutting {
+            text: &mut self.text,
+            room: limit,
+            cut: false,
+        };
+        // A Display that fails keeps what it wrote so far: an event with half a message beats no event.
+        let _ = write!(writer, "{part}");
+        if writer.cut {
+            let keep = floor_char_boundary(&self.text, start + limit.saturating_sub(marker.len()));
+            self.text.truncate(keep.max(start));
+            self.append(marker);
+        }
+        self.close();
+    }
+
+    /// The packed strings; those never pushed are empty.
+    pub(crate) fn finish(mut self) -> Packed<N> {
+        while self.next < N {
+            self.close();
+        }
+        Packed {
+            text: self.text.into_boxed_str(),
+            ends: self.ends,
+        }
+    }
+
+    fn append(&mut self, part: &str) {
+        let room = (u32::MAX as usize).saturating_sub(self.text.len());
+        self.text.push_str(
+            part.get(..floor_char_boundary(part, room))
+                .unwrap_or_default(),
+        );
+    }
+
+    fn close(&mut self) {
+        if let Some(end) = self.ends.get_mut(self.next) {
+            *end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
+            self.next += 1;
+        }
+    }
+}
+
+/// Writes until `room` bytes are used up, then remembers that something was cut.
+struct Cutting<'a> {
+    text: &'a mut String,
+    room: usize,
+    cut: bool,
+}
+
+impl fmt::Write for Cutting<'_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let keep = if part.len() <= self.room {
+            part.len()
+        } else {
+            floor_char_boundary(part, self.room)
+        };
+        self.text.push_str(part.get(..keep).unwrap_or_default());
+        self.room -= keep;
+        if keep < part.len() {
+            self.cut = true;
+            self.room = 0;
+            // Stops a Display that would go on for ever.
+            return Err(fmt::Error);
+        }
+        Ok(())
+    }
+}
+
+/// The last character boundary of `text` at or before `at`.
+fn floor_char_boundary(text: &str, at: usize) -> usize {
+    if at >= text.len() {
+        return text.len();
+    }
+    (0..=at)
+        .rev()
+        .find(|index| text.is_char_boundary(*index))
+        .unwrap_or(0)
+}

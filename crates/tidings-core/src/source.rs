@@ -1,0 +1,106 @@
+//! Who reports an event: source component and host, reporting controller and instance.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1;
+
+use crate::packed::Packed;
+
+/// How many fields, in packed order, make up core/v1's `source`: component, host.
+pub(crate) const COMPONENT_FIELDS: usize = 2;
+/// All of them: also reportingController and reportingInstance.
+pub(crate) const REPORTING_FIELDS: usize = 4;
+
+/// The reporter of events. Cloning it copies a pointer.
+///
+/// As client-go's recorder does, the component is also the reporting controller and the host the reporting instance, unless
+/// [`EventSource::reporting`] says otherwise.
+///
+/// ```
+/// use tidings_core::EventSource;
+///
+/// let source = EventSource::component("example-controller").host("node-1");
+/// assert_eq!(source.reporting_controller(), "example-controller");
+/// assert_eq!(source.reporting_instance(), "node-1");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSource(Arc<Packed<4>>);
+
+impl EventSource {
+    /// The reporter called `component`, with no host.
+    ///
+    /// # Limits
+    /// Any text is accepted, as by client-go. The API server wants a qualified name here only of events that carry an `eventTime`.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "named after the field it sets"
+    )]
+    pub fn component(component: impl AsRef<str>) -> Self {
+        let component = component.as_ref();
+        Self(Arc::new(Packed::new([component, "", component, ""])))
+    }
+
+    /// The same reporter on `host`, which is also its reporting instance.
+    #[must_use]
+    pub fn host(&self, host: impl AsRef<str>) -> Self {
+        let host = host.as_ref();
+        Self(Arc::new(Packed::new([
+            self.source_component(),
+            host,
+            self.reporting_controller(),
+            host,
+        ])))
+    }
+
+    /// The same reporter under another reporting controller and instance.
+    #[must_use]
+    pub fn reporting(&self, controller: impl AsRef<str>, instance: impl AsRef<str>) -> Self {
+        Self(Arc::new(Packed::new([
+            self.source_component(),
+            self.source_host(),
+            controller.as_ref(),
+            instance.as_ref(),
+        ])))
+    }
+
+    /// `source.component`.
+    pub fn source_component(&self) -> &str {
+        self.0.get(0)
+    }
+
+    /// `source.host`.
+    pub fn source_host(&self) -> &str {
+        self.0.get(1)
+    }
+
+    /// `reportingComponent` of core/v1, `reportingController` of events.k8s.io/v1.
+    pub fn reporting_controller(&self) -> &str {
+        self.0.get(2)
+    }
+
+    /// `reportingInstance`.
+    pub fn reporting_instance(&self) -> &str {
+        self.0.get(3)
+    }
+
+    /// The reporter named in a wire event.
+    pub fn from_event(event: &v1::Event) -> Self {
+        let source = event.source.as_ref();
+        let text = |field: Option<&'_ String>| field.map_or_else(String::new, Clone::clone);
+        Self(Arc::new(Packed::new([
+            &text(source.and_then(|source| source.component.as_ref())),
+            &text(source.and_then(|source| source.host.as_ref())),
+            &text(event.reporting_component.as_ref()),
+            &text(event.reporting_instance.as_ref()),
+        ])))
+    }
+
+    pub(crate) fn prefix_eq(&self, other: &Self, count: usize) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.prefix_eq(&other.0, count)
+    }
+
+    pub(crate) fn hash_prefix(&self, count: usize, state: &mut impl Hasher) {
+        self.0.hash_prefix(count, state);
+    }
+}
