@@ -124,7 +124,10 @@ mod tests {
         let before = event.clone();
         assert_eq!(
             to_core_v1(&mut event),
-            Err(ConvertError::BothNames { from: "note", to: "message" })
+            Err(ConvertError::BothNames {
+                from: "note",
+                to: "message"
+            })
         );
         assert_eq!(event, before);
     }

@@ -4,6 +4,7 @@
 //! There is no I/O here, no clock, no async and no global state: inputs in, decisions out, and time is an argument. The `tidings` crate
 //! puts threads, queues and HTTP around it; use this crate alone to drive the rules yourself, as the conformance suite does.
 
+pub mod convert;
 mod event;
 mod name;
 mod packed;
