@@ -1,0 +1,326 @@
+// Command micro measures client-go's event recording and prints each figure as
+// one line of JSON.
+//
+// No event is dropped while it is measured. client-go drops in silence once
+// 1,000 events wait, so events go out in batches of half that, and the next
+// batch waits until the last is acknowledged by everyone who was to see it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// Half of client-go's queue, which takes 1,000 events and drops the rest.
+	batch = 500
+	// More events than client-go's caches have entries (4,096), so that going
+	// round them finds none of them remembered.
+	distinct = 16_384
+	patience = time.Minute
+)
+
+var benchmarks = []struct {
+	name string
+	run  func(*testing.B)
+}{
+	{"record", recordCall},
+	{"record_events_v1", recordCallEventsV1},
+	{"fan_out_16", fanOut},
+	{"correlate_repeat", correlateRepeat},
+	{"correlate_aggregate", correlateAggregate},
+	{"correlate_new", correlateNew},
+	{"record_to_sink_repeat", recordToSinkRepeat},
+	{"record_to_sink_new", recordToSinkNew},
+}
+
+type figure struct {
+	Peer        string  `json:"peer"`
+	Version     string  `json:"version"`
+	Name        string  `json:"name"`
+	NsPerOp     float64 `json:"ns_per_op"`
+	AllocsPerOp float64 `json:"allocs_per_op"`
+	BytesPerOp  float64 `json:"bytes_per_op"`
+	Ops         int     `json:"ops"`
+}
+
+func main() {
+	testing.Init()
+	benchtime := flag.String("benchtime", "1s", "how long to measure each figure, as go test's -benchtime")
+	only := flag.String("only", ".", "regular expression of the figures to measure")
+	flag.Parse()
+	if err := run(*benchtime, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "micro:", err)
+		os.Exit(1)
+	}
+}
+
+func run(benchtime, only string) error {
+	if err := flag.Set("test.benchtime", benchtime); err != nil {
+		return fmt.Errorf("-benchtime %q: %w", benchtime, err)
+	}
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	// Logging is not what is measured.
+	klog.SetLogger(logr.Discard())
+	output := json.NewEncoder(os.Stdout)
+	for _, benchmark := range benchmarks {
+		if !wanted.MatchString(benchmark.name) {
+			continue
+		}
+		result := testing.Benchmark(benchmark.run)
+		if result.N == 0 {
+			return fmt.Errorf("%s failed: events were lost or not seen within %s", benchmark.name, patience)
+		}
+		operations := float64(result.N)
+		err := output.Encode(figure{
+			Peer:        "client-go",
+			Version:     version(),
+			Name:        benchmark.name,
+			NsPerOp:     float64(result.T.Nanoseconds()) / operations,
+			AllocsPerOp: float64(result.MemAllocs) / operations,
+			BytesPerOp:  float64(result.MemBytes) / operations,
+			Ops:         result.N,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range info.Deps {
+			if module.Path == "k8s.io/client-go" {
+				return module.Version
+			}
+		}
+	}
+	return "unknown"
+}
+
+// acknowledged counts events in batches: wait returns once everyone has seen
+// all that were sent.
+type acknowledged struct{ waiting sync.WaitGroup }
+
+func (a *acknowledged) wait(b *testing.B) {
+	done := make(chan struct{})
+	go func() {
+		a.waiting.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		b.Fatal("events were lost")
+	}
+}
+
+// inBatches sends b.N events, each to be acknowledged once by every one of
+// receivers. The wait is part of the time, or with callOnly is not.
+func (a *acknowledged) inBatches(b *testing.B, receivers int, callOnly bool, send func(i int)) {
+	b.ReportAllocs()
+	b.ResetTimer()
+	for sent := 0; sent < b.N; {
+		size := min(batch, b.N-sent)
+		a.waiting.Add(size * receivers)
+		for range size {
+			send(sent)
+			sent++
+		}
+		if callOnly {
+			b.StopTimer()
+		}
+		a.wait(b)
+		if callOnly {
+			b.StartTimer()
+		}
+	}
+	b.StopTimer()
+}
+
+// Pods are given with their type, as those a controller's cache holds.
+func pod(i int) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            fmt.Sprintf("web-7d4b9c6f5-%05d", i),
+			Namespace:       "default",
+			UID:             types.UID(fmt.Sprintf("3c1f0a52-8d0e-4b1e-9f5e-%012d", i)),
+			ResourceVersion: "123456",
+		},
+	}
+}
+
+const message = "Back-off restarting failed container web in pod web-7d4b9c6f5"
+
+var source = corev1.EventSource{Component: "example-controller", Host: "node-1"}
+
+// No limit of the spam filter: every event is to reach the sink.
+var unfiltered = record.CorrelatorOptions{BurstSize: 1 << 30}
+
+// recordCall is what a call costs its caller, one watcher draining.
+func recordCall(b *testing.B) {
+	broadcaster := record.NewBroadcaster()
+	defer broadcaster.Shutdown()
+	var seen acknowledged
+	broadcaster.StartEventWatcher(func(*corev1.Event) { seen.waiting.Done() })
+	recorder := broadcaster.NewRecorder(scheme.Scheme, source)
+	object := pod(0)
+	seen.inBatches(b, 1, true, func(int) { recorder.Event(object, corev1.EventTypeWarning, "BackOff", message) })
+}
+
+// recordCallEventsV1 is the same with tools/events, which starts a goroutine a call.
+func recordCallEventsV1(b *testing.B) {
+	broadcaster := events.NewBroadcaster(nil)
+	defer broadcaster.Shutdown()
+	var seen acknowledged
+	if _, err := broadcaster.StartEventWatcher(func(runtime.Object) { seen.waiting.Done() }); err != nil {
+		b.Fatal(err)
+	}
+	recorder := broadcaster.NewRecorder(scheme.Scheme, "example-controller")
+	object := pod(0)
+	seen.inBatches(b, 1, true, func(int) {
+		recorder.Eventf(object, nil, corev1.EventTypeWarning, "BackOff", "Restarting", message)
+	})
+}
+
+// fanOut is an event's way through the broadcaster until 16 watchers have it.
+func fanOut(b *testing.B) {
+	const watchers = 16
+	broadcaster := record.NewBroadcaster()
+	defer broadcaster.Shutdown()
+	var seen acknowledged
+	for range watchers {
+		broadcaster.StartEventWatcher(func(*corev1.Event) { seen.waiting.Done() })
+	}
+	queue, ok := broadcaster.(interface {
+		Action(watch.EventType, runtime.Object) error
+	})
+	if !ok {
+		b.Fatal("client-go's broadcaster takes no events but a recorder's")
+	}
+	event := newEvent(0, message)
+	seen.inBatches(b, watchers, false, func(int) {
+		if err := queue.Action(watch.Added, event); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+func newEvent(i int, message string) *corev1.Event {
+	now := metav1.Now()
+	object := pod(i)
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", object.Name, now.UnixNano()), Namespace: object.Namespace},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: "Pod", APIVersion: "v1", Namespace: object.Namespace, Name: object.Name,
+			UID: object.UID, ResourceVersion: object.ResourceVersion,
+		},
+		Reason:              "BackOff",
+		Message:             message,
+		Source:              source,
+		FirstTimestamp:      now,
+		LastTimestamp:       now,
+		Count:               1,
+		Type:                corev1.EventTypeWarning,
+		ReportingController: source.Component,
+		ReportingInstance:   source.Host,
+	}
+}
+
+// correlate takes the events round and round, each with the state update that
+// follows its delivery.
+func correlate(b *testing.B, all []*corev1.Event) {
+	correlator := record.NewEventCorrelatorWithOptions(unfiltered)
+	once := func(event *corev1.Event) {
+		result, err := correlator.EventCorrelate(event)
+		if err != nil || result.Skip {
+			b.Fatalf("filtered or failed: %v", err)
+		}
+		correlator.UpdateState(result.Event)
+	}
+	// Past the first events of a kind, which are new.
+	for i := range 20 {
+		once(all[i%len(all)])
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		once(all[i%len(all)])
+	}
+}
+
+func correlateRepeat(b *testing.B) { correlate(b, []*corev1.Event{newEvent(0, message)}) }
+
+func correlateAggregate(b *testing.B) {
+	all := make([]*corev1.Event, distinct)
+	for i := range all {
+		all[i] = newEvent(0, fmt.Sprintf("%s, attempt %d", message, i))
+	}
+	correlate(b, all)
+}
+
+func correlateNew(b *testing.B) {
+	all := make([]*corev1.Event, distinct)
+	for i := range all {
+		all[i] = newEvent(i, message)
+	}
+	correlate(b, all)
+}
+
+// sink takes every event at once.
+type sink struct{ acknowledged }
+
+func (s *sink) take(event *corev1.Event) (*corev1.Event, error) {
+	s.waiting.Done()
+	return event, nil
+}
+func (s *sink) Create(event *corev1.Event) (*corev1.Event, error)          { return s.take(event) }
+func (s *sink) Update(event *corev1.Event) (*corev1.Event, error)          { return s.take(event) }
+func (s *sink) Patch(event *corev1.Event, _ []byte) (*corev1.Event, error) { return s.take(event) }
+
+// recordToSink is the whole way: recorder, broadcaster, correlator, sink.
+func recordToSink(b *testing.B, objects []*corev1.Pod) {
+	ctx := klog.NewContext(context.Background(), logr.Discard())
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(unfiltered))
+	defer broadcaster.Shutdown()
+	var s sink
+	broadcaster.StartRecordingToSink(&s)
+	recorder := broadcaster.NewRecorder(scheme.Scheme, source)
+	s.inBatches(b, 1, false, func(i int) {
+		recorder.Event(objects[i%len(objects)], corev1.EventTypeWarning, "BackOff", message)
+	})
+}
+
+func recordToSinkRepeat(b *testing.B) { recordToSink(b, []*corev1.Pod{pod(0)}) }
+
+func recordToSinkNew(b *testing.B) {
+	objects := make([]*corev1.Pod, distinct)
+	for i := range objects {
+		objects[i] = pod(i)
+	}
+	recordToSink(b, objects)
+}
