@@ -1,16 +1,915 @@
-//! The API server's rules for events, in one place: the recorder keeps to them, the server refuses by them.
+//! The rules an API server holds events to, one place: the server refuses by them, a recorder keeps within them.
+//!
+//! They are kube-apiserver's (`pkg/apis/core/validation/events.go`, `k8s.io/apimachinery/pkg/api/validation`,
+//! `.../pkg/util/validation`): lengths count bytes, and which rules apply depends on the API version of the *request*.
+//! The functions see plain borrowed values, so that any representation of an event can be checked without being copied.
 
-/// The longest DNS-1123 subdomain, in bytes.
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+
+/// Longest message of an event with an eventTime, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 1024;
+/// Longest reason, action and reportingInstance of an event with an eventTime, in bytes.
+pub const WORD_BYTES_MAX: usize = 128;
+/// Longest name of a DNS subdomain, in bytes.
 pub const DNS1123_SUBDOMAIN_BYTES_MAX: usize = 253;
+/// Longest DNS label, in bytes.
+pub const DNS1123_LABEL_BYTES_MAX: usize = 63;
+/// Longest name part of a qualified name and longest label value, in bytes.
+pub const LABEL_BYTES_MAX: usize = 63;
+/// Largest sum of all annotation keys and values, in bytes.
+pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// Whether `name` is a DNS-1123 subdomain: at most 253 bytes of lower-case letters, digits, `-` and `.`, where every part between dots
-/// starts and ends with a letter or digit. Kubernetes' `validation.IsDNS1123Subdomain`; as there, a part may be longer than 63 bytes.
+/// Which API version a request was made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestVersion {
+    /// `v1`: the lenient rules.
+    CoreV1,
+    /// `events.k8s.io/v1`: the strict ones on top.
+    EventsV1,
+}
+
+/// A reason for refusing a field, in the words of `k8s.io/apimachinery/pkg/util/validation/field`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// `FieldValueRequired`
+    Required,
+    /// `FieldValueInvalid`
+    Invalid,
+    /// `FieldValueForbidden`
+    Forbidden,
+    /// `FieldValueTooLong`
+    TooLong,
+}
+
+impl Cause {
+    /// The reason as a Status cause carries it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+        }
+    }
+}
+
+/// A field that was refused, and why. Its `Display` is what a Status cause carries as its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The path, e.g. `involvedObject.namespace`.
+    pub field: String,
+    /// The class of the error.
+    pub cause: Cause,
+    /// The refused value as printed, for [`Cause::Invalid`].
+    pub value: String,
+    /// What is accepted; may be empty.
+    pub detail: String,
+}
+
+impl FieldError {
+    /// An invalid value.
+    pub fn invalid(field: impl Into<String>, value: &str, detail: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            cause: Cause::Invalid,
+            value: format!("{value:?}"),
+            detail: detail.into(),
+        }
+    }
+
+    /// A value that must be given.
+    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            cause: Cause::Required,
+            value: String::new(),
+            detail: detail.into(),
+        }
+    }
+
+    fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            cause: Cause::Forbidden,
+            value: String::new(),
+            detail: detail.into(),
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cause {
+            Cause::Required => f.write_str("Required value")?,
+            Cause::Invalid => write!(f, "Invalid value: {}", self.value)?,
+            Cause::Forbidden => f.write_str("Forbidden")?,
+            Cause::TooLong => f.write_str("Too long")?,
+        }
+        if self.detail.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.detail)
+        }
+    }
+}
+
+/// The seven fields of an `ObjectReference`: kind, namespace, name, uid, apiVersion, resourceVersion, fieldPath.
+pub type ReferenceFields<'a> = [&'a str; 7];
+
+/// The fields of an event that rules look at. Unset strings are empty.
+#[derive(Clone, Debug, Default)]
+pub struct EventFields<'a> {
+    /// The metadata.
+    pub metadata: MetadataFields<'a>,
+    /// `involvedObject`.
+    pub involved_object: ReferenceFields<'a>,
+    /// `related`.
+    pub related: Option<ReferenceFields<'a>>,
+    /// `reason`.
+    pub reason: &'a str,
+    /// `message`.
+    pub message: &'a str,
+    /// `source.component` and `source.host`.
+    pub source: [&'a str; 2],
+    /// `firstTimestamp`.
+    pub first_timestamp: Option<Timestamp>,
+    /// `lastTimestamp`.
+    pub last_timestamp: Option<Timestamp>,
+    /// `count`.
+    pub count: i32,
+    /// `type`.
+    pub event_type: &'a str,
+    /// `eventTime`.
+    pub event_time: Option<Timestamp>,
+    /// `series`: its count and lastObservedTime.
+    pub series: Option<(i32, Option<Timestamp>)>,
+    /// `action`.
+    pub action: &'a str,
+    /// `reportingComponent`, called reportingController in events.k8s.io.
+    pub reporting_controller: &'a str,
+    /// `reportingInstance`.
+    pub reporting_instance: &'a str,
+}
+
+impl EventFields<'_> {
+    fn involved_namespace(&self) -> &str {
+        self.involved_object[1]
+    }
+}
+
+/// The fields of an object's metadata that rules look at. Unset strings are empty.
+#[derive(Clone, Debug, Default)]
+pub struct MetadataFields<'a> {
+    /// `name`.
+    pub name: &'a str,
+    /// `generateName`.
+    pub generate_name: &'a str,
+    /// `namespace`.
+    pub namespace: &'a str,
+    /// `uid`.
+    pub uid: &'a str,
+    /// `generation`.
+    pub generation: i64,
+    /// `labels`.
+    pub labels: Option<&'a BTreeMap<String, String>>,
+    /// `annotations`.
+    pub annotations: Option<&'a BTreeMap<String, String>>,
+    /// `ownerReferences`: apiVersion, kind, name, uid and whether it is the controller.
+    pub owner_references: Vec<([&'a str; 4], bool)>,
+    /// `finalizers`.
+    pub finalizers: &'a [String],
+}
+
+/// The rules for creating an event, but for those of [`validate_metadata`], which come after them.
+///
+/// Source: `ValidateEventCreate`.
+pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> Vec<FieldError> {
+    let mut errors = common_rules(event, version);
+    if version == RequestVersion::CoreV1 {
+        return errors;
+    }
+    errors.extend(validate_metadata(&event.metadata, check_dns1123_subdomain));
+    errors.extend(series_rules(event));
+    if event.event_time.is_none() {
+        errors.push(FieldError::required("eventTime", ""));
+    }
+    if !matches!(event.event_type, "Normal" | "Warning") {
+        errors.push(FieldError::invalid(
+            "type",
+            "",
+            format!("has invalid value: {}", event.event_type),
+        ));
+    }
+    let must_be_unset = [
+        ("firstTimestamp", event.first_timestamp.is_some()),
+        ("lastTimestamp", event.last_timestamp.is_some()),
+        ("count", event.count != 0),
+        ("source", event.source != ["", ""]),
+    ];
+    let set = must_be_unset.into_iter().filter(|(_, set)| *set);
+    errors.extend(set.map(|(field, _)| FieldError::invalid(field, "", "needs to be unset")));
+    errors
+}
+
+/// The rules for changing an event, but for those of [`validate_metadata_update`], which come before them.
+///
+/// Source: `ValidateEventUpdate`. As there, `reason` is checked twice.
+pub fn validate_update(
+    new: &EventFields<'_>,
+    old: &EventFields<'_>,
+    version: RequestVersion,
+) -> Vec<FieldError> {
+    let mut errors = common_rules(new, version);
+    if version == RequestVersion::CoreV1 {
+        return errors;
+    }
+    errors.extend(validate_metadata_update(&new.metadata, &old.metadata));
+    if new.series != old.series {
+        errors.extend(series_rules(new));
+    }
+    let compared = [
+        ("involvedObject", new.involved_object == old.involved_object),
+        ("reason", new.reason == old.reason),
+        ("message", new.message == old.message),
+        ("source", new.source == old.source),
+        ("firstTimestamp", new.first_timestamp == old.first_timestamp),
+        ("lastTimestamp", new.last_timestamp == old.last_timestamp),
+        ("count", new.count == old.count),
+        ("reason", new.reason == old.reason),
+        ("type", new.event_type == old.event_type),
+        (
+            "eventTime",
+            new.event_time.map(micros) == old.event_time.map(micros),
+        ),
+        ("action", new.action == old.action),
+        ("related", new.related == old.related),
+        (
+            "reportingController",
+            new.reporting_controller == old.reporting_controller,
+        ),
+        (
+            "reportingInstance",
+            new.reporting_instance == old.reporting_instance,
+        ),
+    ];
+    let changed = compared.into_iter().filter(|(_, same)| !same);
+    errors.extend(changed.map(|(field, _)| FieldError::invalid(field, "", IMMUTABLE)));
+    errors
+}
+
+const IMMUTABLE: &str = "field is immutable";
+
+fn micros(time: Timestamp) -> i64 {
+    time.as_microsecond()
+}
+
+/// What holds for both versions, for creating and for changing.
+fn common_rules(event: &EventFields<'_>, version: RequestVersion) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let namespace = event.metadata.namespace;
+    let involved = event.involved_namespace();
+    let mismatch = || {
+        FieldError::invalid(
+            "involvedObject.namespace",
+            involved,
+            "does not match event.namespace",
+        )
+    };
+
+    if event.event_time.is_none() {
+        let expected = if involved.is_empty() {
+            matches!(namespace, "" | "default")
+        } else {
+            involved == namespace
+        };
+        if !expected {
+            errors.push(mismatch());
+        }
+    } else {
+        if involved.is_empty() && !matches!(namespace, "default" | "kube-system") {
+            errors.push(mismatch());
+        }
+        let controller = match version {
+            RequestVersion::CoreV1 => "reportingComponent",
+            RequestVersion::EventsV1 => "reportingController",
+        };
+        if event.reporting_controller.is_empty() {
+            errors.push(FieldError::required(controller, ""));
+        }
+        for complaint in check_qualified_name(event.reporting_controller) {
+            errors.push(FieldError::invalid(
+                controller,
+                event.reporting_controller,
+                complaint,
+            ));
+        }
+        let words = [
+            ("reportingInstance", event.reporting_instance),
+            ("action", event.action),
+            ("reason", event.reason),
+        ];
+        for (field, value) in words {
+            if value.is_empty() {
+                errors.push(FieldError::required(field, ""));
+            }
+            errors.extend(length_rule(field, value, WORD_BYTES_MAX));
+        }
+        errors.extend(length_rule("message", event.message, MESSAGE_BYTES_MAX));
+    }
+    for complaint in check_dns1123_subdomain(namespace) {
+        errors.push(FieldError::invalid("namespace", namespace, complaint));
+    }
+    errors
+}
+
+fn length_rule(field: &str, value: &str, max: usize) -> Option<FieldError> {
+    (value.len() > max)
+        .then(|| FieldError::invalid(field, "", format!("can have at most {max} characters")))
+}
+
+fn series_rules(event: &EventFields<'_>) -> Vec<FieldError> {
+    let Some((count, last_observed_time)) = event.series else {
+        return Vec::new();
+    };
+    let mut errors = Vec::new();
+    if count < 2 {
+        errors.push(FieldError::invalid(
+            "series.count",
+            "",
+            "should be at least 2",
+        ));
+    }
+    if last_observed_time.is_none() {
+        errors.push(FieldError::required("series.lastObservedTime", ""));
+    }
+    errors
+}
+
+/// The rules for the metadata of any new object; `name_rule` gives its complaints about a name
+/// ([`check_path_segment_name`] for core/v1 events, [`check_dns1123_subdomain`] for events.k8s.io).
+///
+/// Source: `ValidateObjectMeta`.
+pub fn validate_metadata(
+    metadata: &MetadataFields<'_>,
+    name_rule: fn(&str) -> Vec<String>,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if !metadata.generate_name.is_empty() {
+        // A generated name ends in letters and digits, whatever its stem ends in.
+        let stem = metadata.generate_name.trim_end_matches('-');
+        for complaint in name_rule(if stem.is_empty() {
+            metadata.generate_name
+        } else {
+            stem
+        }) {
+            errors.push(FieldError::invalid(
+                "metadata.generateName",
+                metadata.generate_name,
+                complaint,
+            ));
+        }
+    }
+    if metadata.name.is_empty() {
+        errors.push(FieldError::required(
+            "metadata.name",
+            "name or generateName is required",
+        ));
+    } else {
+        for complaint in name_rule(metadata.name) {
+            errors.push(FieldError::invalid(
+                "metadata.name",
+                metadata.name,
+                complaint,
+            ));
+        }
+    }
+    if metadata.namespace.is_empty() {
+        errors.push(FieldError::required("metadata.namespace", ""));
+    } else {
+        for complaint in check_dns1123_label(metadata.namespace) {
+            errors.push(FieldError::invalid(
+                "metadata.namespace",
+                metadata.namespace,
+                complaint,
+            ));
+        }
+    }
+    errors.extend(changeable_metadata_rules(metadata));
+    errors
+}
+
+/// The rules for changing the metadata of any object.
+///
+/// Source: `ValidateObjectMetaUpdate`.
+pub fn validate_metadata_update(
+    new: &MetadataFields<'_>,
+    old: &MetadataFields<'_>,
+) -> Vec<FieldError> {
+    let mut errors = changeable_metadata_rules(new);
+    let compared = [
+        ("metadata.name", new.name, old.name),
+        ("metadata.namespace", new.namespace, old.namespace),
+        ("metadata.uid", new.uid, old.uid),
+    ];
+    let changed = compared.into_iter().filter(|(_, new, old)| new != old);
+    errors.extend(changed.map(|(field, new, _)| FieldError::invalid(field, new, IMMUTABLE)));
+    errors
+}
+
+fn changeable_metadata_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if metadata.generation < 0 {
+        let value = metadata.generation.to_string();
+        errors.push(FieldError {
+            value,
+            ..FieldError::invalid(
+                "metadata.generation",
+                "",
+                "must be greater than or equal to 0",
+            )
+        });
+    }
+    for (key, value) in metadata.labels.into_iter().flatten() {
+        for complaint in check_qualified_name(key) {
+            errors.push(FieldError::invalid("metadata.labels", key, complaint));
+        }
+        for complaint in check_label_value(value) {
+            errors.push(FieldError::invalid("metadata.labels", value, complaint));
+        }
+    }
+    let mut annotations_len = 0;
+    for (key, value) in metadata.annotations.into_iter().flatten() {
+        // Keys of annotations may be written in any case.
+        for complaint in check_qualified_name(&key.to_lowercase()) {
+            errors.push(FieldError::invalid("metadata.annotations", key, complaint));
+        }
+        annotations_len += key.len() + value.len();
+    }
+    if annotations_len > ANNOTATIONS_BYTES_MAX {
+        errors.push(FieldError {
+            field: "metadata.annotations".into(),
+            cause: Cause::TooLong,
+            value: String::new(),
+            detail: format!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes"),
+        });
+    }
+    let mut controllers = 0;
+    for (index, ([api_version, kind, name, uid], controller)) in
+        metadata.owner_references.iter().enumerate()
+    {
+        let at = |field: &str| format!("metadata.ownerReferences[{index}].{field}");
+        if api_version.is_empty() {
+            errors.push(FieldError::invalid(
+                at("apiVersion"),
+                api_version,
+                "version must not be empty",
+            ));
+        }
+        for (field, value) in [("kind", kind), ("name", name), ("uid", uid)] {
+            if value.is_empty() {
+                errors.push(FieldError::invalid(at(field), value, "must not be empty"));
+            }
+        }
+        if (*api_version, *kind) == ("v1", "Event") {
+            errors.push(FieldError::invalid(
+                format!("metadata.ownerReferences[{index}]"),
+                "v1, Kind=Event",
+                "v1, Kind=Event is disallowed from being an owner",
+            ));
+        }
+        controllers += usize::from(*controller);
+    }
+    if controllers > 1 {
+        errors.push(FieldError::invalid(
+            "metadata.ownerReferences",
+            "",
+            "Only one reference can have Controller set to true",
+        ));
+    }
+    let known = ["orphan", "foregroundDeletion", "kubernetes"];
+    for finalizer in metadata.finalizers {
+        for complaint in check_qualified_name(finalizer) {
+            errors.push(FieldError::invalid(
+                "metadata.finalizers",
+                finalizer,
+                complaint,
+            ));
+        }
+        if !finalizer.contains('/') && !known.contains(&finalizer.as_str()) {
+            errors.push(FieldError::invalid(
+                "metadata.finalizers",
+                finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
+        }
+    }
+    let has = |name: &str| {
+        metadata
+            .finalizers
+            .iter()
+            .any(|finalizer| finalizer == name)
+    };
+    if has("orphan") && has("foregroundDeletion") {
+        errors.push(FieldError::forbidden(
+            "metadata.finalizers",
+            "finalizer names orphan and foregroundDeletion cannot be both set",
+        ));
+    }
+    errors
+}
+
+/// Complaints about a name that only has to be one segment of a URL path: core/v1 events have no other rule.
+///
+/// ```
+/// use tidings_core::validate::check_path_segment_name;
+///
+/// assert!(check_path_segment_name("Web.17a0").is_empty());
+/// assert_eq!(check_path_segment_name("a/b"), ["may not contain '/'"]);
+/// ```
+pub fn check_path_segment_name(name: &str) -> Vec<String> {
+    if matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    let has = |character: &char| name.contains(*character);
+    ['/', '%']
+        .iter()
+        .filter(|c| has(c))
+        .map(|character| format!("may not contain '{character}'"))
+        .collect()
+}
+
+/// Complaints about a DNS-1123 label, such as a namespace: at most 63 bytes of `[a-z0-9]([-a-z0-9]*[a-z0-9])?`.
+pub fn check_dns1123_label(value: &str) -> Vec<String> {
+    let mut complaints = too_long(value, DNS1123_LABEL_BYTES_MAX);
+    if !is_lowercase_label(value) {
+        complaints.push(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end \
+             with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+                .into(),
+        );
+    }
+    complaints
+}
+
+/// Complaints about a DNS-1123 subdomain, such as most names: at most 253 bytes, labels joined by dots.
+///
+/// ```
+/// use tidings_core::validate::check_dns1123_subdomain;
+///
+/// assert!(check_dns1123_subdomain("web-0.17a0c3").is_empty());
+/// assert_eq!(check_dns1123_subdomain("Web").len(), 1);
+/// ```
+pub fn check_dns1123_subdomain(value: &str) -> Vec<String> {
+    if is_dns1123_subdomain(value) {
+        return Vec::new();
+    }
+    let mut complaints = too_long(value, DNS1123_SUBDOMAIN_BYTES_MAX);
+    if !value.split('.').all(is_lowercase_label) {
+        complaints.push(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
+             and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+                .into(),
+        );
+    }
+    complaints
+}
+
+/// Whether `name` is a DNS-1123 subdomain; [`check_dns1123_subdomain`] says why not. As in Kubernetes, a part between dots
+/// may be longer than 63 bytes.
 pub fn is_dns1123_subdomain(name: &str) -> bool {
-    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    name.len() <= DNS1123_SUBDOMAIN_BYTES_MAX
-        && name.as_bytes().split(|byte| *byte == b'.').all(|part| {
-            part.first().is_some_and(alphanumeric)
-                && part.last().is_some_and(alphanumeric)
-                && part.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
-        })
+    name.len() <= DNS1123_SUBDOMAIN_BYTES_MAX && name.split('.').all(is_lowercase_label)
+}
+
+fn is_lowercase_label(value: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    !value.is_empty()
+        && value.bytes().all(|byte| inner(byte) || byte == b'-')
+        && !value.starts_with('-')
+        && !value.ends_with('-')
+}
+
+/// Complaints about a qualified name, such as a label key: an optional DNS subdomain and a slash, then at most 63 bytes
+/// of letters, digits, `-`, `_` and `.` that start and end with a letter or digit.
+///
+/// ```
+/// use tidings_core::validate::check_qualified_name;
+///
+/// assert!(check_qualified_name("example.com/controller").is_empty());
+/// assert_eq!(check_qualified_name("").len(), 2);
+/// ```
+pub fn check_qualified_name(value: &str) -> Vec<String> {
+    const FORM: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+        alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+        '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+    let mut complaints = Vec::new();
+    let name = match value.split_once('/') {
+        None => value,
+        Some((_, name)) if name.contains('/') => {
+            return vec![format!(
+                "a qualified name {FORM} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+        Some((prefix, name)) => {
+            if prefix.is_empty() {
+                complaints.push("prefix part must be non-empty".into());
+            } else {
+                complaints.extend(
+                    check_dns1123_subdomain(prefix)
+                        .into_iter()
+                        .map(|c| format!("prefix part {c}")),
+                );
+            }
+            name
+        }
+    };
+    if name.is_empty() {
+        complaints.push("name part must be non-empty".into());
+    }
+    complaints.extend(
+        too_long(name, LABEL_BYTES_MAX)
+            .into_iter()
+            .map(|complaint| format!("name part {complaint}")),
+    );
+    if !is_label_text(name) {
+        complaints.push(format!("name part {FORM}"));
+    }
+    complaints
+}
+
+/// Complaints about a label's value: empty, or at most 63 bytes of letters, digits, `-`, `_` and `.` that start and end
+/// with a letter or digit.
+pub fn check_label_value(value: &str) -> Vec<String> {
+    let mut complaints = too_long(value, LABEL_BYTES_MAX);
+    if !value.is_empty() && !is_label_text(value) {
+        complaints.push(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start \
+             and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+             validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+                .into(),
+        );
+    }
+    complaints
+}
+
+fn is_label_text(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    ends(bytes.first())
+        && ends(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+fn too_long(value: &str, max: usize) -> Vec<String> {
+    if value.len() > max {
+        vec![format!("must be no more than {max} bytes")]
+    } else {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Option<Timestamp> {
+        Some(Timestamp::UNIX_EPOCH)
+    }
+
+    fn event<'a>(namespace: &'a str, involved: &'a str) -> EventFields<'a> {
+        EventFields {
+            metadata: MetadataFields {
+                name: "web.1",
+                namespace,
+                ..Default::default()
+            },
+            involved_object: ["Pod", involved, "web", "", "", "", ""],
+            ..Default::default()
+        }
+    }
+
+    fn strict<'a>() -> EventFields<'a> {
+        EventFields {
+            event_time: now(),
+            event_type: "Normal",
+            reason: "Started",
+            action: "Start",
+            reporting_controller: "example.com/controller",
+            reporting_instance: "controller-0",
+            ..event("shop", "shop")
+        }
+    }
+
+    #[track_caller]
+    fn check(errors: &[FieldError], expected: &[(&str, Cause)]) {
+        let found: Vec<_> = errors
+            .iter()
+            .map(|error| (error.field.as_str(), error.cause))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn an_old_style_event_lies_in_its_objects_namespace() {
+        let mismatch = [("involvedObject.namespace", Cause::Invalid)];
+        for (namespace, involved, expected) in [
+            ("default", "", &[][..]),
+            ("shop", "shop", &[]),
+            ("shop", "", &mismatch),
+            ("kube-system", "", &mismatch),
+            ("shop", "bank", &mismatch),
+        ] {
+            check(
+                &validate_create(&event(namespace, involved), RequestVersion::CoreV1),
+                expected,
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_style_event_may_lie_elsewhere_but_says_who_reports() {
+        let ok = EventFields { ..strict() };
+        check(&validate_create(&ok, RequestVersion::EventsV1), &[]);
+        let elsewhere = EventFields {
+            involved_object: ["Pod", "bank", "web", "", "", "", ""],
+            ..strict()
+        };
+        check(&validate_create(&elsewhere, RequestVersion::EventsV1), &[]);
+
+        let anonymous = EventFields {
+            event_time: now(),
+            ..event("kube-system", "")
+        };
+        check(
+            &validate_create(&anonymous, RequestVersion::CoreV1),
+            &[
+                ("reportingComponent", Cause::Required),
+                ("reportingComponent", Cause::Invalid),
+                ("reportingComponent", Cause::Invalid),
+                ("reportingInstance", Cause::Required),
+                ("action", Cause::Required),
+                ("reason", Cause::Required),
+            ],
+        );
+    }
+
+    #[test]
+    fn lengths_are_counted_in_bytes() {
+        let message = "é".repeat(513);
+        let word = "x".repeat(129);
+        let long = EventFields {
+            message: &message,
+            action: &word,
+            ..strict()
+        };
+        let errors = validate_create(&long, RequestVersion::EventsV1);
+        check(
+            &errors,
+            &[("action", Cause::Invalid), ("message", Cause::Invalid)],
+        );
+        assert_eq!(
+            errors[1].to_string(),
+            "Invalid value: \"\": can have at most 1024 characters"
+        );
+        let without_time = EventFields {
+            message: &message,
+            ..event("shop", "shop")
+        };
+        check(&validate_create(&without_time, RequestVersion::CoreV1), &[]);
+    }
+
+    #[test]
+    fn events_k8s_io_refuses_the_deprecated_fields() {
+        let deprecated = EventFields {
+            first_timestamp: now(),
+            last_timestamp: now(),
+            count: 1,
+            source: ["kubelet", ""],
+            event_type: "Info",
+            series: Some((1, None)),
+            ..strict()
+        };
+        check(
+            &validate_create(&deprecated, RequestVersion::EventsV1),
+            &[
+                ("series.count", Cause::Invalid),
+                ("series.lastObservedTime", Cause::Required),
+                ("type", Cause::Invalid),
+                ("firstTimestamp", Cause::Invalid),
+                ("lastTimestamp", Cause::Invalid),
+                ("count", Cause::Invalid),
+                ("source", Cause::Invalid),
+            ],
+        );
+        check(&validate_create(&deprecated, RequestVersion::CoreV1), &[]);
+    }
+
+    #[test]
+    fn events_k8s_io_changes_only_the_series() {
+        let old = strict();
+        let series = EventFields {
+            series: Some((2, now())),
+            ..strict()
+        };
+        check(
+            &validate_update(&series, &old, RequestVersion::EventsV1),
+            &[],
+        );
+        let rewritten = EventFields {
+            reason: "Stopped",
+            message: "other",
+            ..strict()
+        };
+        check(
+            &validate_update(&rewritten, &old, RequestVersion::EventsV1),
+            &[
+                ("reason", Cause::Invalid),
+                ("message", Cause::Invalid),
+                ("reason", Cause::Invalid),
+            ],
+        );
+        check(
+            &validate_update(&rewritten, &old, RequestVersion::CoreV1),
+            &[],
+        );
+    }
+
+    #[test]
+    fn names() {
+        for (rule, good, bad) in [
+            (
+                check_path_segment_name as fn(&str) -> Vec<String>,
+                &["a", "A.b", "..."][..],
+                &[".", "..", "a/b", "50%"][..],
+            ),
+            (
+                check_dns1123_label,
+                &["a", "0-a"],
+                &["", "-a", "a-", "A", "a.b", "é"],
+            ),
+            (
+                check_dns1123_subdomain,
+                &["a", "a.b-c.0"],
+                &["", "a..b", ".a", "A", "a.-b"],
+            ),
+            (
+                check_qualified_name,
+                &["a", "A_b.c", "example.com/x"],
+                &["", "/", "/a", "a/", "a/b/c", "_a", "A.com/x"],
+            ),
+            (
+                check_label_value,
+                &["", "a", "A_b.c-0"],
+                &["-a", "a-", "a b", "é"],
+            ),
+        ] {
+            for name in good {
+                assert!(rule(name).is_empty(), "{name:?}: {:?}", rule(name));
+            }
+            for name in bad {
+                assert!(!rule(name).is_empty(), "{name:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn metadata_rules() {
+        let labels = BTreeMap::from([("a b".to_owned(), "-".to_owned())]);
+        let annotations = BTreeMap::from([("Key".to_owned(), "x".repeat(ANNOTATIONS_BYTES_MAX))]);
+        let finalizers = ["mine".to_owned()];
+        let metadata = MetadataFields {
+            namespace: "a.b",
+            generation: -1,
+            labels: Some(&labels),
+            annotations: Some(&annotations),
+            owner_references: vec![
+                (["v1", "Event", "x", "u"], true),
+                (["", "Pod", "", "u"], true),
+            ],
+            finalizers: &finalizers,
+            ..Default::default()
+        };
+        check(
+            &validate_metadata(&metadata, check_path_segment_name),
+            &[
+                ("metadata.name", Cause::Required),
+                ("metadata.namespace", Cause::Invalid),
+                ("metadata.generation", Cause::Invalid),
+                ("metadata.labels", Cause::Invalid),
+                ("metadata.labels", Cause::Invalid),
+                ("metadata.annotations", Cause::TooLong),
+                ("metadata.ownerReferences[0]", Cause::Invalid),
+                ("metadata.ownerReferences[1].apiVersion", Cause::Invalid),
+                ("metadata.ownerReferences[1].name", Cause::Invalid),
+                ("metadata.ownerReferences", Cause::Invalid),
+                ("metadata.finalizers", Cause::Invalid),
+            ],
+        );
+    }
 }
