@@ -13,6 +13,7 @@
 mod document;
 mod event;
 mod json;
+pub mod report;
 mod source;
 #[cfg(test)]
 mod tests;

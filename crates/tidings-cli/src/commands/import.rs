@@ -1,0 +1,309 @@
+//! `tidings import`: events other programs printed, into a cluster.
+//!
+//! One thread reads, as the text comes in; the events are created sixteen at a time. Between the two is a short queue,
+//! so that memory does not grow with the input. Whatever is read ends in exactly one count of the summary.
+
+mod create;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::StreamExt;
+use indicatif::{ProgressBar, ProgressStyle};
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tidings_cli::import::report::{Outcome, Report, line};
+use tidings_cli::import::{self, Record};
+use tokio::sync::mpsc;
+
+use self::create::{Creator, Unreachable};
+
+/// Everything was created or is already there.
+const ALL_IN: u8 = 0;
+/// Something was refused or unreadable.
+const SOME_REFUSED: u8 = 1;
+/// The command line names something that is not there.
+const USAGE: u8 = 2;
+/// The server cannot be reached or does not let us in.
+const UNREACHABLE: u8 = 3;
+/// Interrupted, as a shell says it.
+const INTERRUPTED: u8 = 130;
+
+/// Events created at a time.
+const CONCURRENCY: usize = 16;
+/// Events read ahead of those being created.
+const READ_AHEAD: usize = 16;
+
+/// Create events in a cluster that were read from another.
+///
+/// Reads what `kubectl get events -o json` or `-o yaml` prints, an EventList, single events, several documents, and
+/// JSON Lines, of core/v1 and events.k8s.io/v1, told apart by content. Events go to their own namespaces, unchanged but
+/// for the metadata a server sets itself (uid, resourceVersion, creationTimestamp, managedFields, selfLink).
+/// An answer of 429 or 5xx, or none, is tried again for about half a minute.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes:
+  0    every event was created or is already there
+  1    something was refused or unreadable
+  2    a wrong command line, kubeconfig or file name; nothing was sent
+  3    the server cannot be reached or does not accept the credentials
+  130  interrupted")]
+pub(crate) struct Args {
+    /// Files to read, in order; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs in]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Name every event that was refused or unreadable, not only the first ten of each cause
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// One input: what it is called and what it says.
+struct Input {
+    name: Arc<str>,
+    reader: Box<dyn Read + Send>,
+    /// Bytes, where that is known beforehand.
+    length: Option<u64>,
+}
+
+/// What the reading thread found.
+enum Found {
+    Record(Record),
+    Failed(io::Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("read {}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("read standard input twice: name - once")]
+    StandardInputTwice,
+    #[error("use the kubeconfig: {0}")]
+    Config(String),
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+    #[error("start the reading thread: {0}")]
+    Thread(io::Error),
+}
+
+impl StartError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Unreachable(_) | Self::Thread(_) => UNREACHABLE,
+            Self::File { .. } | Self::StandardInputTwice | Self::Config(_) => USAGE,
+        }
+    }
+}
+
+pub(crate) async fn run(args: Args) -> ExitCode {
+    let mut stderr = io::stderr();
+    let code = match import_all(args).await {
+        Ok(code) => code,
+        Err(error) => {
+            // The exit code says it too, so a closed stderr is no reason to do anything else.
+            let _ = writeln!(stderr, "error: failed to {error}");
+            error.exit_code()
+        }
+    };
+    ExitCode::from(code)
+}
+
+async fn import_all(args: Args) -> Result<u8, StartError> {
+    let inputs = open(&args.files)?;
+    let creator = Creator::connect(client(&args).await?).await?;
+    let progress = progress(&inputs);
+    let found = read(inputs, &progress).map_err(StartError::Thread)?;
+
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let interrupt = tokio::spawn({
+        let (is_interrupted, stop) = (Arc::clone(&is_interrupted), creator.stop());
+        async move {
+            // Without a handler the process ends at once, as if this were not here.
+            if tokio::signal::ctrl_c().await.is_ok() {
+                is_interrupted.store(true, Ordering::Relaxed);
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    let report = create_all(&creator, found, &progress, args.verbose).await;
+    interrupt.abort();
+    progress.finish_and_clear();
+
+    let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
+    let unreachable = creator.unreachable();
+    let lines = (!args.verbose).then(|| report.lines());
+    for text in lines.into_iter().flatten() {
+        let _ = writeln!(stderr, "{text}");
+    }
+    if let Some(error) = &unreachable {
+        let _ = writeln!(stderr, "error: failed to {error}");
+    }
+    let _ = writeln!(stdout, "{report}");
+    Ok(if is_interrupted.load(Ordering::Relaxed) {
+        INTERRUPTED
+    } else if unreachable.is_some() {
+        UNREACHABLE
+    } else if report.refused + report.unreadable > 0 {
+        SOME_REFUSED
+    } else {
+        ALL_IN
+    })
+}
+
+/// Opens every input before anything is sent, so that a misspelt name does not leave an import half done.
+fn open(files: &[PathBuf]) -> Result<Vec<Input>, StartError> {
+    let mut inputs: Vec<Input> = Vec::new();
+    for path in files {
+        let failed = |error| StartError::File {
+            path: path.clone(),
+            error,
+        };
+        if path.as_os_str() == "-" {
+            if inputs.iter().any(|input| &*input.name == "-") {
+                return Err(StartError::StandardInputTwice);
+            }
+            inputs.push(Input {
+                name: "-".into(),
+                reader: Box::new(io::stdin()),
+                length: None,
+            });
+            continue;
+        }
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        inputs.push(Input {
+            name: path.to_string_lossy().into(),
+            reader: Box::new(file),
+            length: metadata.is_file().then_some(metadata.len()),
+        });
+    }
+    Ok(inputs)
+}
+
+async fn client(args: &Args) -> Result<Client, StartError> {
+    let options = KubeConfigOptions {
+        context: args.context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    let config = match &args.kubeconfig {
+        Some(path) => match Kubeconfig::read_from(path) {
+            Ok(kubeconfig) => kube::Config::from_custom_kubeconfig(kubeconfig, &options).await,
+            Err(error) => Err(error),
+        }
+        .map_err(|error| StartError::Config(error.to_string()))?,
+        None if args.context.is_some() => kube::Config::from_kubeconfig(&options)
+            .await
+            .map_err(|error| StartError::Config(error.to_string()))?,
+        None => kube::Config::infer()
+            .await
+            .map_err(|error| StartError::Config(error.to_string()))?,
+    };
+    create::client(config).map_err(|error| StartError::Config(error.to_string()))
+}
+
+/// Drawn on a terminal and nowhere else; of the bytes to read where their number is known.
+fn progress(inputs: &[Input]) -> ProgressBar {
+    let total: Option<u64> = inputs.iter().map(|input| input.length).sum();
+    let (bar, template) = match total {
+        Some(total) => (ProgressBar::new(total), "{wide_bar} {percent:>3} %  {msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
+    };
+    // The templates are constants: an error here would be one of this file, and the default looks well enough.
+    bar.with_style(
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
+}
+
+fn read(
+    inputs: Vec<Input>,
+    progress: &ProgressBar,
+) -> io::Result<mpsc::Receiver<(Arc<str>, Found)>> {
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    let progress = progress.clone();
+    // Not the runtime's own blocking thread: the runtime would wait at its end for a read of a terminal or a pipe.
+    std::thread::Builder::new()
+        .name("import-read".to_owned())
+        .spawn(move || {
+            for Input { name, reader, .. } in inputs {
+                let send = |found| match sender.blocking_send((Arc::clone(&name), found)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                };
+                let result = import::read(progress.wrap_read(reader), &mut |record| {
+                    send(Found::Record(record))
+                });
+                let flow =
+                    result.map_or_else(|error| send(Found::Failed(error)), ControlFlow::Continue);
+                if flow.is_break() || sender.is_closed() {
+                    return;
+                }
+            }
+        })?;
+    Ok(receiver)
+}
+
+async fn create_all(
+    creator: &Creator,
+    found: mpsc::Receiver<(Arc<str>, Found)>,
+    progress: &ProgressBar,
+    verbose: bool,
+) -> Report {
+    let mut report = Report::default();
+    // Once nothing more will be sent nothing more is read; what was read already is counted as not sent.
+    let found = futures::stream::unfold(found, |mut found| async move {
+        if creator.is_stopped() {
+            found.close();
+        }
+        found.recv().await.map(|next| (next, found))
+    });
+    let mut outcomes = std::pin::pin!(
+        found
+            .map(|(input, found)| async move {
+                match found {
+                    Found::Failed(error) => {
+                        (input.to_string(), Outcome::InputFailed(error.to_string()))
+                    }
+                    Found::Record(Record {
+                        position,
+                        event: Err(reason),
+                    }) => (format!("{input}:{position}"), Outcome::Unreadable(reason)),
+                    Found::Record(Record {
+                        position,
+                        event: Ok(event),
+                    }) => {
+                        let place =
+                            format!("{input}:{position} {}/{}", event.namespace, event.name);
+                        (place, creator.create(event).await)
+                    }
+                }
+            })
+            .buffer_unordered(CONCURRENCY)
+    );
+    while let Some((place, outcome)) = outcomes.next().await {
+        report.add(&place, &outcome);
+        if verbose
+            && matches!(
+                outcome,
+                Outcome::Refused { .. } | Outcome::Unreadable(_) | Outcome::InputFailed(_)
+            )
+        {
+            progress.suspend(|| {
+                let _ = writeln!(io::stderr(), "{}", line(&place, &outcome));
+            });
+        }
+        progress.set_message(report.to_string());
+    }
+    report
+}

@@ -1,0 +1,25 @@
+//! The verbs of the command, a file each.
+
+mod import;
+
+use std::process::ExitCode;
+
+/// Kubernetes Events: serve them, import them, look at them.
+#[derive(Debug, clap::Parser)]
+#[command(name = "tidings", version)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Import(import::Args),
+}
+
+/// Does what was asked; the exit codes are each verb's own.
+pub(crate) async fn run(command: Command) -> ExitCode {
+    match command.verb {
+        Verb::Import(args) => import::run(args).await,
+    }
+}
