@@ -1,0 +1,258 @@
+//! Records a burst of events through kube-rs's `Recorder` into a cluster and
+//! says what became of it in one JSON line.
+//!
+//! `Recorder::publish` waits for the cluster's answer, so the burst is as wide
+//! as `--tasks`; a caller that does not want to wait has to bring tasks of its
+//! own. Nothing is queued and nothing retried: an event whose call fails is lost.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a program that measures reads the clock where it measures"
+)]
+
+use std::{
+    error::Error,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use clap::Parser;
+use k8s_openapi::api::core::v1::{Event as CoreEvent, ObjectReference};
+use kube::{
+    Api, Client, Config,
+    api::ListParams,
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+
+const NAMESPACE: &str = "default";
+const LIST_LIMIT: u32 = 500;
+
+/// Measure kube-rs's event recorder against a cluster.
+#[derive(Parser)]
+struct Arguments {
+    /// Kubeconfig of the cluster.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+    /// Events to record.
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
+    events: usize,
+    /// Objects they are about, in turn.
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
+    objects: usize,
+    /// Tasks that publish at the same time.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
+    tasks: usize,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a whole number from 1 is needed".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Summary {
+    peer: &'static str,
+    version: &'static str,
+    name: &'static str,
+    tasks: usize,
+    offered: usize,
+    delivered: usize,
+    lost: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_error: Option<String>,
+    seconds: f64,
+    events_per_second: f64,
+    /// Mean time one `publish` keeps its caller.
+    ns_per_call: f64,
+    found: usize,
+    peak_rss_bytes: Option<u64>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kube-rs-peer: {}", causes(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The error and what led to it, in one line.
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        // Some of kube's errors already end with their cause.
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// Offers the events, waits for every answer, and prints the summary.
+async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    let kubeconfig = Kubeconfig::read_from(&arguments.kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let client = Client::try_from(config)?;
+    let events: Api<CoreEvent> = Api::namespaced(client.clone(), NAMESPACE);
+    // A cluster that does not answer is an error, not a loss of every event.
+    events.list(&ListParams::default().limit(1)).await?;
+
+    let begun = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)?
+        .as_nanos();
+    let prefix = format!("record-load-{begun:x}");
+    let load = Arc::new(Load {
+        recorder: Recorder::new(
+            client,
+            Reporter {
+                controller: "record-load".to_owned(),
+                instance: None,
+            },
+        ),
+        objects: (0..arguments.objects).map(|i| pod(&prefix, i)).collect(),
+        events: arguments.events,
+        next: AtomicUsize::new(0),
+        delivered: AtomicUsize::new(0),
+        first_error: Mutex::new(None),
+    });
+
+    let started = Instant::now();
+    let tasks: Vec<_> = (0..arguments.tasks)
+        .map(|_| tokio::spawn(Arc::clone(&load).publish()))
+        .collect();
+    let mut calling = Duration::ZERO;
+    for task in tasks {
+        calling += task.await?;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+
+    let delivered = load.delivered.load(Ordering::Relaxed);
+    let first_error = load
+        .first_error
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    let summary = Summary {
+        peer: "kube-rs",
+        version: "5",
+        name: "record_load",
+        tasks: arguments.tasks,
+        offered: arguments.events,
+        delivered,
+        lost: arguments.events - delivered,
+        first_error,
+        seconds,
+        events_per_second: delivered as f64 / seconds,
+        ns_per_call: calling.as_secs_f64() * 1e9 / arguments.events as f64,
+        found: found(&events, &prefix).await?,
+        peak_rss_bytes: peak_rss_bytes(),
+    };
+    eprintln!(
+        "{} offered, {} delivered in {:.3} s ({:.0} events/s), {} lost, {} found in the cluster",
+        summary.offered,
+        summary.delivered,
+        summary.seconds,
+        summary.events_per_second,
+        summary.lost,
+        summary.found
+    );
+    println!("{}", serde_json::to_string(&summary)?);
+    Ok(())
+}
+
+/// What the tasks share.
+struct Load {
+    recorder: Recorder,
+    objects: Vec<ObjectReference>,
+    events: usize,
+    next: AtomicUsize,
+    delivered: AtomicUsize,
+    first_error: Mutex<Option<String>>,
+}
+
+impl Load {
+    /// Publishes events until none is left; gives the time spent in calls.
+    async fn publish(self: Arc<Self>) -> Duration {
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "BackOff".to_owned(),
+            note: Some("Back-off restarting failed container web".to_owned()),
+            action: "Restarting".to_owned(),
+            secondary: None,
+        };
+        let started = Instant::now();
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.events {
+                return started.elapsed();
+            }
+            let object = &self.objects[index % self.objects.len()];
+            match self.recorder.publish(&event, object).await {
+                Ok(()) => _ = self.delivered.fetch_add(1, Ordering::Relaxed),
+                Err(error) => {
+                    let mut first = self
+                        .first_error
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    first.get_or_insert_with(|| causes(&error));
+                }
+            }
+        }
+    }
+}
+
+fn pod(prefix: &str, index: usize) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(NAMESPACE.to_owned()),
+        name: Some(format!("{prefix}-{index}")),
+        uid: Some(format!("3c1f0a52-8d0e-4b1e-9f5e-{index:012}")),
+        ..ObjectReference::default()
+    }
+}
+
+/// This run's events in the cluster.
+async fn found(events: &Api<CoreEvent>, prefix: &str) -> Result<usize, kube::Error> {
+    let mut parameters = ListParams::default().limit(LIST_LIMIT);
+    let mut total = 0;
+    loop {
+        let page = events.list(&parameters).await?;
+        let ours = |event: &&CoreEvent| {
+            event
+                .involved_object
+                .name
+                .as_deref()
+                .is_some_and(|name| name.starts_with(prefix))
+        };
+        total += page.items.iter().filter(ours).count();
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => parameters.continue_token = Some(next),
+            _ => return Ok(total),
+        }
+    }
+}
+
+/// The most memory this process had resident, where the system tells.
+fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
