@@ -1,0 +1,145 @@
+//! The events of one key on their way out: one at the head, the others behind it in order.
+
+use std::collections::VecDeque;
+
+use super::Deliverable;
+use crate::{Monotonic, OccurrenceKind, WriteError};
+
+/// What is known of an event's object at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    /// Nothing beyond what the correlator thinks.
+    Unknown,
+    /// A write of it was answered.
+    Exists,
+    /// There was nothing to patch, or its create was refused.
+    Missing,
+}
+
+/// Whether a create of the object may have been done without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    No,
+    /// A create of this very event.
+    This,
+    /// A create of an earlier event in its place: the object may be there, but behind.
+    Earlier,
+}
+
+/// One event on its way out.
+pub(super) struct Entry<T> {
+    pub(super) occurrence: T,
+    /// Failures that might pass.
+    pub(super) tries: u32,
+    /// Those among them that were 401.
+    pub(super) unauthorized_tries: u32,
+    /// How often in a row it turned from patch to create or back.
+    pub(super) turns: u8,
+    pub(super) object: Object,
+    pub(super) unanswered: Unanswered,
+}
+
+impl<T: Deliverable> Entry<T> {
+    pub(super) fn new(occurrence: T) -> Self {
+        Self {
+            occurrence,
+            tries: 0,
+            unauthorized_tries: 0,
+            turns: 0,
+            object: Object::Unknown,
+            unanswered: Unanswered::No,
+        }
+    }
+
+    pub(super) fn kind(&self) -> OccurrenceKind {
+        match self.object {
+            Object::Unknown => self.occurrence.kind(),
+            Object::Exists => OccurrenceKind::Patch,
+            Object::Missing => OccurrenceKind::Create,
+        }
+    }
+
+    /// Counts a failure that might pass.
+    pub(super) fn note_failure(&mut self, kind: OccurrenceKind, error: &WriteError) {
+        self.tries = self.tries.saturating_add(1);
+        self.unauthorized_tries = self
+            .unauthorized_tries
+            .saturating_add(u32::from(error.is_unauthorized()));
+        self.turns = 0;
+        if kind == OccurrenceKind::Create && error.may_have_been_written() {
+            self.unanswered = Unanswered::This;
+        }
+        if self.object == Object::Missing {
+            // It may be there by the next try.
+            self.object = Object::Unknown;
+        }
+    }
+
+    /// A later event of the same object takes this one's place, with tries of its own. Gives back the earlier one.
+    pub(super) fn replace(&mut self, later: T) -> T {
+        let mut entry = Self::new(later);
+        entry.follow(self);
+        std::mem::replace(self, entry).occurrence
+    }
+
+    /// Takes over what `before`, written before this one, found out about their object.
+    pub(super) fn follow(&mut self, before: &Self) {
+        if self.occurrence.same_object(&before.occurrence) {
+            self.object = before.object;
+            self.unanswered = match before.unanswered {
+                Unanswered::No => Unanswered::No,
+                Unanswered::This | Unanswered::Earlier => Unanswered::Earlier,
+            };
+        }
+    }
+}
+
+/// Where a lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its head can be written.
+    Ready,
+    /// Its head is being written, under this number.
+    InFlight(u64),
+    /// Its head waits for another try.
+    Waiting {
+        until: Monotonic,
+        /// Whether the server asked for the wait.
+        asked: bool,
+    },
+}
+
+/// The events of one key.
+pub(super) struct Lane<T: Deliverable> {
+    pub(super) key: T::Key,
+    pub(super) head: Entry<T>,
+    pub(super) rest: VecDeque<Entry<T>>,
+    pub(super) state: State,
+    /// Failures in a row: how long the next wait is.
+    pub(super) failures: u32,
+    /// The stretch without answers in which this lane last failed (see `Pause`).
+    pub(super) failed_in: u64,
+}
+
+impl<T: Deliverable> Lane<T> {
+    pub(super) fn new(key: T::Key, head: Entry<T>) -> Self {
+        Self {
+            key,
+            head,
+            rest: VecDeque::new(),
+            state: State::Ready,
+            failures: 0,
+            failed_in: 0,
+        }
+    }
+
+    /// The last event that is not being written.
+    pub(super) fn last_waiting(&mut self) -> Option<&mut Entry<T>> {
+        match self.state {
+            State::InFlight(_) => self.rest.back_mut(),
+            State::Ready | State::Waiting { .. } => {
+                Some(self.rest.back_mut().unwrap_or(&mut self.head))
+            }
+        }
+    }
+}

@@ -1,0 +1,668 @@
+//! The delivery machine: which write goes out next, and what becomes of it. Pure bookkeeping; the caller does the writing.
+//!
+//! ```text
+//!            offer                     poll_write                 handle_written
+//! event ───────────────▶ lane of its key ──────────▶ the sink ──────────────────▶ settled: delivered, dropped
+//!            │             ▲       │ a later event                 │
+//!            │ queue full  │       ▼ says it all                   │ may pass
+//!            ▼             │    settled: aggregated                ▼
+//!         settled: dropped └────────────────────────────── wait for another try
+//! ```
+//!
+//! Events of one key share a lane. At most one write of a lane is in flight, and they go out in the order they were offered, so a later
+//! count never arrives before an earlier one. Lanes take turns; a lane that waits for another try holds up no other.
+//!
+//! What is written follows from what is known of the object at the server: a create that was answered makes patches of the lane's later
+//! events, a patch of something that is gone becomes a create, and a create whose first answer was lost is not taken for somebody
+//! else's event.
+//!
+//! Invariants: offered = delivered + aggregated + dropped + pending; no more than [`DeliveryOptions::workers`] writes in flight; no more
+//! events and bytes held than [`DeliveryOptions`] says.
+//!
+//! After each call that takes an input, take every [`Delivery::poll_settled`], then every [`Delivery::poll_write`], then wait for an
+//! answer or until [`Delivery::poll_timeout`].
+
+mod lane;
+mod options;
+mod pause;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
+
+use foldhash::fast::FixedState;
+use slab::Slab;
+
+use self::lane::{Entry, Lane, Object, State, Unanswered};
+use self::pause::Pause;
+use crate::{
+    CountKey, DropCause, DropCounts, Fate, Monotonic, Occurrence, OccurrenceKind, RetryClass,
+    WriteError,
+};
+
+pub use self::options::{DeliveryOptions, InvalidDeliveryOptions, Overflow};
+
+/// How often in a row an event may turn from patch to create and back before that counts as a failed try.
+const TURNS_MAX: u8 = 4;
+
+/// What a [`Delivery`] needs to know of what it delivers: [`Occurrence`](crate::Occurrence), or a stand-in for it.
+pub trait Deliverable: Clone {
+    /// What orders events: those with one key are written one after the other.
+    type Key: Clone + Eq + Hash;
+
+    /// The key of this event.
+    fn key(&self) -> Self::Key;
+
+    /// Whether both are states of one object at the server, so that the later of the two says all the earlier does.
+    fn same_object(&self, other: &Self) -> bool;
+
+    /// What it was correlated to be.
+    fn kind(&self) -> OccurrenceKind;
+
+    /// How many bytes it takes.
+    fn size(&self) -> usize;
+}
+
+impl Deliverable for Occurrence {
+    type Key = CountKey;
+
+    fn key(&self) -> CountKey {
+        self.key().clone()
+    }
+
+    fn same_object(&self, other: &Self) -> bool {
+        self.is_same_object(other)
+    }
+
+    fn kind(&self) -> OccurrenceKind {
+        self.kind()
+    }
+
+    fn size(&self) -> usize {
+        self.size()
+    }
+}
+
+/// Names a write in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WriteId {
+    lane: usize,
+    number: u64,
+}
+
+/// A write to do now.
+#[derive(Clone, Debug)]
+pub struct Write<T> {
+    /// To be given back to [`Delivery::handle_written`].
+    pub id: WriteId,
+    /// What to ask of the sink; may differ from what the event was correlated to be.
+    pub kind: OccurrenceKind,
+    /// The event.
+    pub occurrence: T,
+}
+
+/// An event whose fate is known.
+#[derive(Clone, Debug)]
+pub struct Settled<T> {
+    /// The event.
+    pub occurrence: T,
+    /// What became of it.
+    pub fate: Fate,
+    /// The failure it was given up for, if there was one.
+    pub error: Option<WriteError>,
+}
+
+/// What followed from an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// The event is settled.
+    Settled,
+    /// It is tried again later.
+    Retried,
+    /// It goes out again at once, as the other kind.
+    Turned,
+    /// No such write is in flight: it was answered before, or abandoned.
+    Unknown,
+}
+
+/// What a delivery has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveryStats {
+    /// Events offered.
+    pub offered: u64,
+    /// Events the sink took.
+    pub delivered: u64,
+    /// Events a later one stood in for.
+    pub aggregated: u64,
+    /// Events given up, by cause.
+    pub dropped: DropCounts,
+    /// Events waiting, in flight or abandoned.
+    pub pending: u64,
+    /// Writes handed out.
+    pub writes: u64,
+    /// Failures after which an event was put up for another try.
+    pub retries: u64,
+    /// How often writing paused because nothing was answered any more.
+    pub pauses: u64,
+}
+
+/// Delivers events to one sink. See the module's head for how to drive it.
+///
+/// ```
+/// use tidings_core::{Deliverable, Delivery, DeliveryOptions, Fate, Monotonic, OccurrenceKind};
+///
+/// #[derive(Clone)]
+/// struct Greeting(&'static str);
+///
+/// impl Deliverable for Greeting {
+///     type Key = &'static str;
+///     fn key(&self) -> &'static str { self.0 }
+///     fn same_object(&self, other: &Self) -> bool { self.0 == other.0 }
+///     fn kind(&self) -> OccurrenceKind { OccurrenceKind::Create }
+///     fn size(&self) -> usize { self.0.len() }
+/// }
+///
+/// let mut delivery = Delivery::new(DeliveryOptions::default(), 1)?;
+/// delivery.offer(Greeting("hello"));
+/// let write = delivery.poll_write(Monotonic::ZERO).expect("something to write");
+/// delivery.handle_written(Monotonic::ZERO, write.id, Ok(()));
+/// assert_eq!(delivery.poll_settled().map(|settled| settled.fate), Some(Fate::Delivered));
+/// # Ok::<(), tidings_core::InvalidDeliveryOptions>(())
+/// ```
+pub struct Delivery<T: Deliverable> {
+    options: DeliveryOptions,
+    random: fastrand::Rng,
+    lanes: Slab<Lane<T>>,
+    by_key: HashMap<T::Key, usize, FixedState>,
+    /// Lanes in `State::Ready`, in turn.
+    ready: VecDeque<usize>,
+    /// Lanes in `State::Waiting`, by when their wait ends.
+    waiting: BTreeSet<(Monotonic, usize)>,
+    /// Lanes in `State::InFlight`.
+    in_flight: Vec<usize>,
+    pause: Pause,
+    last_number: u64,
+    held_events: usize,
+    held_bytes: usize,
+    settled: VecDeque<Settled<T>>,
+    stats: DeliveryStats,
+    draining: bool,
+}
+
+impl<T: Deliverable> Delivery<T> {
+    /// A delivery with nothing in it. `seed` decides the random part of waits.
+    ///
+    /// # Errors
+    /// When an option is not acceptable.
+    pub fn new(options: DeliveryOptions, seed: u64) -> Result<Self, InvalidDeliveryOptions> {
+        options.validate()?;
+        Ok(Self {
+            pause: Pause::new(options.pause_after_keys),
+            options,
+            random: fastrand::Rng::with_seed(seed),
+            lanes: Slab::new(),
+            by_key: HashMap::with_hasher(FixedState::with_seed(seed)),
+            ready: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            in_flight: Vec::new(),
+            last_number: 0,
+            held_events: 0,
+            held_bytes: 0,
+            settled: VecDeque::new(),
+            stats: DeliveryStats::default(),
+            draining: false,
+        })
+    }
+
+    /// Takes an event to deliver. It is settled at once if there is no room for it, or after [`Delivery::drain`].
+    pub fn offer(&mut self, occurrence: T) {
+        self.stats.offered += 1;
+        let size = occurrence.size();
+        if self.draining {
+            return self.settle(occurrence, Fate::Dropped(DropCause::Stopped), None);
+        }
+        if size > self.options.pending_bytes_max {
+            return self.settle(occurrence, Fate::Dropped(DropCause::TooLarge), None);
+        }
+        let key = occurrence.key();
+        let Some(occurrence) = self.replace_waiting(&key, occurrence, size) else {
+            return;
+        };
+        if !self.make_room(size) {
+            return self.settle(occurrence, Fate::Dropped(DropCause::QueueFull), None);
+        }
+        self.held_events += 1;
+        self.held_bytes += size;
+        let entry = Entry::new(occurrence);
+        // Looked up anew: making room may have ended the lane.
+        let lane = self.by_key.get(&key).copied();
+        match lane.and_then(|id| self.lanes.get_mut(id)) {
+            Some(lane) => lane.rest.push_back(entry),
+            None => {
+                let id = self.lanes.insert(Lane::new(key.clone(), entry));
+                self.by_key.insert(key, id);
+                self.ready.push_back(id);
+            }
+        }
+    }
+
+    /// The next write to do, if one may be done now.
+    pub fn poll_write(&mut self, now: Monotonic) -> Option<Write<T>> {
+        self.wake(now);
+        if self.in_flight.len() >= self.options.workers || !self.pause.allows(now) {
+            return None;
+        }
+        let id = self.ready.pop_front()?;
+        let lane = self.lanes.get_mut(id)?;
+        self.last_number += 1;
+        let number = self.last_number;
+        lane.state = State::InFlight(number);
+        self.in_flight.push(id);
+        self.pause.note_write(number);
+        self.stats.writes += 1;
+        Some(Write {
+            id: WriteId { lane: id, number },
+            kind: lane.head.kind(),
+            occurrence: lane.head.occurrence.clone(),
+        })
+    }
+
+    /// Takes the answer to a write. An answer to a write that is not in flight changes nothing.
+    pub fn handle_written(
+        &mut self,
+        now: Monotonic,
+        write: WriteId,
+        result: Result<(), WriteError>,
+    ) -> Handled {
+        let id = write.lane;
+        let Some(lane) = self.lanes.get_mut(id) else {
+            return Handled::Unknown;
+        };
+        if lane.state != State::InFlight(write.number) {
+            return Handled::Unknown;
+        }
+        let kind = lane.head.kind();
+        let unanswered = lane.head.unanswered;
+        self.in_flight.retain(|other| *other != id);
+        let was_probe = self.pause.note_answer(write.number);
+
+        let error = match result {
+            Ok(()) => {
+                self.server_answered();
+                return self.settle_head(id, Fate::Delivered, None, Object::Exists);
+            }
+            Err(error) => error,
+        };
+        let class = self.options.retry.classify(&error, kind);
+        let transient = matches!(class, RetryClass::Transient { .. });
+        if !transient && error.is_status() {
+            self.server_answered();
+        }
+        match class {
+            RetryClass::Transient { retry_after } => {
+                let wait = self.pause_wait(was_probe, retry_after);
+                if let Some(lane) = self.lanes.get_mut(id) {
+                    let opened = self
+                        .pause
+                        .note_failure(now, &mut lane.failed_in, was_probe, wait);
+                    self.stats.pauses += u64::from(opened);
+                }
+                self.retry(now, id, kind, error, retry_after)
+            }
+            RetryClass::NotFound => self.turn(now, id, kind, error, Object::Missing),
+            RetryClass::AlreadyExists => match unanswered {
+                Unanswered::No => {
+                    let fate = Fate::Dropped(DropCause::AlreadyExists);
+                    self.settle_head(id, fate, Some(error), Object::Unknown)
+                }
+                Unanswered::This => self.settle_head(id, Fate::Delivered, None, Object::Exists),
+                Unanswered::Earlier => self.turn(now, id, kind, error, Object::Exists),
+            },
+            RetryClass::Permanent(cause) => {
+                let refused = kind == OccurrenceKind::Create
+                    && error.is_status()
+                    && unanswered == Unanswered::No
+                    && cause != DropCause::AlreadyExists;
+                let object = if refused {
+                    Object::Missing
+                } else {
+                    Object::Unknown
+                };
+                self.settle_head(id, Fate::Dropped(cause), Some(error), object)
+            }
+        }
+    }
+
+    /// When to call [`Delivery::poll_write`] again if nothing else happens; a time in the past means now, `None` that only an offer or
+    /// an answer changes anything.
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
+        if self.in_flight.len() >= self.options.workers {
+            return None;
+        }
+        let lane = if self.ready.is_empty() {
+            self.waiting.first().map(|(until, _)| *until)
+        } else {
+            Some(Monotonic::from_nanos(i64::MIN))
+        };
+        self.pause.earliest(lane?)
+    }
+
+    /// The next event whose fate is known.
+    pub fn poll_settled(&mut self) -> Option<Settled<T>> {
+        self.settled.pop_front()
+    }
+
+    /// Takes no more events (they are dropped as [`DropCause::Stopped`]) and gives each that waits for another try one at once, except
+    /// where the server asked for a wait. Go on as before until [`Delivery::pending`] is 0, or [`Delivery::abandon`].
+    pub fn drain(&mut self) {
+        self.draining = true;
+        self.pause.shorten();
+        self.end_waits();
+    }
+
+    /// Takes no more events, and settles everything that waits or is in flight as [`Fate::Pending`].
+    pub fn abandon(&mut self) {
+        self.draining = true;
+        self.by_key.clear();
+        self.ready.clear();
+        self.waiting.clear();
+        self.in_flight.clear();
+        self.held_events = 0;
+        self.held_bytes = 0;
+        let lanes = std::mem::take(&mut self.lanes);
+        for (_, lane) in lanes {
+            self.settle(lane.head.occurrence, Fate::Pending, None);
+            for entry in lane.rest {
+                self.settle(entry.occurrence, Fate::Pending, None);
+            }
+        }
+    }
+
+    /// How many events wait or are in flight.
+    pub fn pending(&self) -> usize {
+        self.held_events
+    }
+
+    /// How many bytes these take.
+    pub fn pending_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// How many writes are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether writing is paused because nothing was answered any more.
+    pub fn is_paused(&self) -> bool {
+        self.pause.is_open()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> DeliveryStats {
+        DeliveryStats {
+            pending: self.stats.pending + self.held_events as u64,
+            ..self.stats
+        }
+    }
+
+    /// Puts `occurrence` in the place of the last event that waits in its lane, if that one then has nothing left to say. Gives it back
+    /// otherwise.
+    fn replace_waiting(&mut self, key: &T::Key, occurrence: T, size: usize) -> Option<T> {
+        if !self.options.coalesce {
+            return Some(occurrence);
+        }
+        let lane = self.by_key.get(key).copied();
+        let Some(waiting) = lane
+            .and_then(|id| self.lanes.get_mut(id))
+            .and_then(Lane::last_waiting)
+            .filter(|waiting| waiting.occurrence.same_object(&occurrence))
+        else {
+            return Some(occurrence);
+        };
+        let bytes = self
+            .held_bytes
+            .saturating_sub(waiting.occurrence.size())
+            .saturating_add(size);
+        if bytes > self.options.pending_bytes_max {
+            return Some(occurrence);
+        }
+        self.held_bytes = bytes;
+        let earlier = waiting.replace(occurrence);
+        self.settle(earlier, Fate::Aggregated, None);
+        None
+    }
+
+    /// Whether there is room for `size` more bytes, after dropping what the options say.
+    fn make_room(&mut self, size: usize) -> bool {
+        while self.held_events >= self.options.pending_events_max
+            || self.held_bytes.saturating_add(size) > self.options.pending_bytes_max
+        {
+            if self.options.overflow == Overflow::DropNewest || !self.drop_oldest() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Drops what would be written next; false if nothing waits.
+    fn drop_oldest(&mut self) -> bool {
+        let fate = Fate::Dropped(DropCause::QueueFull);
+        let next = self.ready.front().copied();
+        if let Some(id) = next.or_else(|| self.waiting.first().map(|(_, id)| *id)) {
+            if let Some(entry) = self.advance(id, None) {
+                self.let_go(entry, fate, None);
+                return true;
+            }
+        }
+        for id in &self.in_flight {
+            if let Some(entry) = self
+                .lanes
+                .get_mut(*id)
+                .and_then(|lane| lane.rest.pop_front())
+            {
+                self.let_go(entry, fate, None);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Moves the lanes whose wait is over to those that are ready.
+    fn wake(&mut self, now: Monotonic) {
+        while let Some((until, id)) = self.waiting.first().copied() {
+            if until > now {
+                break;
+            }
+            self.waiting.pop_first();
+            self.make_ready(id);
+        }
+    }
+
+    fn make_ready(&mut self, id: usize) {
+        if let Some(lane) = self.lanes.get_mut(id) {
+            lane.state = State::Ready;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Ends the wait of every lane that waits of our own accord.
+    fn end_waits(&mut self) {
+        for (until, id) in std::mem::take(&mut self.waiting) {
+            match self.lanes.get(id).map(|lane| lane.state) {
+                Some(State::Waiting { asked: true, .. }) => {
+                    self.waiting.insert((until, id));
+                }
+                _ => self.make_ready(id),
+            }
+        }
+    }
+
+    /// The server does answer: a pause is over, and so are the waits that came of it.
+    fn server_answered(&mut self) {
+        if self.pause.note_success() {
+            self.end_waits();
+        }
+    }
+
+    /// How long a pause would last that begins or goes on now.
+    fn pause_wait(
+        &mut self,
+        was_probe: bool,
+        retry_after: Option<std::time::Duration>,
+    ) -> std::time::Duration {
+        let failures = self.pause.failures(was_probe);
+        let random = self.random.u64(..);
+        self.options.retry.wait(failures, retry_after, random)
+    }
+
+    /// Puts the head of a lane up for another try, or gives it up.
+    fn retry(
+        &mut self,
+        now: Monotonic,
+        id: usize,
+        kind: OccurrenceKind,
+        error: WriteError,
+        retry_after: Option<std::time::Duration>,
+    ) -> Handled {
+        let Some(lane) = self.lanes.get_mut(id) else {
+            return Handled::Unknown;
+        };
+        lane.head.note_failure(kind, &error);
+        let policy = &self.options.retry;
+        if lane.head.unauthorized_tries >= policy.unauthorized_tries_max {
+            let fate = Fate::Dropped(DropCause::RejectedUnauthorized);
+            return self.settle_head(id, fate, Some(error), Object::Unknown);
+        }
+        if lane.head.tries >= policy.tries_max {
+            let fate = Fate::Dropped(DropCause::RetriesExhausted);
+            return self.settle_head(id, fate, Some(error), Object::Unknown);
+        }
+        lane.failures = lane.failures.saturating_add(1);
+        let failures = lane.failures;
+        if self.pause.is_open() && retry_after.is_none() {
+            // The pause is wait enough; whoever is next in turn probes.
+            self.make_ready(id);
+        } else {
+            let random = self.random.u64(..);
+            let until = now.saturating_add(policy.wait(failures, retry_after, random));
+            let asked = retry_after.is_some();
+            lane.state = State::Waiting { until, asked };
+            self.waiting.insert((until, id));
+        }
+        self.stats.retries += 1;
+        self.merge_head(id);
+        Handled::Retried
+    }
+
+    /// Lets the event behind the head take its place, where it says all the head does.
+    fn merge_head(&mut self, id: usize) {
+        if !self.options.coalesce {
+            return;
+        }
+        let Some(lane) = self.lanes.get_mut(id) else {
+            return;
+        };
+        let merges = lane
+            .rest
+            .front()
+            .is_some_and(|next| next.occurrence.same_object(&lane.head.occurrence));
+        if !merges {
+            return;
+        }
+        if let Some(next) = lane.rest.pop_front() {
+            let earlier = lane.head.replace(next.occurrence);
+            self.held_events = self.held_events.saturating_sub(1);
+            self.held_bytes = self.held_bytes.saturating_sub(earlier.size());
+            self.settle(earlier, Fate::Aggregated, None);
+        }
+    }
+
+    /// Sends the head of a lane out again at once, now that `object` is known of it.
+    fn turn(
+        &mut self,
+        now: Monotonic,
+        id: usize,
+        kind: OccurrenceKind,
+        error: WriteError,
+        object: Object,
+    ) -> Handled {
+        let Some(lane) = self.lanes.get_mut(id) else {
+            return Handled::Unknown;
+        };
+        lane.head.object = object;
+        lane.head.turns += 1;
+        if lane.head.turns > TURNS_MAX {
+            return self.retry(now, id, kind, error, None);
+        }
+        lane.state = State::Ready;
+        self.ready.push_front(id);
+        Handled::Turned
+    }
+
+    /// Settles the head of a lane that is not among `ready` and `waiting`; what follows it is next in its turn.
+    fn settle_head(
+        &mut self,
+        id: usize,
+        fate: Fate,
+        error: Option<WriteError>,
+        object: Object,
+    ) -> Handled {
+        if let Some(entry) = self.advance(id, Some(object)) {
+            self.let_go(entry, fate, error);
+        }
+        Handled::Settled
+    }
+
+    /// Takes the head off a lane; ends the lane if that was all. `object` is what is known of the object now, if a write found out.
+    fn advance(&mut self, id: usize, object: Option<Object>) -> Option<Entry<T>> {
+        let lane = self.lanes.get_mut(id)?;
+        let state = lane.state;
+        if let Some(mut next) = lane.rest.pop_front() {
+            lane.head.object = object.unwrap_or(lane.head.object);
+            next.follow(&lane.head);
+            if let State::InFlight(_) = state {
+                lane.failures = 0;
+                lane.state = State::Ready;
+                self.ready.push_back(id);
+            }
+            return Some(std::mem::replace(&mut lane.head, next));
+        }
+        match state {
+            // Only the front is ever asked for.
+            State::Ready if self.ready.front() == Some(&id) => {
+                self.ready.pop_front();
+            }
+            State::Ready => self.ready.retain(|other| *other != id),
+            State::Waiting { until, .. } => {
+                self.waiting.remove(&(until, id));
+            }
+            State::InFlight(_) => {}
+        }
+        let lane = self.lanes.try_remove(id)?;
+        self.by_key.remove(&lane.key);
+        Some(lane.head)
+    }
+
+    /// Settles an event that was held until now.
+    fn let_go(&mut self, entry: Entry<T>, fate: Fate, error: Option<WriteError>) {
+        self.held_events = self.held_events.saturating_sub(1);
+        self.held_bytes = self.held_bytes.saturating_sub(entry.occurrence.size());
+        self.settle(entry.occurrence, fate, error);
+    }
+
+    fn settle(&mut self, occurrence: T, fate: Fate, error: Option<WriteError>) {
+        match fate {
+            Fate::Delivered => self.stats.delivered += 1,
+            Fate::Aggregated => self.stats.aggregated += 1,
+            Fate::Dropped(cause) => self.stats.dropped.add(cause, 1),
+            Fate::Pending => self.stats.pending += 1,
+        }
+        self.settled.push_back(Settled {
+            occurrence,
+            fate,
+            error,
+        });
+    }
+}

@@ -1,0 +1,159 @@
+//! How a delivery is bounded and how it tries, checked before it starts.
+
+use std::time::Duration;
+
+use crate::{Backoff, RetryPolicy};
+
+/// Who goes when a queue is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// The event that does not fit any more.
+    #[default]
+    DropNewest,
+    /// What has waited longest for its turn, as often as needed. What is being written stays.
+    DropOldest,
+}
+
+/// How events are delivered. Every bound of it is here.
+///
+/// ```
+/// use tidings_core::{DeliveryOptions, Overflow};
+///
+/// let options = DeliveryOptions { workers: 2, overflow: Overflow::DropOldest, ..DeliveryOptions::default() };
+/// options.validate()?;
+/// # Ok::<(), tidings_core::InvalidDeliveryOptions>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryOptions {
+    /// How many writes may be in flight at once, 1 to 1024. Default 8.
+    pub workers: usize,
+    /// How many events may wait or be in flight, at least 1. Default 32,768.
+    pub pending_events_max: usize,
+    /// How many bytes these may take, at least 1. Default 32 MiB.
+    pub pending_bytes_max: usize,
+    /// Who goes when either bound is reached. Default the newest.
+    pub overflow: Overflow,
+    /// Whether an event that waits is replaced by a later one of the same key: counts and timestamps are absolute, so the later says it
+    /// all. Default true.
+    pub coalesce: bool,
+    /// How failed writes are tried again.
+    pub retry: RetryPolicy,
+    /// Writing pauses altogether, but for one probe at a time, when this many keys have failed one after the other and nothing was
+    /// answered in between: a server that is down then costs few requests, however many events wait. 0 never pauses. Default 4.
+    ///
+    /// The pauses are those of [`RetryPolicy::backoff`]. The first answer ends them.
+    pub pause_after_keys: u32,
+}
+
+impl Default for DeliveryOptions {
+    fn default() -> Self {
+        Self {
+            workers: 8,
+            pending_events_max: 32_768,
+            pending_bytes_max: 32 << 20,
+            overflow: Overflow::DropNewest,
+            coalesce: true,
+            retry: RetryPolicy::default(),
+            pause_after_keys: 4,
+        }
+    }
+}
+
+impl DeliveryOptions {
+    /// One write at a time, each event on its own, tried as client-go's `recordToSink` does (see [`RetryPolicy::client_go`]).
+    ///
+    /// One thing is mended: an event that waits for another try holds up no other.
+    pub fn client_go() -> Self {
+        Self {
+            workers: 1,
+            coalesce: false,
+            retry: RetryPolicy::client_go(),
+            pause_after_keys: 0,
+            ..Self::default()
+        }
+    }
+
+    /// Whether every option is acceptable.
+    ///
+    /// # Errors
+    /// Names the first option that is not, and what is accepted.
+    pub fn validate(&self) -> Result<(), InvalidDeliveryOptions> {
+        let check = |ok: bool, option, accepted| {
+            if ok {
+                Ok(())
+            } else {
+                Err(InvalidDeliveryOptions { option, accepted })
+            }
+        };
+        check((1..=1024).contains(&self.workers), "workers", "1 to 1024")?;
+        check(
+            self.pending_events_max > 0,
+            "pending_events_max",
+            "at least 1",
+        )?;
+        check(
+            self.pending_bytes_max > 0,
+            "pending_bytes_max",
+            "at least 1",
+        )?;
+        check(self.retry.tries_max > 0, "retry.tries_max", "at least 1")?;
+        check(
+            self.retry.unauthorized_tries_max > 0,
+            "retry.unauthorized_tries_max",
+            "at least 1",
+        )?;
+        if let Backoff::Exponential { first, max } = self.retry.backoff {
+            check(
+                first > Duration::ZERO && first <= max,
+                "retry.backoff",
+                "a first wait above zero and not above the longest",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// An option of a delivery that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid delivery option {option}: accepted is {accepted}")]
+pub struct InvalidDeliveryOptions {
+    /// The option's name.
+    pub option: &'static str,
+    /// What it accepts.
+    pub accepted: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_be_are_named() {
+        let good = DeliveryOptions::default;
+        let backoff = |first, max| RetryPolicy {
+            backoff: Backoff::Exponential { first, max },
+            ..RetryPolicy::default()
+        };
+        let second = Duration::from_secs(1);
+        #[rustfmt::skip]
+        let table = [
+            (good(), None),
+            (DeliveryOptions::client_go(), None),
+            (DeliveryOptions { workers: 0, ..good() }, Some("workers")),
+            (DeliveryOptions { workers: 1025, ..good() }, Some("workers")),
+            (DeliveryOptions { pending_events_max: 0, ..good() }, Some("pending_events_max")),
+            (DeliveryOptions { pending_bytes_max: 0, ..good() }, Some("pending_bytes_max")),
+            (DeliveryOptions { retry: RetryPolicy { tries_max: 0, ..RetryPolicy::default() }, ..good() }, Some("retry.tries_max")),
+            (DeliveryOptions { retry: RetryPolicy { unauthorized_tries_max: 0, ..RetryPolicy::default() }, ..good() }, Some("retry.unauthorized_tries_max")),
+            (DeliveryOptions { retry: backoff(Duration::ZERO, second), ..good() }, Some("retry.backoff")),
+            (DeliveryOptions { retry: backoff(second * 2, second), ..good() }, Some("retry.backoff")),
+            (DeliveryOptions { retry: backoff(second, second), ..good() }, None),
+        ];
+        for (options, wrong) in table {
+            assert_eq!(
+                options.validate().err().map(|invalid| invalid.option),
+                wrong
+            );
+        }
+    }
+}

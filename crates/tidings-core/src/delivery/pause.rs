@@ -1,0 +1,127 @@
+//! The circuit breaker of a delivery: when nothing is answered any more, everything waits behind one probe at a time.
+//!
+//! ```text
+//!   open for writing ──(several keys failed in a row, no answer in between)──▶ paused until a time ──▶ one probe in flight
+//!          ▲                                                                        ▲                     │      │
+//!          │                                                                        └──────(it failed)────┘      │
+//!          └──────────────────────────(any answer)───────────────────────────────────────────────────────────────┘
+//! ```
+
+use std::time::Duration;
+
+use crate::Monotonic;
+
+pub(super) struct Pause {
+    /// How many keys must fail; 0 for never.
+    after_keys: u32,
+    /// Numbers the stretches between answers; above 0.
+    stretch: u64,
+    /// How many keys failed in this stretch.
+    failed_keys: u32,
+    /// While paused: when a probe may go.
+    until: Option<Monotonic>,
+    /// The probe in flight.
+    probe: Option<u64>,
+    /// Probes that failed since the pause began, the failure that began it included.
+    failures: u32,
+}
+
+impl Pause {
+    pub(super) fn new(after_keys: u32) -> Self {
+        Self {
+            after_keys,
+            stretch: 1,
+            failed_keys: 0,
+            until: None,
+            probe: None,
+            failures: 0,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Whether a write may start.
+    pub(super) fn allows(&self, now: Monotonic) -> bool {
+        self.until
+            .is_none_or(|until| self.probe.is_none() && until <= now)
+    }
+
+    /// When a write that could start at `lane` otherwise may start; `None` while a probe decides.
+    pub(super) fn earliest(&self, lane: Monotonic) -> Option<Monotonic> {
+        match self.until {
+            None => Some(lane),
+            Some(_) if self.probe.is_some() => None,
+            Some(until) => Some(lane.max(until)),
+        }
+    }
+
+    /// A write starts: while paused it is the probe.
+    pub(super) fn note_write(&mut self, number: u64) {
+        if self.is_open() {
+            self.probe = Some(number);
+        }
+    }
+
+    /// A write is answered or failed; says whether it was the probe.
+    pub(super) fn note_answer(&mut self, number: u64) -> bool {
+        let was_probe = self.probe == Some(number);
+        if was_probe {
+            self.probe = None;
+        }
+        was_probe
+    }
+
+    /// The server answers. Says whether that ended a pause.
+    pub(super) fn note_success(&mut self) -> bool {
+        self.stretch += 1;
+        self.failed_keys = 0;
+        self.failures = 0;
+        self.probe = None;
+        self.until.take().is_some()
+    }
+
+    /// How many failures in a row a pause will have seen after this one.
+    pub(super) fn failures(&self, was_probe: bool) -> u32 {
+        if was_probe || !self.is_open() {
+            self.failures.saturating_add(1)
+        } else {
+            self.failures
+        }
+    }
+
+    /// A write failed in a way that may pass; `failed_in` is its lane's. Says whether that began a pause, of length `wait`.
+    pub(super) fn note_failure(
+        &mut self,
+        now: Monotonic,
+        failed_in: &mut u64,
+        was_probe: bool,
+        wait: Duration,
+    ) -> bool {
+        if *failed_in != self.stretch {
+            *failed_in = self.stretch;
+            self.failed_keys = self.failed_keys.saturating_add(1);
+        }
+        if self.is_open() {
+            if was_probe {
+                self.failures = self.failures.saturating_add(1);
+                self.until = Some(now.saturating_add(wait));
+            }
+            return false;
+        }
+        let begins = self.after_keys > 0 && self.failed_keys >= self.after_keys;
+        if begins {
+            self.failures = 1;
+            self.until = Some(now.saturating_add(wait));
+        }
+        begins
+    }
+
+    /// Lets the next probe go at once.
+    pub(super) fn shorten(&mut self) {
+        if let Some(until) = &mut self.until {
+            *until = Monotonic::from_nanos(i64::MIN);
+        }
+    }
+}
