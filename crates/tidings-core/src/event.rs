@@ -215,13 +215,6 @@ impl Event {
         keep_metadata: bool,
     ) -> Self {
         let this = &*self.0;
-        let keep = |text: &'_ str| {
-            if keep_metadata {
-                text.to_owned()
-            } else {
-                String::new()
-            }
-        };
         Self::from_fields(Fields {
             name,
             namespace: this.namespace.clone(),
@@ -236,7 +229,7 @@ impl Event {
                 self.event_type(),
                 self.reason(),
                 message,
-                &keep(self.action()),
+                if keep_metadata { self.action() } else { "" },
             ]),
             annotations: this.annotations.clone().filter(|_| keep_metadata),
             labels: this.labels.clone().filter(|_| keep_metadata),
@@ -386,6 +379,11 @@ impl Event {
             event_time: None,
             series: None,
         }
+    }
+
+    /// Whether both are clones of one event.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn text(&self) -> &Packed<4> {

@@ -4,19 +4,30 @@
 //! There is no I/O here, no clock, no async and no global state: inputs in, decisions out, and time is an argument. The `tidings` crate
 //! puts threads, queues and HTTP around it; use this crate alone to drive the rules yourself, as the conformance suite does.
 
+mod cache;
 pub mod convert;
+mod correlator;
 mod event;
+mod key;
 mod name;
 mod packed;
+mod patch;
 mod reference;
 mod source;
 mod time;
 pub mod validate;
+mod wire_json;
 
+pub use cache::CacheStats;
+pub use correlator::{
+    AggregateKey, COMBINED_MESSAGE_PREFIX, Correlated, Correlator, CorrelatorOptions, CorrelatorStats,
+    InvalidCorrelatorOptions, Occurrence, OccurrenceKind,
+};
 pub use event::{
     ClusterScopedNamespace, Event, EventType, NewEvent, TEXT_BYTES_MAX, TRUNCATION_MARKER,
     UnsupportedEventType,
 };
+pub use key::CountKey;
 pub use name::{EventName, NameStamps};
 pub use reference::{Reference, ReferenceFields};
 pub use source::EventSource;

@@ -95,12 +95,20 @@ impl EventName {
 }
 
 /// `<object name>.<stamp in hexadecimal>`, whether that is a valid name or not.
-pub(crate) fn stamped(object_name: &str, stamp: u64) -> String {
+fn stamped(object_name: &str, stamp: u64) -> String {
     let mut name = String::with_capacity(object_name.len() + 17);
     name.push_str(object_name);
     // Writing to a String does not fail.
     let _ = write!(name, ".{stamp:x}");
     name
+}
+
+/// The name client-go gives to a combined event at `at`, valid or not: before 1970 the number has a sign, outside 1678 to 2262 it wraps.
+pub(crate) fn client_go_combined_name(object_name: &str, at: Timestamp) -> EventName {
+    let nanoseconds = at.as_nanosecond() as i64;
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let magnitude = nanoseconds.unsigned_abs();
+    EventName::Given(format!("{object_name}.{sign}{magnitude:x}").into())
 }
 
 /// A UUID (version 8: of our own making) that differs for every stamp of one seed: the stamp's bits all stand in it.

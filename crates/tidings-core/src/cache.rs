@@ -1,0 +1,115 @@
+//! A map that forgets what was used longest ago, bounded by entries and by bytes.
+//!
+//! Invariants: after every call `len() <= entries_max` and `bytes <= bytes_max`; `bytes` is the sum of the weights of what is in it.
+
+use std::hash::BuildHasherDefault;
+
+use lru::LruCache;
+
+use crate::key::{Hashed, Key};
+
+/// How one of a correlator's caches did since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Entries in it now.
+    pub entries: usize,
+    /// About how many bytes these keep in memory. An event that several entries share counts for each.
+    pub bytes: usize,
+    /// Lookups that found something.
+    pub hits: u64,
+    /// Lookups that found nothing.
+    pub misses: u64,
+    /// Entries that had to go for others. Each means that a repeat may be taken for something new: raise the cache's bounds.
+    pub evictions: u64,
+}
+
+struct Slot<V> {
+    value: V,
+    weight: usize,
+}
+
+/// A bounded map from [`Key`]s.
+pub(crate) struct Cache<V> {
+    slots: LruCache<Key, Slot<V>, BuildHasherDefault<Hashed>>,
+    entries_max: usize,
+    bytes_max: usize,
+    bytes: usize,
+    hits: u64,
+    misses: u64,
+    evictions: u64,
+}
+
+/// What an entry costs beside its key's own size: the list's links and the table's slot.
+const SLOT_BYTES: usize = 48;
+
+impl<V> Cache<V> {
+    pub(crate) fn new(entries_max: usize, bytes_max: usize) -> Self {
+        Self {
+            // Unbounded as far as `lru` goes: it would reserve room for all entries at once, and it knows no bytes.
+            slots: LruCache::unbounded_with_hasher(BuildHasherDefault::default()),
+            entries_max,
+            bytes_max,
+            bytes: 0,
+            hits: 0,
+            misses: 0,
+            evictions: 0,
+        }
+    }
+
+    /// What is kept under `key`, which is now the last to be forgotten.
+    pub(crate) fn get(&mut self, key: &Key) -> Option<&mut V> {
+        let slot = self.slots.get_mut(key);
+        if slot.is_some() {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+        slot.map(|slot| &mut slot.value)
+    }
+
+    /// What is kept under `key`, with no effect on what is forgotten first.
+    pub(crate) fn peek(&mut self, key: &Key) -> Option<&mut V> {
+        self.slots.peek_mut(key).map(|slot| &mut slot.value)
+    }
+
+    /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra` is what the value keeps in memory beside
+    /// itself and its key.
+    pub(crate) fn put(&mut self, key: Key, value: V, extra: usize) {
+        let weight = SLOT_BYTES + size_of::<Slot<V>>() + key.size() + extra;
+        self.bytes += weight;
+        if let Some(old) = self.slots.put(key, Slot { value, weight }) {
+            self.bytes -= old.weight;
+        }
+        self.trim();
+    }
+
+    /// Notes that the value under `key` keeps `bytes` more than before, and forgets what is too much.
+    pub(crate) fn grew(&mut self, key: &Key, bytes: usize) {
+        if let Some(slot) = self.slots.peek_mut(key) {
+            slot.weight += bytes;
+            self.bytes += bytes;
+            self.trim();
+        }
+    }
+
+    pub(crate) fn stats(&self) -> CacheStats {
+        CacheStats {
+            entries: self.slots.len(),
+            bytes: self.bytes,
+            hits: self.hits,
+            misses: self.misses,
+            evictions: self.evictions,
+        }
+    }
+
+    fn trim(&mut self) {
+        while self.slots.len() > self.entries_max || self.bytes > self.bytes_max {
+            let Some((_, slot)) = self.slots.pop_lru() else {
+                break;
+            };
+            self.bytes -= slot.weight;
+            self.evictions += 1;
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Repeats: one stored event with a count in place of many. client-go's `eventLogger`.
+//!
+//! ```text
+//!             passes: Create          acknowledged
+//!   unwritten ───────────────▶ handed ────────────▶ written
+//!       ▲                        │  lost (the last one handed out)     every further one: Patch
+//!       └────────────────────────┘
+//! ```
+//!
+//! client-go knows no states: what has a count above 1 is patched, there or not.
+
+use jiff::Timestamp;
+
+use super::occurrence::PatchForm;
+use super::{Occurrence, OccurrenceKind};
+use crate::Event;
+use crate::cache::{Cache, CacheStats};
+use crate::key::{CountKey, Key};
+
+struct Counted {
+    /// The first one: the stored event has its name.
+    first: Event,
+    first_timestamp: Option<Timestamp>,
+    count: i32,
+    /// Whether the API server has it, as far as we were told.
+    written: bool,
+    /// How many occurrences were handed out and neither acknowledged nor lost.
+    handed: u32,
+    /// Whether a repeat came with other annotations or labels than the first.
+    metadata_changed: bool,
+}
+
+pub(super) struct Counter {
+    counted: Cache<Counted>,
+    client_go: bool,
+}
+
+impl Counter {
+    pub(super) fn new(counted: (usize, usize), client_go: bool) -> Self {
+        Self {
+            counted: Cache::new(counted.0, counted.1),
+            client_go,
+        }
+    }
+
+    /// Counts `event` under `key`; what is to be written, if it `passes` the spam filter. It counts either way.
+    pub(super) fn count(
+        &mut self,
+        key: Key,
+        event: Event,
+        aggregate: bool,
+        passes: bool,
+    ) -> Option<Occurrence> {
+        if self.client_go {
+            self.count_as_client_go(key, event, aggregate, passes)
+        } else {
+            self.count_mended(key, event, aggregate, passes)
+        }
+    }
+
+    fn count_mended(
+        &mut self,
+        key: Key,
+        event: Event,
+        aggregate: bool,
+        passes: bool,
+    ) -> Option<Occurrence> {
+        let times = event.count().max(1);
+        if let Some(counted) = self.counted.get(&key) {
+            counted.count = counted.count.saturating_add(times);
+            counted.metadata_changed |= event.annotations() != counted.first.annotations()
+                || event.labels() != counted.first.labels();
+            if !passes {
+                return None;
+            }
+            let kind = if counted.written || counted.handed > 0 {
+                OccurrenceKind::Patch
+            } else {
+                OccurrenceKind::Create
+            };
+            counted.handed = counted.handed.saturating_add(1);
+            return Some(Occurrence {
+                key: CountKey(key),
+                event,
+                first: counted.first.clone(),
+                first_timestamp: counted.first_timestamp,
+                count: counted.count,
+                kind,
+                aggregate,
+                patch: if counted.metadata_changed {
+                    PatchForm::CountAndMetadata
+                } else {
+                    PatchForm::Count
+                },
+            });
+        }
+        let counted = Counted {
+            first: event.clone(),
+            first_timestamp: event.first_timestamp(),
+            count: times,
+            written: false,
+            handed: u32::from(passes),
+            metadata_changed: false,
+        };
+        self.counted.put(key.clone(), counted, 0);
+        passes.then(|| Occurrence {
+            key: CountKey(key),
+            first: event.clone(),
+            first_timestamp: event.first_timestamp(),
+            count: times,
+            kind: OccurrenceKind::Create,
+            aggregate,
+            patch: PatchForm::Nothing,
+            event,
+        })
+    }
+
+    fn count_as_client_go(
+        &mut self,
+        key: Key,
+        event: Event,
+        aggregate: bool,
+        passes: bool,
+    ) -> Option<Occurrence> {
+        // client-go keeps the count unsigned: anything but 0 was seen before.
+        let earlier = self
+            .counted
+            .get(&key)
+            .filter(|counted| counted.count != 0)
+            .map(|counted| {
+                counted.count = counted.count.wrapping_add(1);
+                let first = (counted.first.clone(), counted.first_timestamp);
+                (first, counted.count)
+            });
+        let repeat = earlier.is_some();
+        let ((first, first_timestamp), count) =
+            earlier.unwrap_or_else(|| ((event.clone(), event.first_timestamp()), event.count()));
+        if !repeat {
+            self.put_as_client_go(key.clone(), first.clone(), first_timestamp, count);
+        }
+        passes.then_some(Occurrence {
+            key: CountKey(key),
+            event,
+            first,
+            first_timestamp,
+            count,
+            kind: if count > 1 {
+                OccurrenceKind::Patch
+            } else {
+                OccurrenceKind::Create
+            },
+            aggregate,
+            patch: if repeat {
+                PatchForm::ClientGo
+            } else {
+                PatchForm::Nothing
+            },
+        })
+    }
+
+    fn put_as_client_go(
+        &mut self,
+        key: Key,
+        first: Event,
+        first_timestamp: Option<Timestamp>,
+        count: i32,
+    ) {
+        let counted = Counted {
+            first,
+            first_timestamp,
+            count,
+            written: false,
+            handed: 0,
+            metadata_changed: false,
+        };
+        self.counted.put(key, counted, 0);
+    }
+
+    /// client-go's `updateState`: what was written is kept under `key`, the event's own. For a combined event that is not the key it is
+    /// counted under, so each of its messages takes an entry more.
+    pub(super) fn acknowledged_as_client_go(&mut self, key: Key, occurrence: &Occurrence) {
+        self.put_as_client_go(
+            key,
+            occurrence.first.clone(),
+            occurrence.first_timestamp,
+            occurrence.count,
+        );
+    }
+
+    /// One that was handed out is done with; whether the API server has the event now.
+    pub(super) fn settled(&mut self, occurrence: &Occurrence, written: bool) {
+        if let Some(counted) = self.counted.peek(&occurrence.key.0)
+            // It may have been forgotten since, and begun anew under another name.
+            && counted.first.is_same(&occurrence.first)
+        {
+            counted.handed = counted.handed.saturating_sub(1);
+            counted.written |= written;
+        }
+    }
+
+    pub(super) fn stats(&self) -> CacheStats {
+        self.counted.stats()
+    }
+}

@@ -1,0 +1,235 @@
+//! Which events are written, and as what: similar ones are combined, repeats counted, floods filtered. client-go's `EventCorrelator`
+//! (`tools/record/events_cache.go`).
+//!
+//! ```text
+//!   event ─▶ aggregate ─▶ spam filter ─▶ count ─▶ Create | Patch | filtered
+//! ```
+//!
+//! Everything is decided from the arguments: no clock is read and nothing is random, so the same calls give the same answers.
+//! A filtered event is counted all the same.
+
+mod aggregate;
+mod count;
+mod occurrence;
+mod options;
+mod spam;
+
+use std::sync::Arc;
+
+use aggregate::Aggregator;
+use count::Counter;
+pub use occurrence::{Occurrence, OccurrenceKind};
+use options::SpamKey;
+pub use options::{
+    AggregateKey, COMBINED_MESSAGE_PREFIX, CorrelatorOptions, InvalidCorrelatorOptions,
+};
+use spam::{Rate, SpamFilter};
+
+use crate::cache::CacheStats;
+use crate::key::{Key, Keys, Projection};
+use crate::name::client_go_combined_name;
+use crate::{Event, NameStamps, Now};
+
+/// What a correlator makes of an event.
+#[derive(Clone, Debug)]
+pub enum Correlated {
+    /// Its budget is used up: it was counted, but is not to be written.
+    Filtered,
+    /// It is to be written.
+    Write(Occurrence),
+}
+
+/// Combines similar events, counts repeats and filters floods.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidings_core::{
+///     ClusterScopedNamespace, Correlated, Correlator, CorrelatorOptions, Event, EventSource, EventType, NameStamps, NewEvent, Now,
+///     OccurrenceKind, Reference, ReferenceFields, TEXT_BYTES_MAX,
+/// };
+///
+/// let names = Arc::new(NameStamps::new(1));
+/// let mut correlator = Correlator::new(CorrelatorOptions::default(), Arc::clone(&names))?;
+///
+/// let pod = Reference::new(ReferenceFields { kind: "Pod", namespace: "default", name: "web-0", ..Default::default() });
+/// let at: jiff::Timestamp = "2024-01-01T00:00:00Z".parse()?;
+/// let event = Event::new(
+///     &NewEvent {
+///         source: &EventSource::component("example-controller"),
+///         regarding: &pod,
+///         related: None,
+///         event_type: EventType::Warning,
+///         reason: "BackOff",
+///         action: "",
+///         message: &"restarting failed container",
+///         annotations: None,
+///         labels: None,
+///         cluster_scoped_namespace: &ClusterScopedNamespace::Default,
+///         text_bytes_max: TEXT_BYTES_MAX,
+///     },
+///     &names,
+///     at,
+/// );
+///
+/// for (kind, count) in [(OccurrenceKind::Create, 1), (OccurrenceKind::Patch, 2)] {
+///     let Correlated::Write(occurrence) = correlator.correlate(Now::at(at), &event) else {
+///         unreachable!("a first budget is 25 events");
+///     };
+///     assert_eq!((occurrence.kind(), occurrence.count()), (kind, count));
+///     correlator.acknowledged(&occurrence);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Correlator {
+    options: CorrelatorOptions,
+    names: Arc<NameStamps>,
+    keys: Keys,
+    aggregator: Aggregator,
+    counter: Counter,
+    spam_filter: SpamFilter,
+}
+
+impl Correlator {
+    /// A correlator that has seen nothing yet. Names of combined events are made by `names`, whose seed also seeds the hashes.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidCorrelatorOptions`] when an option is out of its range.
+    pub fn new(
+        options: CorrelatorOptions,
+        names: Arc<NameStamps>,
+    ) -> Result<Self, InvalidCorrelatorOptions> {
+        options.validate()?;
+        let bounds = (options.cache_entries_max, options.cache_bytes_max);
+        Ok(Self {
+            keys: Keys::new(names.seed()),
+            aggregator: Aggregator::new(
+                bounds,
+                options.aggregate_events,
+                options.aggregate_interval,
+            ),
+            counter: Counter::new(bounds, options.client_go),
+            spam_filter: SpamFilter::new(bounds, Rate::new(options.spam_qps, options.spam_burst)),
+            options,
+            names,
+        })
+    }
+
+    /// What is to be written for `event`, handled at `now`. client-go's `EventCorrelate`.
+    ///
+    /// For every [`Correlated::Write`], [`Correlator::acknowledged`] or [`Correlator::lost`] is to be called once, when it is done with.
+    pub fn correlate(&mut self, now: Now, event: &Event) -> Correlated {
+        let (event, key, aggregate) = self.aggregated(now, event);
+        let passes = !self.options.spam_filter || {
+            let key = self.spam_key(&event);
+            self.spam_filter.pass(now.monotonic, key)
+        };
+        match self.counter.count(key, event, aggregate, passes) {
+            Some(occurrence) => Correlated::Write(occurrence),
+            None => Correlated::Filtered,
+        }
+    }
+
+    /// `occurrence` was written: the next of its kind can be a patch. client-go's `UpdateState`.
+    pub fn acknowledged(&mut self, occurrence: &Occurrence) {
+        if self.options.client_go {
+            let key = self
+                .keys
+                .key(&occurrence.event, Projection::CLIENT_GO_REPEAT);
+            self.counter.acknowledged_as_client_go(key, occurrence);
+        } else {
+            self.counter.settled(occurrence, true);
+        }
+    }
+
+    /// `occurrence` was not written itself: it was dropped, or merged into a later one that will be. What was never written is created by
+    /// the next of its kind, with its true count.
+    ///
+    /// client-go is told nothing in this case, and patches what is not there.
+    pub fn lost(&mut self, occurrence: &Occurrence) {
+        if !self.options.client_go {
+            self.counter.settled(occurrence, false);
+        }
+    }
+
+    /// How the caches do.
+    pub fn stats(&self) -> CorrelatorStats {
+        CorrelatorStats {
+            aggregate: self.aggregator.stats(),
+            count: self.counter.stats(),
+            spam: self.spam_filter.stats(),
+        }
+    }
+
+    /// The event to count and the key to count it under: `event` and its own, or the combined event and that of its group.
+    fn aggregated(&mut self, now: Now, event: &Event) -> (Event, Key, bool) {
+        let client_go = self.options.client_go;
+        if self.options.aggregate {
+            let (group, custom_member) = match &self.options.aggregate_key {
+                None => {
+                    let projection = if client_go {
+                        Projection::CLIENT_GO_SIMILAR
+                    } else {
+                        Projection::SIMILAR
+                    };
+                    (self.keys.key(event, projection), None)
+                }
+                Some(function) => {
+                    let AggregateKey { group, member } = function(event);
+                    let projection = if client_go {
+                        Projection::CLIENT_GO_CUSTOM
+                    } else {
+                        Projection::CUSTOM
+                    };
+                    (self.keys.custom(event, projection, group), Some(member))
+                }
+            };
+            let member = custom_member.as_deref().unwrap_or(event.message());
+            if self.aggregator.is_similar(now.monotonic, &group, member) {
+                return (self.combined(now, event), group, true);
+            }
+        }
+        let projection = if client_go {
+            Projection::CLIENT_GO_REPEAT
+        } else {
+            Projection::REPEAT
+        };
+        (event.clone(), self.keys.key(event, projection), false)
+    }
+
+    fn combined(&self, now: Now, event: &Event) -> Event {
+        let message = match &self.options.aggregate_message {
+            Some(function) => function(event),
+            None => [COMBINED_MESSAGE_PREFIX, event.message()].concat(),
+        };
+        let name = if self.options.client_go {
+            client_go_combined_name(event.regarding().name(), now.wall)
+        } else {
+            self.names.name(event.regarding(), now.wall)
+        };
+        event.combined(name, &message, now.wall, !self.options.client_go)
+    }
+
+    fn spam_key(&self, event: &Event) -> Key {
+        match &self.options.spam_key {
+            SpamKey::Reason => self.keys.key(event, Projection::BUDGET_BY_REASON),
+            SpamKey::Object => self.keys.key(event, Projection::BUDGET_BY_OBJECT),
+            SpamKey::Custom(function) => {
+                let text = function(event);
+                self.keys.custom(event, Projection::CLIENT_GO_CUSTOM, text)
+            }
+        }
+    }
+}
+
+/// How a correlator's caches do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CorrelatorStats {
+    /// Groups of similar events.
+    pub aggregate: CacheStats,
+    /// Counted events.
+    pub count: CacheStats,
+    /// Budgets of the spam filter.
+    pub spam: CacheStats,
+}

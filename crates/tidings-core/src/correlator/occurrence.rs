@@ -1,0 +1,182 @@
+//! An event after correlation: what is to be written to the API server, and how.
+//!
+//! Invariant: an occurrence never changes. Its wire forms are made when somebody asks, from the shared events it points to.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::key::CountKey;
+use crate::{Event, patch, wire_json};
+
+/// How an [`Occurrence`] is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OccurrenceKind {
+    /// A new event: `POST`, [`Occurrence::create_body`].
+    Create,
+    /// One more of an event that was written before: `PATCH`, [`Occurrence::patch_body`].
+    Patch,
+}
+
+/// An event as a correlator wants it written. client-go's `EventCorrelateResult`. Cloning it copies pointers.
+#[derive(Clone)]
+pub struct Occurrence {
+    pub(super) key: CountKey,
+    /// The event as it happened, or the one it was combined into.
+    pub(super) event: Event,
+    /// The first of its kind: the stored event has its name.
+    pub(super) first: Event,
+    pub(super) first_timestamp: Option<Timestamp>,
+    pub(super) count: i32,
+    pub(super) kind: OccurrenceKind,
+    pub(super) aggregate: bool,
+    pub(super) patch: PatchForm,
+}
+
+/// What a patch of an occurrence has in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatchForm {
+    /// Nothing: there was no earlier one to be patched.
+    Nothing,
+    /// What client-go's has.
+    ClientGo,
+    /// Count, last timestamp and message.
+    Count,
+    /// The same, and annotations and labels, which may differ from the stored ones.
+    CountAndMetadata,
+}
+
+type Metadata<'a> = Option<&'a BTreeMap<String, String>>;
+
+impl Occurrence {
+    /// Which stored event this writes to.
+    pub fn key(&self) -> &CountKey {
+        &self.key
+    }
+
+    /// Whether it is to be created or patched.
+    pub fn kind(&self) -> OccurrenceKind {
+        self.kind
+    }
+
+    /// The same occurrence, to be created whatever it was before: what is done when the event to patch is gone (expired or deleted), or
+    /// when its creation was not sent yet.
+    #[must_use]
+    pub fn as_create(&self) -> Self {
+        Self {
+            kind: OccurrenceKind::Create,
+            ..self.clone()
+        }
+    }
+
+    /// The event as it happened, or the event it was combined into.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// The stored event's name: that of the first of its kind.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.first.name()
+    }
+
+    /// The stored event's namespace.
+    pub fn namespace(&self) -> &str {
+        self.event.namespace()
+    }
+
+    /// How often it was seen, this time included. Stops at `i32::MAX`; with
+    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it goes on at `i32::MIN`, as client-go's does.
+    pub fn count(&self) -> i32 {
+        self.count
+    }
+
+    /// When it was first seen.
+    pub fn first_timestamp(&self) -> Option<Timestamp> {
+        self.first_timestamp
+    }
+
+    /// When it was last seen.
+    pub fn last_timestamp(&self) -> Option<Timestamp> {
+        self.event.last_timestamp()
+    }
+
+    /// The message; that of combined events says that it is one.
+    pub fn message(&self) -> &str {
+        self.event.message()
+    }
+
+    /// Whether it stands for several events that differ in message.
+    pub fn is_aggregate(&self) -> bool {
+        self.aggregate
+    }
+
+    /// Whether both are states of one stored event, rather than of an event and its successor.
+    pub(crate) fn is_same_object(&self, other: &Self) -> bool {
+        self.first.is_same(&other.first)
+    }
+
+    /// About how many bytes of memory it keeps, for bounds on queues.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.event.size()
+    }
+
+    /// The whole event, without a resourceVersion: fit to be created.
+    pub fn to_wire(&self) -> v1::Event {
+        let mut wire = self.event.to_wire();
+        wire.metadata.name = Some(self.name().into_owned());
+        wire.metadata.resource_version = None;
+        wire.first_timestamp = self.first_timestamp.map(Time);
+        wire.count = (self.count != 0).then_some(self.count);
+        // A repeat that brings none is still created with those of the first.
+        if matches!(self.patch, PatchForm::Count | PatchForm::CountAndMetadata) {
+            let or_first = |own: &mut Option<BTreeMap<_, _>>, first: Metadata<'_>| {
+                if own.as_ref().is_none_or(BTreeMap::is_empty) {
+                    *own = first.cloned();
+                }
+            };
+            or_first(&mut wire.metadata.annotations, self.first.annotations());
+            or_first(&mut wire.metadata.labels, self.first.labels());
+        }
+        wire
+    }
+
+    /// The body of its creation: JSON as client-go sends it.
+    pub fn create_body(&self) -> Vec<u8> {
+        wire_json::event(&self.to_wire())
+    }
+
+    /// The body of its patch: a strategic merge patch, keys sorted.
+    ///
+    /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is a [`OccurrenceKind::Create`], except
+    /// that client-go patches, with nothing, an event whose first occurrence came with a count above 1.
+    pub fn patch_body(&self) -> Vec<u8> {
+        match self.patch {
+            PatchForm::Nothing => Vec::new(),
+            PatchForm::ClientGo => patch::client_go(self),
+            PatchForm::Count | PatchForm::CountAndMetadata => patch::mended(self),
+        }
+    }
+
+    /// Annotations and labels, where they may differ from the stored ones and there are any.
+    pub(crate) fn changed_metadata(&self) -> Option<(Metadata<'_>, Metadata<'_>)> {
+        let own = |map: Metadata<'_>| map.is_some_and(|map| !map.is_empty());
+        let (annotations, labels) = (self.event.annotations(), self.event.labels());
+        (self.patch == PatchForm::CountAndMetadata && (own(annotations) || own(labels)))
+            .then_some((annotations, labels))
+    }
+}
+
+impl std::fmt::Debug for Occurrence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Occurrence")
+            .field("kind", &self.kind)
+            .field("name", &self.name())
+            .field("count", &self.count)
+            .field("aggregate", &self.aggregate)
+            .field("event", &self.event)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! What makes two events the same: a comparison of typed fields, never of strings joined together.
+//!
+//! A [`Projection`] says which fields of an event take part, a [`Key`] is an event seen through one. A key holds the shared event itself, so
+//! it costs no allocation; its hash is computed once, and two keys are equal only if every field that takes part is equal. client-go joins
+//! the fields into one string without a separator (`getEventKey`, `getSpamKey`, `EventAggregatorByReasonFunc`), so that different events
+//! can share a key.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+
+use crate::event::{MESSAGE_TEXTS, REASON_TEXTS, TYPE_TEXTS};
+use crate::reference::{OBJECT_FIELDS, PART_FIELDS};
+use crate::source::{COMPONENT_FIELDS, REPORTING_FIELDS};
+use crate::{Event, Reference};
+
+/// Which fields of an event count: the first so many of each packed group, and what else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Projection {
+    /// Of the source: component, host | reportingController, reportingInstance.
+    source: u8,
+    /// Of the object it is about: kind, namespace, name, uid, apiVersion | fieldPath. Never its resourceVersion: an object that was
+    /// updated is still the same object.
+    regarding: u8,
+    /// Of the texts: type | reason | message | action.
+    text: u8,
+    /// The namespace the event itself lies in.
+    namespace: bool,
+    /// The second object, all of it but its resourceVersion.
+    related: bool,
+}
+
+/// Nothing of the event: keys made of a text only.
+const NOTHING: Projection = Projection {
+    source: 0,
+    regarding: 0,
+    text: 0,
+    namespace: false,
+    related: false,
+};
+
+impl Projection {
+    /// The same event again, as client-go sees it: source, object, part of the object, type, reason, message.
+    pub(crate) const CLIENT_GO_REPEAT: Self = Self {
+        source: COMPONENT_FIELDS as u8,
+        regarding: PART_FIELDS as u8,
+        text: MESSAGE_TEXTS as u8,
+        ..NOTHING
+    };
+
+    /// The same event again: everything a reader would see differ, but for when it happened and its annotations and labels.
+    pub(crate) const REPEAT: Self = Self {
+        source: REPORTING_FIELDS as u8,
+        regarding: PART_FIELDS as u8,
+        text: MESSAGE_TEXTS as u8 + 1,
+        namespace: true,
+        related: true,
+    };
+
+    /// Events that differ in message only, as client-go sees it: source, reporter, object, type, reason.
+    pub(crate) const CLIENT_GO_SIMILAR: Self = Self {
+        source: REPORTING_FIELDS as u8,
+        regarding: OBJECT_FIELDS as u8,
+        text: REASON_TEXTS as u8,
+        ..NOTHING
+    };
+
+    /// Events that differ in message only, within one namespace.
+    pub(crate) const SIMILAR: Self = Self {
+        namespace: true,
+        ..Self::CLIENT_GO_SIMILAR
+    };
+
+    /// Events that share a budget in client-go: source, object, type.
+    pub(crate) const BUDGET_BY_OBJECT: Self = Self {
+        source: COMPONENT_FIELDS as u8,
+        regarding: OBJECT_FIELDS as u8,
+        text: TYPE_TEXTS as u8,
+        ..NOTHING
+    };
+
+    /// Events that share a budget: source, object, type, reason.
+    pub(crate) const BUDGET_BY_REASON: Self = Self {
+        text: REASON_TEXTS as u8,
+        ..Self::BUDGET_BY_OBJECT
+    };
+
+    /// Events of one namespace for which a function of the user's gives the same text.
+    pub(crate) const CUSTOM: Self = Self {
+        namespace: true,
+        ..NOTHING
+    };
+
+    /// Events for which a function of the user's gives the same text.
+    pub(crate) const CLIENT_GO_CUSTOM: Self = NOTHING;
+
+    fn hash(self, event: &Event, state: &mut impl Hasher) {
+        // The projection takes part: keys of different kinds live in one cache.
+        Hash::hash(&self, state);
+        if self.source > 0 {
+            event.source().hash_prefix(usize::from(self.source), state);
+        }
+        if self.regarding > 0 {
+            event
+                .regarding()
+                .hash_prefix(usize::from(self.regarding), state);
+        }
+        if self.text > 0 {
+            event.text().hash_prefix(usize::from(self.text), state);
+        }
+        if self.namespace {
+            event.namespace().hash(state);
+        }
+        if self.related
+            && let Some(related) = event.related()
+        {
+            related.hash_prefix(PART_FIELDS, state);
+        }
+    }
+
+    fn eq(self, left: &Event, right: &Event) -> bool {
+        let related = |left: Option<&Reference>, right: Option<&Reference>| match (left, right) {
+            (Some(left), Some(right)) => left.prefix_eq(right, PART_FIELDS),
+            (None, None) => true,
+            _ => false,
+        };
+        left.source()
+            .prefix_eq(right.source(), usize::from(self.source))
+            && left
+                .regarding()
+                .prefix_eq(right.regarding(), usize::from(self.regarding))
+            && left.text().prefix_eq(right.text(), usize::from(self.text))
+            && (!self.namespace || left.namespace() == right.namespace())
+            && (!self.related || related(left.related(), right.related()))
+    }
+}
+
+/// Makes keys whose hashes cannot be foreseen by whoever writes the messages, as long as the seed cannot.
+pub(crate) struct Keys(FixedState);
+
+impl Keys {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(FixedState::with_seed(seed))
+    }
+
+    /// `event` seen through `projection`.
+    pub(crate) fn key(&self, event: &Event, projection: Projection) -> Key {
+        self.make(event, projection, None)
+    }
+
+    /// `event` seen through `projection` and through what a function of the user's made of it.
+    pub(crate) fn custom(&self, event: &Event, projection: Projection, text: String) -> Key {
+        self.make(event, projection, Some(text.into()))
+    }
+
+    fn make(&self, event: &Event, projection: Projection, text: Option<Arc<str>>) -> Key {
+        let mut state = self.0.build_hasher();
+        projection.hash(event, &mut state);
+        text.hash(&mut state);
+        Key {
+            hash: state.finish(),
+            projection,
+            event: event.clone(),
+            text,
+        }
+    }
+}
+
+/// An event as far as it matters for one question, hashed. Cloning it copies pointers.
+#[derive(Clone)]
+pub(crate) struct Key {
+    hash: u64,
+    projection: Projection,
+    event: Event,
+    text: Option<Arc<str>>,
+}
+
+impl Key {
+    /// About how many bytes of memory a cache keeps alive by holding this key.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + self.event.size() + self.text.as_ref().map_or(0, |text| text.len())
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+            && self.projection == other.projection
+            && self.text == other.text
+            && self.projection.eq(&self.event, &other.event)
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Takes the hash that a [`Key`] already has.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Not used by `Key`; right for any input all the same.
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// Which stored event an [`Occurrence`](crate::Occurrence) is written to: two occurrences of one key change the same event in the cluster,
+/// so their writes keep their order. Cheap to clone and to hash.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct CountKey(pub(crate) Key);
+
+impl std::fmt::Debug for CountKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CountKey({:016x})", self.0.hash)
+    }
+}
