@@ -1,2 +1,55 @@
-//! placeholder
-fn main() {}
+//! The tasks of the project: `cargo xtask test | tidy | bench`. Nothing here is needed to build or use tidings.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a task talks to the terminal it was started from"
+)]
+
+mod bench;
+mod command;
+mod test;
+mod tidy;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// What went wrong, in words for a terminal.
+type Result<T = ()> = std::result::Result<T, String>;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "The tasks of the project")]
+enum Task {
+    /// Every test, from nothing
+    Test(test::Args),
+    /// The rules of the repository: who may use whom, and what every file keeps
+    Tidy,
+    /// Our figures beside those of client-go and kube-rs
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let task = Task::parse();
+    let root = root();
+    let result = match task {
+        Task::Test(args) => test::run(&root, &args),
+        Task::Tidy => tidy::run(&root),
+        Task::Bench(bench) => bench::run(&root, &bench),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository, wherever the command was started.
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}

@@ -1,0 +1,168 @@
+//! `cargo xtask bench record`: our figures and the peers', measured one after the other on this machine, in one table.
+//!
+//! Every program measured prints JSON lines; what is not one is its own business. Two kinds of figures: what one call
+//! costs (`ns_per_op`), and what becomes of a burst of events sent to an Event API server (`events_per_second`).
+
+mod server;
+mod table;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::command::{cargo, find, output, run_lines};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Bench {
+    /// Recording: the recorder, the fan-out, the correlator, and a burst into a server
+    Record(Args),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write the tables into docs/benchmarks.md
+    #[arg(long)]
+    write: bool,
+    /// Leave out the burst into a server
+    #[arg(long)]
+    no_burst: bool,
+}
+
+/// One line of JSON a program printed about itself.
+#[derive(Debug, Clone)]
+struct Figure(Value);
+
+impl Figure {
+    fn text(&self, field: &str) -> &str {
+        self.0[field].as_str().unwrap_or_default()
+    }
+
+    fn number(&self, field: &str) -> Option<f64> {
+        self.0[field].as_f64()
+    }
+}
+
+pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
+    let Bench::Record(args) = bench;
+    let mut skipped = Vec::new();
+    let client_go = root.join("benches/peers/client-go");
+    let has_go = find("go").is_some();
+    if !has_go {
+        skipped.push("client-go: there is no Go on the PATH".to_owned());
+    }
+
+    let mut calls = figures(&mut cargo(
+        root,
+        &[
+            "run",
+            "--release",
+            "-q",
+            "-p",
+            "tidings-bench",
+            "--bin",
+            "record",
+        ],
+    ))?;
+    if has_go {
+        calls.extend(figures(
+            Command::new("go")
+                .args(["run", "./micro"])
+                .current_dir(&client_go),
+        )?);
+    }
+    let mut burst = Vec::new();
+    if !args.no_burst {
+        let server = server::build(root)?;
+        let ours = [
+            "run",
+            "--release",
+            "-q",
+            "-p",
+            "tidings-bench",
+            "--bin",
+            "record-load",
+            "--",
+        ];
+        burst.extend(server::measure(&server, &mut cargo(root, &ours))?);
+        if has_go {
+            let mut command = Command::new("go");
+            burst.extend(server::measure(
+                &server,
+                command
+                    .args(["run", "./record-load"])
+                    .current_dir(&client_go),
+            )?);
+        }
+        let kube_rs = root.join("benches/peers/kube-rs");
+        let mut command = cargo(&kube_rs, &["run", "--release", "-q", "--"]);
+        burst.extend(server::measure(
+            &server,
+            command.env("CARGO_TARGET_DIR", root.join("target/peers")),
+        )?);
+    }
+
+    let tables = format!(
+        "{}\n{}\n{}",
+        machine(has_go),
+        table::calls(&calls),
+        table::burst(&burst)
+    );
+    println!("\n{tables}");
+    for line in &skipped {
+        println!("skipped {line}");
+    }
+    if args.write {
+        if !skipped.is_empty() || args.no_burst {
+            return Err("not written: docs/benchmarks.md has every figure or none".to_owned());
+        }
+        table::write(&root.join("docs/benchmarks.md"), "record", &tables)?;
+    }
+    Ok(())
+}
+
+/// Runs a program and keeps the JSON lines it prints.
+fn figures(command: &mut Command) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    run_lines(command, |line| match serde_json::from_str::<Value>(line) {
+        Ok(value @ Value::Object(_)) => {
+            println!("{line}");
+            figures.push(Figure(value));
+        }
+        _ => println!("{line}"),
+    })?;
+    if figures.is_empty() {
+        return Err("it printed no figure, expected lines of JSON".to_owned());
+    }
+    Ok(figures)
+}
+
+/// One line on what the figures were measured with.
+fn machine(has_go: bool) -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let processor = std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        });
+    let first_line =
+        |mut command: Command| output(&mut command).ok()?.lines().next().map(str::to_owned);
+    let version = |program: &str, argument: &str| {
+        let mut command = Command::new(program);
+        command.arg(argument);
+        first_line(command)
+    };
+    let go = has_go.then(|| version("go", "version")).flatten();
+    let parts = [
+        Some(format!("{cores} cores")),
+        processor,
+        version("rustc", "--version"),
+        go,
+    ];
+    format!(
+        "Measured on {}.\n",
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    )
+}

@@ -1,0 +1,196 @@
+//! Figures as Markdown tables.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::Figure;
+use crate::Result;
+
+const OURS: &str = "tidings";
+const PEER: &str = "client-go";
+
+/// What one call costs: a row for each name, ours beside client-go's. A figure one of them does not have stays empty.
+pub(super) fn calls(figures: &[Figure]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for figure in figures {
+        let name = figure.text("name");
+        if figure.number("ns_per_op").is_some() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut table = String::from(
+        "| | tidings | client-go | ratio | allocations | client-go's | physical floor |\n|---|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for name in names {
+        let of = |peer: &str| {
+            figures
+                .iter()
+                .find(|figure| figure.text("name") == name && is_of(figure, peer))
+        };
+        let (ours, theirs) = (of(OURS), of(PEER));
+        let time = |figure: Option<&Figure>| figure.and_then(|figure| figure.number("ns_per_op"));
+        let allocations =
+            |figure: Option<&Figure>| figure.and_then(|figure| figure.number("allocs_per_op"));
+        let floor = ours.and_then(|figure| figure.number("floor_ns"));
+        let cells = [
+            name.to_owned(),
+            or_empty(time(ours), nanoseconds),
+            or_empty(time(theirs), nanoseconds),
+            or_empty(ratio(time(theirs), time(ours)), |ratio| {
+                format!("{ratio:.1} ×")
+            }),
+            or_empty(allocations(ours), |count| format!("{count:.1}")),
+            or_empty(allocations(theirs), |count| format!("{count:.0}")),
+            or_empty(floor, nanoseconds),
+        ];
+        // Writing to a string cannot fail.
+        let _ = writeln!(table, "| {} |", cells.join(" | "));
+    }
+    table
+}
+
+/// What became of a burst: a row for each program.
+pub(super) fn burst(figures: &[Figure]) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
+    let rate = |figure: &Figure| figure.number("events_per_second");
+    let theirs = figures
+        .iter()
+        .find(|figure| is_of(figure, PEER))
+        .and_then(rate);
+    let mut table = String::from(
+        "| burst into `tidings serve` | offered | delivered | lost | found afterwards | events/s | to client-go | peak memory |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for figure in figures {
+        let count = |field: &str| or_empty(figure.number(field), |count| format!("{count:.0}"));
+        let peer = if figure.text("peer").is_empty() {
+            OURS
+        } else {
+            figure.text("peer")
+        };
+        let cells = [
+            format!("{peer} {}", figure.text("version"))
+                .trim_end()
+                .to_owned(),
+            count("offered"),
+            count("delivered"),
+            count("lost"),
+            count("found"),
+            count("events_per_second"),
+            or_empty(ratio(rate(figure), theirs), |ratio| format!("{ratio:.1} ×")),
+            or_empty(figure.number("peak_rss_bytes"), |bytes| {
+                format!("{:.0} MiB", bytes / f64::from(1 << 20))
+            }),
+        ];
+        let _ = writeln!(table, "| {} |", cells.join(" | "));
+    }
+    table
+}
+
+/// Puts `tables` between the two lines of a document that are there for them.
+pub(super) fn write(document: &Path, name: &str, tables: &str) -> Result {
+    let place = document.display();
+    let text =
+        std::fs::read_to_string(document).map_err(|error| format!("read {place}: {error}"))?;
+    let text = replace(&text, name, tables).ok_or_else(|| {
+        format!("{place} has no place for them: a line `<!-- {name}: begin -->` and, below, `<!-- {name}: end -->`")
+    })?;
+    std::fs::write(document, text).map_err(|error| format!("write {place}: {error}"))
+}
+
+fn replace(text: &str, name: &str, tables: &str) -> Option<String> {
+    let (begin, end) = (
+        format!("<!-- {name}: begin -->"),
+        format!("<!-- {name}: end -->"),
+    );
+    let (before, rest) = text.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!(
+        "{before}{begin}\n\n{}\n\n{end}{after}",
+        tables.trim()
+    ))
+}
+
+/// Our own programs need not say who they are.
+fn is_of(figure: &Figure, peer: &str) -> bool {
+    let said = figure.text("peer");
+    said == peer || said.is_empty() && peer == OURS
+}
+
+fn ratio(above: Option<f64>, below: Option<f64>) -> Option<f64> {
+    let (above, below) = above.zip(below)?;
+    (below > 0.0).then(|| above / below)
+}
+
+fn or_empty(value: Option<f64>, format: impl Fn(f64) -> String) -> String {
+    value.map(format).unwrap_or_default()
+}
+
+fn nanoseconds(value: f64) -> String {
+    if value < 1_000.0 {
+        format!("{value:.0} ns")
+    } else {
+        format!("{:.2} µs", value / 1_000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn figures_stand_beside_each_other_by_name() {
+        let figures = [
+            Figure(
+                json!({"name": "record", "ns_per_op": 200.0, "allocs_per_op": 1.0, "floor_ns": 40.0}),
+            ),
+            Figure(
+                json!({"peer": "client-go", "name": "record", "ns_per_op": 1600.4, "allocs_per_op": 4}),
+            ),
+            Figure(json!({"peer": "client-go", "name": "other", "ns_per_op": 7})),
+            Figure(json!({"name": "cache_bytes_per_key", "bytes": 500})),
+        ];
+        let table = calls(&figures);
+        let rows: Vec<&str> = table.lines().skip(2).collect();
+        assert_eq!(
+            rows,
+            [
+                "| record | 200 ns | 1.60 µs | 8.0 × | 1.0 | 4 | 40 ns |",
+                "| other |  | 7 ns |  |  |  |  |"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_burst_is_compared_to_client_go() {
+        let figures = [
+            Figure(
+                json!({"offered": 20000, "delivered": 20000, "lost": 0, "found": 20000, "events_per_second": 4000.0, "peak_rss_bytes": 1_048_576}),
+            ),
+            Figure(
+                json!({"peer": "client-go", "version": "v0.36.0", "offered": 20000, "events_per_second": 250.0}),
+            ),
+        ];
+        let table = burst(&figures);
+        let rows: Vec<&str> = table.lines().skip(2).collect();
+        assert_eq!(
+            rows,
+            [
+                "| tidings | 20000 | 20000 | 0 | 20000 | 4000 | 16.0 × | 1 MiB |",
+                "| client-go v0.36.0 | 20000 |  |  |  | 250 | 1.0 × |  |",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_the_place_of_the_tables_is_written() {
+        let text = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n";
+        let written = "a\n<!-- x: begin -->\n\nnew\n\n<!-- x: end -->\nb\n";
+        assert_eq!(replace(text, "x", "new\n").as_deref(), Some(written));
+        assert_eq!(replace(written, "x", "new").as_deref(), Some(written));
+        assert_eq!(replace(text, "y", "new"), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Running other programs: their output stays visible, and what they answered is an error when it was not success.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+
+/// The cargo that runs this task.
+pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root);
+    command
+}
+
+/// Says what is run, and runs it with our own output.
+pub(crate) fn run(command: &mut Command) -> Result {
+    announce(command);
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .map_err(|error| not_started(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{}` failed: {status}", describe(command)))
+    }
+}
+
+/// Says what is run and runs it; every line of its standard output is handed over, none is printed.
+pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result {
+    announce(command);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| not_started(command, &error))?;
+    if let Some(output) = child.stdout.take() {
+        let mut output = BufReader::new(output);
+        let mut bytes = Vec::new();
+        // By bytes: what a test prints need not be UTF-8.
+        while output
+            .read_until(b'\n', &mut bytes)
+            .is_ok_and(|length| length > 0)
+        {
+            line(String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']));
+            bytes.clear();
+        }
+    }
+    let status = child.wait().map_err(|error| not_started(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{}` failed: {status}", describe(command)))
+    }
+}
+
+/// Runs it silently and returns its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| not_started(command, &error))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        let error = String::from_utf8_lossy(&output.stderr);
+        Err(format!("`{}` failed: {}", describe(command), error.trim()))
+    }
+}
+
+/// Where a program is on the PATH.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| is_executable(file))
+}
+
+/// Whether a file is there to be run.
+pub(crate) fn is_executable(file: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        file.metadata()
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    }
+    #[cfg(not(unix))]
+    file.is_file()
+}
+
+fn announce(command: &Command) {
+    eprintln!("\n$ {}", describe(command));
+}
+
+fn describe(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
+    let environment = command
+        .get_envs()
+        .filter(|(name, _)| *name == "RUSTFLAGS")
+        .filter_map(|(name, value)| {
+            Some(format!(
+                "{}='{}'",
+                name.to_string_lossy(),
+                value?.to_string_lossy()
+            ))
+        });
+    let words = std::iter::once(program)
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy);
+    environment
+        .chain(words.map(std::borrow::Cow::into_owned))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn not_started(command: &Command, error: &std::io::Error) -> String {
+    format!("could not run `{}`: {error}", describe(command))
+}

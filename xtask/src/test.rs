@@ -1,0 +1,147 @@
+//! `cargo xtask test`: every test, from nothing. A step that fails does not keep the others from running.
+
+use std::ops::AddAssign;
+use std::path::Path;
+use std::process::Command;
+
+use crate::Result;
+use crate::command::{self, cargo, run_lines};
+use crate::tidy;
+use crate::tools::Tools;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Do not fetch kubectl and etcd where they are missing
+    #[arg(long)]
+    offline: bool,
+    /// Leave out the model checker's build, which takes a minute of its own
+    #[arg(long)]
+    no_loom: bool,
+}
+
+/// What the test programs counted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    let tools = Tools::find(root, !args.offline);
+    let mut counts = Counts::default();
+    let mut failures = Vec::new();
+
+    let mut step = |result: Result| failures.extend(result.err());
+    step(tidy::run(root));
+    step(cargo_test(
+        tools.tell(&mut cargo(root, &["test", "--workspace", "--no-fail-fast"])),
+        &mut counts,
+    ));
+    step(vectors(
+        root,
+        &root.join("crates/tidings-conformance/vectors/correlator"),
+    ));
+    // A folder of further vectors beside the project, where there is one.
+    let further = root
+        .parent()
+        .map(|parent| parent.join("shared/vectors/correlator"));
+    if let Some(further) = further.filter(|folder| folder.is_dir()) {
+        step(vectors(root, &further));
+    }
+    if args.no_loom {
+        eprintln!("\nskipped, as told: the model checker");
+    } else {
+        step(cargo_test(&mut loom(root), &mut counts));
+    }
+
+    eprintln!();
+    for line in &tools.missing {
+        eprintln!("{line}");
+    }
+    for failure in &failures {
+        eprintln!("failed: {failure}");
+    }
+    println!("{} passed, {} failed", counts.passed, counts.failed);
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{} steps failed", failures.len()))
+    }
+}
+
+fn vectors(root: &Path, folder: &Path) -> Result {
+    let mut command = cargo(
+        root,
+        &["run", "-q", "-p", "tidings-conformance", "--", "correlator"],
+    );
+    command::run(command.arg(folder))
+}
+
+/// Loom's types stand in for the standard library's in a build of its own, with a folder of its own: one flag for all
+/// crates would otherwise build everything anew twice over.
+fn loom(root: &Path) -> Command {
+    let mut command = cargo(root, &["test", "-p", "tidings", "--lib", "loom"]);
+    command
+        .env("RUSTFLAGS", "--cfg tidings_loom")
+        .env("CARGO_TARGET_DIR", root.join("target/loom"))
+        .env("LOOM_MAX_PREEMPTIONS", "2");
+    command
+}
+
+fn cargo_test(command: &mut Command, counts: &mut Counts) -> Result {
+    run_lines(command, |line| {
+        println!("{line}");
+        if let Some(summary) = parse_summary(line) {
+            *counts += summary;
+        }
+    })
+}
+
+/// `test result: ok. 3 passed; 0 failed; 0 ignored; …`
+fn parse_summary(line: &str) -> Option<Counts> {
+    let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let number = |label: &str| {
+        let entry = numbers
+            .split("; ")
+            .find_map(|entry| entry.strip_suffix(label))?;
+        entry.trim().parse().ok()
+    };
+    Some(Counts {
+        passed: number("passed")?,
+        failed: number("failed")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_of_a_test_program_is_counted() {
+        let line = "test result: ok. 13 passed; 2 failed; 1 ignored; 0 measured; 4 filtered out; finished in 7.02s";
+        assert_eq!(
+            parse_summary(line),
+            Some(Counts {
+                passed: 13,
+                failed: 2
+            })
+        );
+        assert_eq!(
+            parse_summary("test result: FAILED. 0 passed; 1 failed"),
+            Some(Counts {
+                passed: 0,
+                failed: 1
+            })
+        );
+        for line in ["", "test a ... ok", "test result: ok.", "running 3 tests"] {
+            assert_eq!(parse_summary(line), None, "{line:?}");
+        }
+    }
+}

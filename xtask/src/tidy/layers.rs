@@ -1,0 +1,182 @@
+//! Who may use whom, from `cargo metadata`: our crates among each other, and the libraries only one layer may know.
+
+use serde_json::Value;
+
+/// One of our crates, and those of ours it may use. Tests may use anything.
+const LAYERS: [(&str, &[&str]); 8] = [
+    ("tidings-core", &[]),
+    ("tidings-store", &[]),
+    ("tidings", &["tidings-core"]),
+    ("tidings-server", &["tidings-core", "tidings-store"]),
+    (
+        "tidings-cli",
+        &["tidings", "tidings-core", "tidings-server", "tidings-store"],
+    ),
+    (
+        "tidings-conformance",
+        &["tidings", "tidings-core", "tidings-server", "tidings-store"],
+    ),
+    (
+        "tidings-bench",
+        &[
+            "tidings",
+            "tidings-core",
+            "tidings-server",
+            "tidings-store",
+            "tidings-cli",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Libraries with the only crates that may use them.
+const ONLY_IN: [(&str, &[&str]); 8] = [
+    ("axum", &["tidings-server"]),
+    ("hyper", &["tidings-server"]),
+    ("hyper-util", &["tidings-server"]),
+    ("fjall", &["tidings-store"]),
+    ("etcd-client", &["tidings-store"]),
+    ("zstd", &["tidings-store"]),
+    ("kube", &["tidings", "tidings-cli", "tidings-bench"]),
+    ("indicatif", &["tidings-cli"]),
+];
+
+/// What the core may never use, not even through a feature: its inputs are arguments, its outputs values.
+const NEVER_IN_CORE: [&str; 8] = [
+    "tokio",
+    "futures",
+    "async-trait",
+    "kube",
+    "rand",
+    "getrandom",
+    "tracing",
+    "metrics",
+];
+
+/// Crates whose users choose the version of Kubernetes.
+const VERSION_IS_THE_USERS: [&str; 2] = ["tidings-core", "tidings"];
+
+pub(super) fn check(metadata: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
+    let packages = metadata["packages"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    if packages.is_empty() {
+        problems.push("cargo metadata names no packages".to_owned());
+    }
+    for package in packages {
+        let name = text(&package["name"]);
+        let Some((_, may_use)) = LAYERS.iter().find(|(layer, _)| *layer == name) else {
+            problems.push(format!(
+                "{name}: a crate no layer is stated for in xtask/src/tidy/layers.rs"
+            ));
+            continue;
+        };
+        for field in ["description", "license", "rust_version"] {
+            if text(&package[field]).is_empty() {
+                problems.push(format!("{name}: Cargo.toml states no {field}"));
+            }
+        }
+        let dependencies = package["dependencies"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        for dependency in dependencies
+            .iter()
+            .filter(|dependency| dependency["kind"] != "dev")
+        {
+            check_dependency(name, may_use, dependency, &mut problems);
+        }
+    }
+    problems
+}
+
+fn check_dependency(name: &str, may_use: &[&str], dependency: &Value, problems: &mut Vec<String>) {
+    let uses = text(&dependency["name"]);
+    if LAYERS.iter().any(|(layer, _)| *layer == uses) && !may_use.contains(&uses) {
+        problems.push(format!("{name} uses {uses}, which its layer may not"));
+    }
+    if let Some((_, only_in)) = ONLY_IN.iter().find(|(library, _)| *library == uses)
+        && !only_in.contains(&name)
+    {
+        problems.push(format!(
+            "{name} uses {uses}, which only {} may",
+            only_in.join(" and ")
+        ));
+    }
+    if name == "tidings-core" && NEVER_IN_CORE.contains(&uses) {
+        problems.push(format!(
+            "{name} uses {uses}: the core has no I/O, no async and no globals"
+        ));
+    }
+    if name == "tidings" && uses == "kube" && dependency["optional"] != true {
+        problems.push("tidings uses kube without its feature kube".to_owned());
+    }
+    let features = dependency["features"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    if uses == "k8s-openapi" && VERSION_IS_THE_USERS.contains(&name) && !features.is_empty() {
+        problems.push(format!(
+            "{name} chooses a version of Kubernetes, which is for its users to choose"
+        ));
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn problems(name: &str, dependency: &Value) -> usize {
+        let package = json!({
+            "name": name, "description": "d", "license": "l", "rust_version": "1.90", "dependencies": [dependency],
+        });
+        check(&json!({"packages": [package]})).len()
+    }
+
+    #[test]
+    fn dependencies_across_layers_are_found_and_those_of_tests_are_not() {
+        let cases = [
+            ("tidings", json!({"name": "tidings-core"}), 0),
+            ("tidings-core", json!({"name": "tidings"}), 1),
+            ("tidings-core", json!({"name": "tidings", "kind": "dev"}), 0),
+            ("tidings-core", json!({"name": "tokio", "kind": "build"}), 1),
+            ("tidings-store", json!({"name": "tidings-core"}), 1),
+            ("tidings-store", json!({"name": "axum"}), 1),
+            ("tidings-server", json!({"name": "axum"}), 0),
+            ("tidings-server", json!({"name": "fjall"}), 1),
+            ("tidings", json!({"name": "kube", "optional": true}), 0),
+            ("tidings", json!({"name": "kube", "optional": false}), 1),
+            (
+                "tidings",
+                json!({"name": "k8s-openapi", "features": ["latest"]}),
+                1,
+            ),
+            (
+                "tidings",
+                json!({"name": "k8s-openapi", "features": ["latest"], "kind": "dev"}),
+                0,
+            ),
+            (
+                "tidings-cli",
+                json!({"name": "k8s-openapi", "features": ["latest"]}),
+                0,
+            ),
+            ("unheard-of", json!({"name": "serde"}), 1),
+        ];
+        for (name, dependency, expected) in cases {
+            assert_eq!(
+                problems(name, &dependency),
+                expected,
+                "{name} with {dependency}"
+            );
+        }
+        assert_eq!(check(&json!({})).len(), 1);
+    }
+}

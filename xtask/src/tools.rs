@@ -1,0 +1,145 @@
+//! The programs some tests need beside Rust: kubectl and etcd. Found on the PATH, or else fetched from Debian's archive
+//! into the target folder: nothing is installed, no service started, and root is needed only to refresh apt's lists.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::command::{self, find, is_executable};
+
+/// One program, and what the archive calls its package.
+struct Tool {
+    program: &'static str,
+    package: &'static str,
+    /// Tests find the program by this variable, when they do not take it from the PATH.
+    variable: &'static str,
+    /// What is skipped without it.
+    skipped: &'static str,
+}
+
+const TOOLS: [Tool; 2] = [
+    Tool {
+        program: "kubectl",
+        package: "kubernetes-client",
+        variable: "KUBECTL",
+        skipped: "the tests that drive the server with it",
+    },
+    Tool {
+        program: "etcd",
+        package: "etcd-server",
+        variable: "ETCD",
+        skipped: "the tests that store events in it",
+    },
+];
+
+/// What tests are told about the programs around them.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
+    environment: Vec<(OsString, OsString)>,
+    /// One line for each that could not be had.
+    pub(crate) missing: Vec<String>,
+}
+
+impl Tools {
+    /// Finds or fetches every tool. One that cannot be had is no error.
+    pub(crate) fn find(root: &Path, may_fetch: bool) -> Self {
+        let folder = root.join("target/tools");
+        let mut tools = Self::default();
+        for tool in &TOOLS {
+            match tool.find(&folder, may_fetch) {
+                Ok(file) => {
+                    eprintln!("{}: {}", tool.program, file.display());
+                    tools.environment.push((tool.variable.into(), file.into()));
+                }
+                Err(reason) => {
+                    tools.missing.push(format!(
+                        "no {} ({reason}): skips {}",
+                        tool.program, tool.skipped
+                    ));
+                }
+            }
+        }
+        // Behind the machine's own programs, so that only what is missing comes from the folder.
+        let own = [folder.join("usr/bin"), folder.join("usr/sbin")];
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if let Ok(path) = std::env::join_paths(std::env::split_paths(&path).chain(own)) {
+            tools.environment.push(("PATH".into(), path));
+        }
+        tools
+    }
+
+    /// Tells a command where they are.
+    pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl Tool {
+    fn find(&self, folder: &Path, may_fetch: bool) -> Result<PathBuf> {
+        if let Some(file) = std::env::var_os(self.variable).map(PathBuf::from) {
+            return if is_executable(&file) {
+                Ok(file)
+            } else {
+                Err(format!(
+                    "{} names {}, which cannot be run",
+                    self.variable,
+                    file.display()
+                ))
+            };
+        }
+        let fetched = folder.join("usr/bin").join(self.program);
+        if let Some(file) =
+            find(self.program).or_else(|| is_executable(&fetched).then(|| fetched.clone()))
+        {
+            return Ok(file);
+        }
+        if !may_fetch {
+            return Err("not on the PATH".to_owned());
+        }
+        if find("apt-get").is_none() || find("dpkg-deb").is_none() {
+            return Err("not on the PATH, and no apt-get to fetch it with".to_owned());
+        }
+        self.fetch(folder)
+            .map_err(|error| format!("not on the PATH, and {error}"))?;
+        if is_executable(&fetched) {
+            Ok(fetched)
+        } else {
+            Err(format!("{} has no {}", self.package, self.program))
+        }
+    }
+
+    fn fetch(&self, folder: &Path) -> Result {
+        eprintln!("{}: fetching Debian's {}", self.program, self.package);
+        let here = |error: std::io::Error| format!("cannot write {}: {error}", folder.display());
+        std::fs::create_dir_all(folder).map_err(here)?;
+        let download = tempfile::tempdir_in(folder).map_err(here)?;
+        let apt = |arguments: &[&str]| {
+            // A machine without a network should find out soon.
+            let options = [
+                "-qq",
+                "-o",
+                "Acquire::Retries=1",
+                "-o",
+                "Acquire::http::Timeout=20",
+            ];
+            let mut command = Command::new("apt-get");
+            command
+                .args(options)
+                .args(arguments)
+                .current_dir(download.path());
+            command::output(&mut command)
+        };
+        if apt(&["download", self.package]).is_err() {
+            // The lists may be missing or old; refreshing them takes root. What matters is the second try.
+            let _ = apt(&["update"]);
+            apt(&["download", self.package])?;
+        }
+        let package = std::fs::read_dir(download.path())
+            .map_err(here)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+            .ok_or_else(|| format!("apt-get brought no {}", self.package))?;
+        command::output(Command::new("dpkg-deb").arg("-x").arg(package).arg(folder)).map(drop)
+    }
+}
