@@ -53,6 +53,7 @@ type theme struct {
 	odd      float64 // the part of events no recorder of ours would make
 	text     bool    // messages that are hard to escape, cut or compare
 	foreign  bool    // events in another namespace than their object's
+	parts    bool    // events that differ from the usual one in one part of a key
 }
 
 const (
@@ -68,22 +69,25 @@ var (
 var themes = []theme{
 	{name: "mixed", vary: true, events: 60, objects: 2, reasons: 1, messages: 4, gaps: mixed, failures: 0.1},
 	{name: "distinct", events: 45, objects: 1, reasons: 1, gaps: quick},
-	{name: "repeats", events: 70, objects: 2, reasons: 2, messages: 3, gaps: quick},
+	{name: "key-parts", options: options{BurstSize: 5, MaxEvents: 3}, events: 80, objects: 1, reasons: 1, messages: 1, gaps: quick, parts: true},
+	{name: "key-parts-aggregated", options: options{BurstSize: 1000, MaxEvents: 3}, events: 80, objects: 1, reasons: 1, gaps: quick, parts: true},
+	{name: "repeats", events: 60, objects: 2, reasons: 2, messages: 3, gaps: quick},
 	{name: "spam", options: options{BurstSize: 3}, events: 50, objects: 2, reasons: 3, messages: 2, gaps: append(mixed, quick...)},
 	{name: "window-edges", options: options{BurstSize: 1000, MaxEvents: 3}, events: 50, objects: 1, reasons: 1,
 		gaps: []time.Duration{window - second, window - 1, window, window + 1, window + second, second, second, second}},
 	{name: "short-window", options: options{QPS: 1, MaxEvents: 2, MaxIntervalInSeconds: 10}, events: 45, objects: 2, reasons: 1,
 		gaps: []time.Duration{second, 9 * second, 10*second - 1, 10 * second, 10*second + 1, 11 * second}},
-	{name: "small-caches", options: options{LRUCacheSize: 3}, events: 60, objects: 4, reasons: 1, messages: 2, gaps: quick},
-	{name: "one-entry-caches", options: options{LRUCacheSize: 1, MaxEvents: 3}, events: 40, objects: 2, reasons: 1, messages: 1, gaps: quick},
-	{name: "failures", events: 40, objects: 2, reasons: 2, messages: 3, gaps: quick, failures: 0.6},
-	{name: "failures-aggregated", options: options{BurstSize: 1000, MaxEvents: 3}, events: 40, objects: 2, reasons: 1, gaps: quick, failures: 0.5},
-	{name: "odd-events", options: options{BurstSize: 1000, MaxEvents: 4}, events: 60, objects: 1, reasons: 2, messages: 3, gaps: quick, odd: 0.5, failures: 0.1},
+	{name: "small-caches", options: options{LRUCacheSize: 3, BurstSize: 2}, events: 60, objects: 4, reasons: 1, messages: 2, gaps: quick},
+	{name: "one-entry-caches", options: options{LRUCacheSize: 1, MaxEvents: 2}, events: 30, objects: 2, reasons: 1, gaps: quick},
+	{name: "failures", events: 34, objects: 2, reasons: 2, messages: 3, gaps: quick, failures: 0.6},
+	{name: "failures-aggregated", options: options{BurstSize: 1000, MaxEvents: 3}, events: 34, objects: 2, reasons: 1, gaps: quick, failures: 0.4},
+	{name: "odd-events", options: options{BurstSize: 1000}, events: 60, objects: 1, reasons: 2, messages: 3, gaps: quick, odd: 0.5, failures: 0.1},
+	{name: "odd-events-aggregated", options: options{BurstSize: 1000, MaxEvents: 2}, events: 50, objects: 3, reasons: 3, gaps: quick, odd: 0.6},
 	{name: "clock-back", vary: true, events: 50, objects: 2, reasons: 1, messages: 3,
 		gaps: append([]time.Duration{-second, -61 * second, -601 * second, -3600 * second}, mixed...)},
 	{name: "text", options: options{BurstSize: 1000, MaxEvents: 8}, events: 45, objects: 1, reasons: 1, messages: 7, gaps: quick, text: true},
-	{name: "namespaces", events: 60, objects: 9, reasons: 1, messages: 1, gaps: quick, foreign: true, failures: 0.1},
-	{name: "refill", options: options{BurstSize: 2, QPS: 0.1}, events: 60, objects: 1, reasons: 1, messages: 1,
+	{name: "namespaces", options: options{MaxEvents: 2}, events: 50, objects: 9, reasons: 1, messages: 1, gaps: quick, foreign: true, failures: 0.1},
+	{name: "refill", options: options{BurstSize: 2, QPS: 0.1}, events: 50, objects: 1, reasons: 1, messages: 1,
 		gaps: []time.Duration{second, second, second, 5 * second, 10*second - 1, 10 * second, 10*second + 1, 25 * second}},
 }
 
@@ -160,6 +164,22 @@ func object(rng *rand.Rand, index int) corev1.ObjectReference {
 	return about
 }
 
+// keyParts change one part of what makes two events the same, each for itself.
+var keyParts = []func(*corev1.Event){
+	func(e *corev1.Event) { e.InvolvedObject.Kind = "Job" },
+	func(e *corev1.Event) { e.InvolvedObject.Namespace = "billing" },
+	func(e *corev1.Event) { e.InvolvedObject.Name = "basket-9" },
+	func(e *corev1.Event) { e.InvolvedObject.UID = "6a0e-9" },
+	func(e *corev1.Event) { e.InvolvedObject.APIVersion = "v2" },
+	func(e *corev1.Event) { e.InvolvedObject.FieldPath = "spec.containers{log}" },
+	func(e *corev1.Event) { e.Source.Component = "kube-scheduler" },
+	func(e *corev1.Event) { e.Source.Host = "rack-9" },
+	func(e *corev1.Event) { e.Type = "Other" },
+	func(e *corev1.Event) { e.Reason = "Preempted" },
+	func(e *corev1.Event) { e.ReportingController = "shop.example.com/watch" },
+	func(e *corev1.Event) { e.ReportingInstance = "watch-0" },
+}
+
 func newEvent(rng *rand.Rand, t theme, now time.Time, index int, fresh bool) json.RawMessage {
 	about := object(rng, rng.IntN(t.objects))
 	namespace := about.Namespace
@@ -202,6 +222,9 @@ func newEvent(rng *rand.Rand, t theme, now time.Time, index int, fresh bool) jso
 	if chance(rng, 0.05) {
 		event.Labels = map[string]string{"team": "shop"}
 	}
+	if t.parts && chance(rng, 0.7) {
+		pick(rng, keyParts...)(event)
+	}
 	replaced := map[string]string{}
 	if chance(rng, t.odd) {
 		makeOdd(rng, event, replaced)
@@ -218,7 +241,7 @@ var hardTexts = []string{
 	"line one\nline two\r\n\ttabbed\u2028next\u2029last\u0000",
 	"\U0001F433 image \u955c\u50cf \u0635\u0648\u0631\u0629 not found",
 	"(combined from similar events): already combined",
-	strings.Repeat("0123456789abcde ", 80),
+	strings.Repeat("0123456789abcde ", 70),
 }
 
 // makeOdd changes the event into one a client may send though client-go's
@@ -226,14 +249,14 @@ var hardTexts = []string{
 // a field's name to its JSON.
 func makeOdd(rng *rand.Rand, event *corev1.Event, replaced map[string]string) {
 	for range 1 + rng.IntN(2) {
-		switch rng.IntN(17) {
+		switch rng.IntN(19) {
 		case 0:
 			event.Count = 0
-		case 1:
+		case 1, 17:
 			event.Count = 2 + rng.Int32N(5)
 		case 2:
 			event.Count = pick[int32](rng, -1, math.MaxInt32)
-		case 3:
+		case 3, 18:
 			event.FirstTimestamp, event.LastTimestamp = metav1.Time{}, metav1.Time{}
 		case 4:
 			event.LastTimestamp = metav1.NewTime(time.Unix(0, 0))
