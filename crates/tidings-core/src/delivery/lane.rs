@@ -12,7 +12,9 @@ pub(super) enum Object {
     Unknown,
     /// A write of it was answered.
     Exists,
-    /// There was nothing to patch, or its create was refused.
+    /// There was nothing to patch just now.
+    Gone,
+    /// An earlier event was to create it, and did not: this one has to.
     Missing,
 }
 
@@ -22,7 +24,7 @@ pub(super) enum Unanswered {
     No,
     /// A create of this very event.
     This,
-    /// A create of an earlier event in its place: the object may be there, but behind.
+    /// A create of an earlier event in its place, and perhaps of this one: the object may be there, but behind.
     Earlier,
 }
 
@@ -41,13 +43,19 @@ pub(super) struct Entry<T> {
 
 impl<T: Deliverable> Entry<T> {
     pub(super) fn new(occurrence: T) -> Self {
+        let unanswered = if occurrence.is_repeat() {
+            // What became of the earlier ones may be forgotten by now.
+            Unanswered::Earlier
+        } else {
+            Unanswered::No
+        };
         Self {
             occurrence,
             tries: 0,
             unauthorized_tries: 0,
             turns: 0,
             object: Object::Unknown,
-            unanswered: Unanswered::No,
+            unanswered,
         }
     }
 
@@ -55,7 +63,7 @@ impl<T: Deliverable> Entry<T> {
         match self.object {
             Object::Unknown => self.occurrence.kind(),
             Object::Exists => OccurrenceKind::Patch,
-            Object::Missing => OccurrenceKind::Create,
+            Object::Gone | Object::Missing => OccurrenceKind::Create,
         }
     }
 
@@ -66,11 +74,12 @@ impl<T: Deliverable> Entry<T> {
             .unauthorized_tries
             .saturating_add(u32::from(error.is_unauthorized()));
         self.turns = 0;
-        if kind == OccurrenceKind::Create && error.may_have_been_written() {
+        let unanswered = kind == OccurrenceKind::Create && error.may_have_been_written();
+        if unanswered && self.unanswered == Unanswered::No {
             self.unanswered = Unanswered::This;
         }
-        if self.object == Object::Missing {
-            // It may be there by the next try.
+        if self.object == Object::Gone {
+            // It may be there by the next try; client-go too starts over with the patch.
             self.object = Object::Unknown;
         }
     }
@@ -82,13 +91,12 @@ impl<T: Deliverable> Entry<T> {
         std::mem::replace(self, entry).occurrence
     }
 
-    /// Takes over what `before`, written before this one, found out about their object.
+    /// Takes over what is known of the object from `before`, which was to be written before this and, unless that says it exists, was not.
     pub(super) fn follow(&mut self, before: &Self) {
         if self.occurrence.same_object(&before.occurrence) {
-            self.object = before.object;
-            self.unanswered = match before.unanswered {
-                Unanswered::No => Unanswered::No,
-                Unanswered::This | Unanswered::Earlier => Unanswered::Earlier,
+            self.object = match before.object {
+                Object::Unknown if before.kind() == OccurrenceKind::Create => Object::Missing,
+                object => object,
             };
         }
     }

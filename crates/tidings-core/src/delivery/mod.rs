@@ -13,8 +13,8 @@
 //! count never arrives before an earlier one. Lanes take turns; a lane that waits for another try holds up no other.
 //!
 //! What is written follows from what is known of the object at the server: a create that was answered makes patches of the lane's later
-//! events, a patch of something that is gone becomes a create, and a create whose first answer was lost is not taken for somebody
-//! else's event.
+//! events, a patch of something that is gone becomes a create, a create whose first answer was lost is not taken for somebody else's
+//! event, and a repeat that is to be created but is there already is patched.
 //!
 //! Invariants: offered = delivered + aggregated + dropped + pending; no more than [`DeliveryOptions::workers`] writes in flight; no more
 //! events and bytes held than [`DeliveryOptions`] says.
@@ -46,7 +46,7 @@ pub use self::options::{DeliveryOptions, InvalidDeliveryOptions, Overflow};
 /// How often in a row an event may turn from patch to create and back before that counts as a failed try.
 const TURNS_MAX: u8 = 4;
 
-/// What a [`Delivery`] needs to know of what it delivers: [`Occurrence`](crate::Occurrence), or a stand-in for it.
+/// What a [`Delivery`] needs to know of what it delivers: [`Occurrence`], or a stand-in for it.
 pub trait Deliverable: Clone {
     /// What orders events: those with one key are written one after the other.
     type Key: Clone + Eq + Hash;
@@ -59,6 +59,9 @@ pub trait Deliverable: Clone {
 
     /// What it was correlated to be.
     fn kind(&self) -> OccurrenceKind;
+
+    /// Whether there was an earlier state of its object, which may or may not have been written.
+    fn is_repeat(&self) -> bool;
 
     /// How many bytes it takes.
     fn size(&self) -> usize;
@@ -77,6 +80,10 @@ impl Deliverable for Occurrence {
 
     fn kind(&self) -> OccurrenceKind {
         self.kind()
+    }
+
+    fn is_repeat(&self) -> bool {
+        self.is_repeat()
     }
 
     fn size(&self) -> usize {
@@ -160,6 +167,7 @@ pub struct DeliveryStats {
 ///     fn key(&self) -> &'static str { self.0 }
 ///     fn same_object(&self, other: &Self) -> bool { self.0 == other.0 }
 ///     fn kind(&self) -> OccurrenceKind { OccurrenceKind::Create }
+///     fn is_repeat(&self) -> bool { false }
 ///     fn size(&self) -> usize { self.0.len() }
 /// }
 ///
@@ -237,13 +245,12 @@ impl<T: Deliverable> Delivery<T> {
         let entry = Entry::new(occurrence);
         // Looked up anew: making room may have ended the lane.
         let lane = self.by_key.get(&key).copied();
-        match lane.and_then(|id| self.lanes.get_mut(id)) {
-            Some(lane) => lane.rest.push_back(entry),
-            None => {
-                let id = self.lanes.insert(Lane::new(key.clone(), entry));
-                self.by_key.insert(key, id);
-                self.ready.push_back(id);
-            }
+        if let Some(lane) = lane.and_then(|id| self.lanes.get_mut(id)) {
+            lane.rest.push_back(entry);
+        } else {
+            let id = self.lanes.insert(Lane::new(key.clone(), entry));
+            self.by_key.insert(key, id);
+            self.ready.push_back(id);
         }
     }
 
@@ -290,7 +297,7 @@ impl<T: Deliverable> Delivery<T> {
         let error = match result {
             Ok(()) => {
                 self.server_answered();
-                return self.settle_head(id, Fate::Delivered, None, Object::Exists);
+                return self.settle_head(id, Fate::Delivered, None);
             }
             Err(error) => error,
         };
@@ -310,27 +317,16 @@ impl<T: Deliverable> Delivery<T> {
                 }
                 self.retry(now, id, kind, error, retry_after)
             }
-            RetryClass::NotFound => self.turn(now, id, kind, error, Object::Missing),
+            RetryClass::NotFound => self.turn(now, id, kind, error, Object::Gone),
             RetryClass::AlreadyExists => match unanswered {
                 Unanswered::No => {
                     let fate = Fate::Dropped(DropCause::AlreadyExists);
-                    self.settle_head(id, fate, Some(error), Object::Unknown)
+                    self.settle_head(id, fate, Some(error))
                 }
-                Unanswered::This => self.settle_head(id, Fate::Delivered, None, Object::Exists),
+                Unanswered::This => self.settle_head(id, Fate::Delivered, None),
                 Unanswered::Earlier => self.turn(now, id, kind, error, Object::Exists),
             },
-            RetryClass::Permanent(cause) => {
-                let refused = kind == OccurrenceKind::Create
-                    && error.is_status()
-                    && unanswered == Unanswered::No
-                    && cause != DropCause::AlreadyExists;
-                let object = if refused {
-                    Object::Missing
-                } else {
-                    Object::Unknown
-                };
-                self.settle_head(id, Fate::Dropped(cause), Some(error), object)
-            }
+            RetryClass::Permanent(cause) => self.settle_head(id, Fate::Dropped(cause), Some(error)),
         }
     }
 
@@ -450,11 +446,10 @@ impl<T: Deliverable> Delivery<T> {
     fn drop_oldest(&mut self) -> bool {
         let fate = Fate::Dropped(DropCause::QueueFull);
         let next = self.ready.front().copied();
-        if let Some(id) = next.or_else(|| self.waiting.first().map(|(_, id)| *id)) {
-            if let Some(entry) = self.advance(id, None) {
-                self.let_go(entry, fate, None);
-                return true;
-            }
+        let next = next.or_else(|| self.waiting.first().map(|(_, id)| *id));
+        if let Some(entry) = next.and_then(|id| self.advance(id)) {
+            self.let_go(entry, fate, None);
+            return true;
         }
         for id in &self.in_flight {
             if let Some(entry) = self
@@ -533,11 +528,11 @@ impl<T: Deliverable> Delivery<T> {
         let policy = &self.options.retry;
         if lane.head.unauthorized_tries >= policy.unauthorized_tries_max {
             let fate = Fate::Dropped(DropCause::RejectedUnauthorized);
-            return self.settle_head(id, fate, Some(error), Object::Unknown);
+            return self.settle_head(id, fate, Some(error));
         }
         if lane.head.tries >= policy.tries_max {
             let fate = Fate::Dropped(DropCause::RetriesExhausted);
-            return self.settle_head(id, fate, Some(error), Object::Unknown);
+            return self.settle_head(id, fate, Some(error));
         }
         lane.failures = lane.failures.saturating_add(1);
         let failures = lane.failures;
@@ -602,34 +597,33 @@ impl<T: Deliverable> Delivery<T> {
     }
 
     /// Settles the head of a lane that is not among `ready` and `waiting`; what follows it is next in its turn.
-    fn settle_head(
-        &mut self,
-        id: usize,
-        fate: Fate,
-        error: Option<WriteError>,
-        object: Object,
-    ) -> Handled {
-        if let Some(entry) = self.advance(id, Some(object)) {
+    fn settle_head(&mut self, id: usize, fate: Fate, error: Option<WriteError>) -> Handled {
+        if fate == Fate::Delivered
+            && let Some(lane) = self.lanes.get_mut(id)
+        {
+            lane.head.object = Object::Exists;
+        }
+        if let Some(entry) = self.advance(id) {
             self.let_go(entry, fate, error);
         }
         Handled::Settled
     }
 
-    /// Takes the head off a lane; ends the lane if that was all. `object` is what is known of the object now, if a write found out.
-    fn advance(&mut self, id: usize, object: Option<Object>) -> Option<Entry<T>> {
+    /// Takes the head off a lane; ends the lane if that was all.
+    fn advance(&mut self, id: usize) -> Option<Entry<T>> {
         let lane = self.lanes.get_mut(id)?;
-        let state = lane.state;
         if let Some(mut next) = lane.rest.pop_front() {
-            lane.head.object = object.unwrap_or(lane.head.object);
-            next.follow(&lane.head);
-            if let State::InFlight(_) = state {
+            if self.options.coalesce {
+                next.follow(&lane.head);
+            }
+            if let State::InFlight(_) = lane.state {
                 lane.failures = 0;
                 lane.state = State::Ready;
                 self.ready.push_back(id);
             }
             return Some(std::mem::replace(&mut lane.head, next));
         }
-        match state {
+        match lane.state {
             // Only the front is ever asked for.
             State::Ready if self.ready.front() == Some(&id) => {
                 self.ready.pop_front();

@@ -34,7 +34,8 @@ pub struct DeliveryOptions {
     /// Who goes when either bound is reached. Default the newest.
     pub overflow: Overflow,
     /// Whether an event that waits is replaced by a later one of the same key: counts and timestamps are absolute, so the later says it
-    /// all. Default true.
+    /// all. What became of the earlier one then decides whether the later is a create or a patch. Without this every event is written,
+    /// as it was correlated. Default true.
     pub coalesce: bool,
     /// How failed writes are tried again.
     pub retry: RetryPolicy,

@@ -1,1 +1,993 @@
+//! The machine driven by hand, and against a server that forgets, refuses and loses its answers.
 
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Backoff, RetryPolicy, StatusFailure};
+
+const CREATE: OccurrenceKind = OccurrenceKind::Create;
+const PATCH: OccurrenceKind = OccurrenceKind::Patch;
+
+/// State number `count` of object `object`, under key `key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Item {
+    key: u32,
+    object: u32,
+    count: u32,
+    kind: OccurrenceKind,
+    size: usize,
+}
+
+impl Deliverable for Item {
+    type Key = u32;
+
+    fn key(&self) -> u32 {
+        self.key
+    }
+
+    fn same_object(&self, other: &Self) -> bool {
+        (self.key, self.object) == (other.key, other.object)
+    }
+
+    fn kind(&self) -> OccurrenceKind {
+        self.kind
+    }
+
+    fn is_repeat(&self) -> bool {
+        self.count > 1
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+}
+
+fn item(key: u32, count: u32, kind: OccurrenceKind) -> Item {
+    Item {
+        key,
+        object: 0,
+        count,
+        kind,
+        size: 100,
+    }
+}
+
+fn create(key: u32) -> Item {
+    item(key, 1, CREATE)
+}
+
+fn status(code: u16, reason: &str) -> WriteError {
+    let failure = StatusFailure {
+        code,
+        reason: reason.to_owned(),
+        ..StatusFailure::default()
+    };
+    WriteError::status(failure, reason)
+}
+
+fn asking(code: u16, seconds: u64) -> WriteError {
+    let failure = StatusFailure {
+        code,
+        retry_after: Some(Duration::from_secs(seconds)),
+        ..StatusFailure::default()
+    };
+    WriteError::status(failure, "later")
+}
+
+fn reset() -> WriteError {
+    WriteError::transport("connection reset by peer")
+}
+
+/// A delivery, its clock, and what came out of it.
+struct Bench {
+    delivery: Delivery<Item>,
+    now: Monotonic,
+    settled: Vec<(Item, Fate)>,
+}
+
+impl Bench {
+    fn new(options: DeliveryOptions) -> Self {
+        Self {
+            delivery: Delivery::new(options, 7).unwrap(),
+            now: Monotonic::ZERO,
+            settled: Vec::new(),
+        }
+    }
+
+    fn offer(&mut self, item: Item) {
+        self.delivery.offer(item);
+        self.collect();
+    }
+
+    fn write(&mut self) -> Option<Write<Item>> {
+        self.delivery.poll_write(self.now)
+    }
+
+    /// The next write, which is due now: key, count and kind.
+    fn expect(&mut self, key: u32, count: u32, kind: OccurrenceKind) -> WriteId {
+        let write = self.write().expect("a write that is due");
+        let item = write.occurrence;
+        assert_eq!((item.key, item.count, write.kind), (key, count, kind));
+        write.id
+    }
+
+    fn answer(&mut self, id: WriteId, result: Result<(), WriteError>) -> Handled {
+        let handled = self.delivery.handle_written(self.now, id, result);
+        self.collect();
+        handled
+    }
+
+    fn collect(&mut self) {
+        while let Some(settled) = self.delivery.poll_settled() {
+            self.settled.push((settled.occurrence, settled.fate));
+        }
+    }
+
+    /// Moves the clock to the next deadline.
+    fn wait(&mut self) -> Duration {
+        let until = self.delivery.poll_timeout().expect("something to wait for");
+        let waited = until.nanos_since(self.now).max(0);
+        self.now = self.now.max(until);
+        Duration::from_nanos(waited as u64)
+    }
+
+    fn fates(&self) -> Vec<Fate> {
+        self.settled.iter().map(|(_, fate)| *fate).collect()
+    }
+
+    fn dropped(&self, cause: DropCause) -> u64 {
+        self.delivery.stats().dropped.get(cause)
+    }
+
+    #[track_caller]
+    fn check_sums(&self) {
+        let stats = self.delivery.stats();
+        let accounted = stats.delivered + stats.aggregated + stats.dropped.total() + stats.pending;
+        assert_eq!(stats.offered, accounted, "{stats:?}");
+        let options = &self.delivery.options;
+        assert!(self.delivery.in_flight() <= options.workers);
+        assert!(self.delivery.pending() <= options.pending_events_max);
+        assert!(self.delivery.pending_bytes() <= options.pending_bytes_max);
+    }
+}
+
+type Answer = fn() -> Result<(), WriteError>;
+
+/// client-go TestWriteEventError: how often each kind of failure is tried.
+#[test]
+fn each_failure_is_tried_as_often_as_client_go_tries_it() {
+    let construction = || Err(WriteError::invalid("no request can be made"));
+    let refused = || Err(status(403, "Forbidden"));
+    let unreachable = || Err(reset());
+    let silent = || Err(WriteError::timeout("no answer within 30 s"));
+    let table: [(&str, Answer, u32, Fate); 4] = [
+        (
+            "construction",
+            construction,
+            1,
+            Fate::Dropped(DropCause::InvalidRequest),
+        ),
+        (
+            "status",
+            refused,
+            1,
+            Fate::Dropped(DropCause::RejectedForbidden),
+        ),
+        (
+            "transport",
+            unreachable,
+            12,
+            Fate::Dropped(DropCause::RetriesExhausted),
+        ),
+        (
+            "timeout",
+            silent,
+            12,
+            Fate::Dropped(DropCause::RetriesExhausted),
+        ),
+    ];
+    for (name, answer, tries, fate) in table {
+        let mut bench = Bench::new(DeliveryOptions::client_go());
+        bench.offer(create(1));
+        let mut tried = 0;
+        let mut waited = Vec::new();
+        while bench.delivery.pending() > 0 {
+            if tried > 0 {
+                waited.push(bench.wait());
+            }
+            let id = bench.expect(1, 1, CREATE);
+            bench.answer(id, answer());
+            tried += 1;
+        }
+        assert_eq!((tried, bench.fates()), (tries, vec![fate]), "{name}");
+        if let Some((first, others)) = waited.split_first() {
+            assert!(*first < Duration::from_secs(10));
+            assert!(others.iter().all(|wait| *wait == Duration::from_secs(10)));
+        }
+    }
+
+    let mut bench = Bench::new(DeliveryOptions::client_go());
+    bench.offer(create(1));
+    let id = bench.expect(1, 1, CREATE);
+    assert_eq!(bench.answer(id, Err(reset())), Handled::Retried);
+    bench.wait();
+    let id = bench.expect(1, 1, CREATE);
+    assert_eq!(bench.answer(id, Ok(())), Handled::Settled);
+    assert_eq!(bench.fates(), [Fate::Delivered]);
+}
+
+/// client-go TestUpdateExpiredEvent; a try after a failed create starts with the patch again.
+#[test]
+fn a_patch_of_an_expired_event_becomes_a_create_at_once() {
+    for options in [DeliveryOptions::client_go(), DeliveryOptions::default()] {
+        let mut bench = Bench::new(options);
+        bench.offer(item(1, 3, PATCH));
+        let id = bench.expect(1, 3, PATCH);
+        assert_eq!(
+            bench.answer(id, Err(status(404, "NotFound"))),
+            Handled::Turned
+        );
+        let id = bench.expect(1, 3, CREATE);
+        assert_eq!(bench.answer(id, Err(reset())), Handled::Retried);
+        bench.wait();
+        let id = bench.expect(1, 3, PATCH);
+        bench.answer(id, Err(status(404, "NotFound")));
+        let id = bench.expect(1, 3, CREATE);
+        bench.answer(id, Ok(()));
+        assert_eq!(bench.fates(), [Fate::Delivered]);
+    }
+}
+
+/// client-go TestCancelEvent: one attempt, and no other after the end.
+#[test]
+fn what_waits_at_the_end_is_pending() {
+    let mut bench = Bench::new(DeliveryOptions::client_go());
+    bench.offer(create(1));
+    bench.offer(create(2));
+    let first = bench.expect(1, 1, CREATE);
+    bench.answer(first, Err(reset()));
+    let second = bench.expect(2, 1, CREATE);
+    bench.delivery.abandon();
+    bench.collect();
+    assert_eq!(bench.fates(), [Fate::Pending, Fate::Pending]);
+    assert_eq!(bench.answer(second, Ok(())), Handled::Unknown);
+    bench.offer(create(3));
+    assert_eq!(bench.dropped(DropCause::Stopped), 1);
+    assert_eq!(
+        (bench.write().is_none(), bench.delivery.poll_timeout()),
+        (true, None)
+    );
+    assert_eq!(bench.delivery.stats().pending, 2);
+    bench.check_sums();
+}
+
+/// client-go TestLotsOfEvents: each of a thousand fails four times, and none is lost.
+#[test]
+fn a_thousand_events_that_fail_four_times_each_all_arrive() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    for key in 0..1000 {
+        bench.offer(create(key));
+    }
+    let mut failures = HashMap::new();
+    while bench.delivery.pending() > 0 {
+        while let Some(write) = bench.write() {
+            let failed = failures.entry(write.occurrence.key).or_insert(0);
+            *failed += 1;
+            let result = if *failed <= 4 { Err(reset()) } else { Ok(()) };
+            bench.answer(write.id, result);
+        }
+        bench.check_sums();
+        if bench.delivery.pending() > 0 {
+            bench.wait();
+        }
+    }
+    assert_eq!(bench.delivery.stats().delivered, 1000);
+}
+
+#[test]
+fn a_waiting_event_gives_way_to_a_later_state_of_its_object() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(item(1, 1, CREATE));
+    let id = bench.expect(1, 1, CREATE);
+    // Nothing was acknowledged yet, so the correlator still says create.
+    bench.offer(item(1, 2, CREATE));
+    bench.offer(item(1, 3, CREATE));
+    assert!(bench.write().is_none(), "one write of a key at a time");
+    bench.answer(id, Ok(()));
+    let id = bench.expect(1, 3, PATCH);
+    bench.answer(id, Ok(()));
+    assert_eq!(
+        bench.settled,
+        [
+            (item(1, 2, CREATE), Fate::Aggregated),
+            (item(1, 1, CREATE), Fate::Delivered),
+            (item(1, 3, CREATE), Fate::Delivered),
+        ]
+    );
+
+    // Another object under the key is not the same event; it keeps its place.
+    bench.offer(item(1, 4, PATCH));
+    let other = Item {
+        object: 1,
+        ..item(1, 1, CREATE)
+    };
+    bench.offer(other);
+    let id = bench.expect(1, 4, PATCH);
+    bench.answer(id, Ok(()));
+    let id = bench.expect(1, 1, CREATE);
+    bench.answer(id, Ok(()));
+    assert_eq!(bench.delivery.stats().aggregated, 1);
+}
+
+#[test]
+fn a_later_state_also_takes_over_from_one_that_waits_for_another_try() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(item(1, 1, CREATE));
+    let id = bench.expect(1, 1, CREATE);
+    bench.offer(item(1, 2, CREATE));
+    bench.answer(id, Err(reset()));
+    assert_eq!(bench.settled, [(item(1, 1, CREATE), Fate::Aggregated)]);
+    assert!(bench.write().is_none(), "the wait goes on");
+    bench.offer(item(1, 3, CREATE));
+    assert!(bench.write().is_none(), "the wait still goes on");
+    bench.wait();
+    // The first create was done after all, and only its answer lost.
+    let id = bench.expect(1, 3, CREATE);
+    assert_eq!(
+        bench.answer(id, Err(status(409, "AlreadyExists"))),
+        Handled::Turned
+    );
+    let id = bench.expect(1, 3, PATCH);
+    bench.answer(id, Ok(()));
+    assert_eq!(
+        bench.settled.last(),
+        Some(&(item(1, 3, CREATE), Fate::Delivered))
+    );
+    assert_eq!(bench.delivery.stats().aggregated, 2);
+}
+
+#[test]
+fn what_takes_the_place_of_a_create_is_created() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(item(1, 1, CREATE));
+    bench.offer(item(1, 2, PATCH));
+    let id = bench.expect(1, 2, CREATE);
+    bench.offer(item(1, 3, PATCH));
+    // Unanswered, but done.
+    bench.answer(id, Err(reset()));
+    bench.wait();
+    let id = bench.expect(1, 3, CREATE);
+    bench.answer(id, Err(status(409, "AlreadyExists")));
+    let id = bench.expect(1, 3, PATCH);
+    bench.answer(id, Ok(()));
+    assert_eq!(
+        bench.fates(),
+        [Fate::Aggregated, Fate::Aggregated, Fate::Delivered]
+    );
+}
+
+#[test]
+fn without_coalescing_every_event_is_written() {
+    let mut bench = Bench::new(DeliveryOptions::client_go());
+    for count in 1..=3 {
+        bench.offer(item(1, count, if count == 1 { CREATE } else { PATCH }));
+    }
+    for (count, kind) in [(1, CREATE), (2, PATCH), (3, PATCH)] {
+        let id = bench.expect(1, count, kind);
+        bench.answer(id, Ok(()));
+    }
+    assert_eq!(bench.delivery.stats().delivered, 3);
+}
+
+#[test]
+fn a_name_that_is_taken_is_ours_only_after_a_lost_answer() {
+    let taken = || Err(status(409, "AlreadyExists"));
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(create(1));
+    let id = bench.expect(1, 1, CREATE);
+    bench.answer(id, taken());
+    assert_eq!(bench.fates(), [Fate::Dropped(DropCause::AlreadyExists)]);
+
+    let after = |first: WriteError| {
+        let mut bench = Bench::new(DeliveryOptions::default());
+        bench.offer(create(1));
+        let id = bench.expect(1, 1, CREATE);
+        bench.answer(id, Err(first));
+        bench.wait();
+        let id = bench.expect(1, 1, CREATE);
+        bench.answer(id, taken());
+        bench.fates()
+    };
+    assert_eq!(after(reset()), [Fate::Delivered]);
+    assert_eq!(after(WriteError::timeout("30 s")), [Fate::Delivered]);
+    assert_eq!(after(status(504, "Timeout")), [Fate::Delivered]);
+    // This one was answered, and not by writing it.
+    assert_eq!(
+        after(asking(429, 1)),
+        [Fate::Dropped(DropCause::AlreadyExists)]
+    );
+}
+
+#[test]
+fn after_a_refused_create_the_next_state_is_created() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(item(1, 1, CREATE));
+    let id = bench.expect(1, 1, CREATE);
+    bench.offer(item(1, 2, PATCH));
+    bench.answer(id, Err(status(422, "Invalid")));
+    let id = bench.expect(1, 2, CREATE);
+    bench.answer(id, Ok(()));
+    assert_eq!(
+        bench.fates(),
+        [Fate::Dropped(DropCause::RejectedInvalid), Fate::Delivered]
+    );
+}
+
+#[test]
+fn an_event_that_turns_for_ever_is_given_up() {
+    let options = DeliveryOptions {
+        retry: RetryPolicy {
+            tries_max: 3,
+            ..RetryPolicy::default()
+        },
+        ..DeliveryOptions::default()
+    };
+    let mut bench = Bench::new(options);
+    // A server that says both that it is there and that it is not.
+    bench.offer(item(1, 2, CREATE));
+    let mut writes = 0;
+    while bench.delivery.pending() > 0 {
+        let Some(write) = bench.write() else {
+            bench.wait();
+            continue;
+        };
+        writes += 1;
+        assert!(writes < 100, "no end to it");
+        let error = match write.kind {
+            OccurrenceKind::Create => status(409, "AlreadyExists"),
+            OccurrenceKind::Patch => status(404, "NotFound"),
+        };
+        bench.answer(write.id, Err(error));
+    }
+    bench.check_sums();
+    assert_eq!(bench.dropped(DropCause::RetriesExhausted), 1);
+}
+
+#[test]
+fn a_failing_key_holds_up_no_other() {
+    let mut bench = Bench::new(DeliveryOptions {
+        workers: 1,
+        ..DeliveryOptions::default()
+    });
+    for key in 0..10 {
+        bench.offer(create(key));
+    }
+    let id = bench.expect(0, 1, CREATE);
+    bench.answer(id, Err(asking(429, 30)));
+    for key in 1..10 {
+        let id = bench.expect(key, 1, CREATE);
+        bench.answer(id, Ok(()));
+    }
+    let wait = bench.wait();
+    assert!(
+        (30..=38).contains(&wait.as_secs()),
+        "Retry-After is obeyed: {wait:?}"
+    );
+    let id = bench.expect(0, 1, CREATE);
+    bench.answer(id, Ok(()));
+    assert_eq!(bench.delivery.stats().delivered, 10);
+    assert_eq!(bench.delivery.stats().pauses, 0);
+}
+
+#[test]
+fn credentials_that_stay_wrong_are_tried_less_often_than_others() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(create(1));
+    let mut tries = 0;
+    while bench.delivery.pending() > 0 {
+        let id = bench.expect(1, 1, CREATE);
+        bench.answer(id, Err(status(401, "Unauthorized")));
+        tries += 1;
+        if bench.delivery.pending() > 0 {
+            bench.wait();
+        }
+    }
+    assert_eq!(
+        (tries, bench.dropped(DropCause::RejectedUnauthorized)),
+        (10, 1)
+    );
+    assert!(
+        bench.now.as_nanos() > 20_000_000_000,
+        "long enough to read a new token"
+    );
+}
+
+#[test]
+fn a_server_that_is_down_costs_few_requests_and_no_events() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    for key in 0..20_000 {
+        bench.offer(create(key));
+    }
+    let ten_minutes = Monotonic::ZERO.saturating_add(Duration::from_secs(600));
+    while bench.now < ten_minutes {
+        while let Some(write) = bench.write() {
+            bench.answer(write.id, Err(WriteError::timeout("no answer")));
+            bench.check_sums();
+        }
+        bench.wait();
+    }
+    let stats = bench.delivery.stats();
+    assert_eq!((stats.pending, stats.pauses), (20_000, 1));
+    assert!(bench.delivery.is_paused());
+    // Workers that were already writing, then one probe each five to ten seconds.
+    assert!(
+        (60..=140).contains(&stats.writes),
+        "{} writes",
+        stats.writes
+    );
+
+    // The first answer ends it, for those that failed too.
+    bench.wait();
+    let probe = bench.write().expect("a probe");
+    assert!(bench.write().is_none(), "one probe at a time");
+    assert_eq!(
+        bench.delivery.poll_timeout(),
+        None,
+        "nothing else to wait for"
+    );
+    bench.answer(probe.id, Ok(()));
+    while let Some(write) = bench.write() {
+        bench.answer(write.id, Ok(()));
+    }
+    assert_eq!(bench.delivery.stats().delivered, 20_000);
+}
+
+#[test]
+fn keys_that_fail_among_others_that_do_not_pause_nothing() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    for key in 0..1000 {
+        bench.offer(create(key));
+    }
+    for _ in 0..2000 {
+        if bench.delivery.pending() == 0 {
+            break;
+        }
+        let Some(write) = bench.write() else {
+            bench.wait();
+            continue;
+        };
+        let result = if write.occurrence.key % 3 == 0 {
+            Err(status(500, "InternalError"))
+        } else {
+            Ok(())
+        };
+        bench.answer(write.id, result);
+        if bench.delivery.stats().delivered == 666 {
+            break;
+        }
+    }
+    assert_eq!(bench.delivery.stats().pauses, 0);
+}
+
+#[test]
+fn when_full_the_newest_or_the_oldest_is_dropped() {
+    let options = |overflow| DeliveryOptions {
+        workers: 1,
+        pending_events_max: 4,
+        pending_bytes_max: 450,
+        overflow,
+        ..DeliveryOptions::default()
+    };
+    let full = Fate::Dropped(DropCause::QueueFull);
+
+    let mut bench = Bench::new(options(Overflow::DropNewest));
+    for key in 0..5 {
+        bench.offer(create(key));
+    }
+    assert_eq!(bench.settled, [(create(4), full)]);
+    // A later state of what waits needs no room, if it is no larger.
+    bench.offer(item(2, 2, CREATE));
+    bench.offer(Item {
+        size: 151,
+        ..item(2, 3, CREATE)
+    });
+    assert_eq!(bench.fates(), [full, Fate::Aggregated, full]);
+    bench.offer(Item {
+        size: 451,
+        ..create(9)
+    });
+    assert_eq!(bench.dropped(DropCause::TooLarge), 1);
+    bench.check_sums();
+
+    let mut bench = Bench::new(options(Overflow::DropOldest));
+    for key in 0..4 {
+        bench.offer(create(key));
+    }
+    let id = bench.expect(0, 1, CREATE);
+    bench.offer(create(4));
+    bench.offer(Item {
+        size: 200,
+        ..create(5)
+    });
+    // What is in flight stays; by bytes two had to go for one.
+    assert_eq!(
+        bench.settled,
+        [(create(1), full), (create(2), full), (create(3), full)]
+    );
+    bench.answer(id, Ok(()));
+    for (key, size) in [(4, 100), (5, 200)] {
+        let write = bench.write().unwrap();
+        assert_eq!((write.occurrence.key, write.occurrence.size), (key, size));
+        bench.answer(write.id, Ok(()));
+    }
+    bench.check_sums();
+}
+
+#[test]
+fn what_waits_behind_a_write_in_flight_can_be_the_oldest() {
+    let mut bench = Bench::new(DeliveryOptions {
+        pending_events_max: 2,
+        overflow: Overflow::DropOldest,
+        coalesce: false,
+        ..DeliveryOptions::default()
+    });
+    bench.offer(item(1, 1, CREATE));
+    let id = bench.expect(1, 1, CREATE);
+    bench.offer(item(1, 2, PATCH));
+    bench.offer(item(1, 3, PATCH));
+    assert_eq!(
+        bench.settled,
+        [(item(1, 2, PATCH), Fate::Dropped(DropCause::QueueFull))]
+    );
+    bench.answer(id, Ok(()));
+    bench.expect(1, 3, PATCH);
+    // Nothing waits any more: then it is the newest after all.
+    bench.offer(create(2));
+    bench.expect(2, 1, CREATE);
+    bench.offer(create(3));
+    assert_eq!(bench.dropped(DropCause::QueueFull), 2);
+    bench.check_sums();
+}
+
+#[test]
+fn draining_tries_at_once_what_waits_of_our_own_accord() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(create(1));
+    bench.offer(create(2));
+    let first = bench.expect(1, 1, CREATE);
+    let second = bench.expect(2, 1, CREATE);
+    bench.answer(first, Err(reset()));
+    bench.answer(second, Err(asking(503, 5)));
+    assert!(bench.write().is_none());
+    bench.delivery.drain();
+    bench.offer(create(3));
+    assert_eq!(bench.fates(), [Fate::Dropped(DropCause::Stopped)]);
+    let id = bench.expect(1, 1, CREATE);
+    bench.answer(id, Ok(()));
+    assert!(bench.write().is_none(), "the server asked for a wait");
+    bench.wait();
+    let id = bench.expect(2, 1, CREATE);
+    bench.answer(id, Ok(()));
+    assert_eq!(bench.delivery.pending(), 0);
+    bench.check_sums();
+}
+
+/// What happens to a write on its way.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Arrives,
+    /// Is done, but the answer is lost.
+    AnswerLost,
+    /// Never reaches the server.
+    Lost,
+    Busy,
+    Unauthorized,
+    Refused,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Offer {
+        key: u32,
+        size: usize,
+        /// Whether a repeat is thought to have been written when that is not known.
+        hopeful: bool,
+    },
+    /// The correlator forgets a key: its next event is another object.
+    Evict(u32),
+    /// The server forgets a key's objects.
+    Expire(u32),
+    Write,
+    Answer(usize, Way),
+    Wait,
+    Drain,
+    Abandon,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let way = prop_oneof![
+        6 => Just(Way::Arrives),
+        2 => Just(Way::AnswerLost),
+        2 => Just(Way::Lost),
+        1 => Just(Way::Busy),
+        1 => Just(Way::Unauthorized),
+        1 => Just(Way::Refused),
+    ];
+    let step = prop_oneof![
+        60 => (0_u32..6, 1_usize..150, any::<bool>()).prop_map(|(key, size, hopeful)| Step::Offer { key, size, hopeful }),
+        3 => (0_u32..6).prop_map(Step::Evict),
+        3 => (0_u32..6).prop_map(Step::Expire),
+        60 => Just(Step::Write),
+        60 => (0_usize..8, way).prop_map(|(which, way)| Step::Answer(which, way)),
+        20 => Just(Step::Wait),
+        1 => Just(Step::Drain),
+        1 => Just(Step::Abandon),
+    ];
+    prop::collection::vec(step, 1..200)
+}
+
+fn options() -> impl Strategy<Value = DeliveryOptions> {
+    (
+        1_usize..5,
+        1_usize..12,
+        100_usize..900,
+        any::<bool>(),
+        any::<bool>(),
+        0_u32..4,
+        1_u32..6,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(workers, events, bytes, oldest, coalesce, pause_after_keys, tries_max, constant)| {
+                DeliveryOptions {
+                    workers,
+                    pending_events_max: events,
+                    pending_bytes_max: bytes,
+                    overflow: if oldest {
+                        Overflow::DropOldest
+                    } else {
+                        Overflow::DropNewest
+                    },
+                    coalesce,
+                    pause_after_keys,
+                    retry: RetryPolicy {
+                        tries_max,
+                        backoff: if constant {
+                            Backoff::Constant(Duration::from_secs(1))
+                        } else {
+                            RetryPolicy::default().backoff
+                        },
+                        ..RetryPolicy::default()
+                    },
+                }
+            },
+        )
+}
+
+/// A delivery with a correlator before it and a server behind it.
+struct World {
+    bench: Bench,
+    /// Per key: the object its events are now about, and how many there were of it.
+    counts: HashMap<u32, (u32, u32)>,
+    /// Objects whose first write the correlator was told of.
+    acknowledged: HashSet<(u32, u32)>,
+    /// The server's objects, and the counts they show.
+    stored: HashMap<(u32, u32), u32>,
+    /// Objects the server forgot, refused, or holds something else under: it may not show the last count.
+    excused: HashSet<(u32, u32)>,
+    in_flight: Vec<Write<Item>>,
+    /// Per object: the count last written.
+    last_written: HashMap<(u32, u32), u32>,
+    fed: usize,
+    offered: Vec<Item>,
+}
+
+impl World {
+    fn new(options: DeliveryOptions) -> Self {
+        Self {
+            bench: Bench::new(options),
+            counts: HashMap::new(),
+            acknowledged: HashSet::new(),
+            stored: HashMap::new(),
+            excused: HashSet::new(),
+            in_flight: Vec::new(),
+            last_written: HashMap::new(),
+            fed: 0,
+            offered: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Offer { key, size, hopeful } => self.offer(key, size, hopeful),
+            Step::Evict(key) => {
+                let (object, count) = self.counts.entry(key).or_default();
+                (*object, *count) = (*object + 1, 0);
+            }
+            Step::Expire(key) => {
+                let excused = &mut self.excused;
+                self.stored.retain(|object, _| {
+                    let gone = object.0 == key;
+                    if gone {
+                        excused.insert(*object);
+                    }
+                    !gone
+                });
+            }
+            Step::Write => self.write(),
+            Step::Answer(which, way) => {
+                if which < self.in_flight.len() {
+                    self.answer(which, way);
+                }
+            }
+            Step::Wait => {
+                if let Some(until) = self.bench.delivery.poll_timeout() {
+                    self.bench.now = self.bench.now.max(until);
+                }
+            }
+            Step::Drain => self.bench.delivery.drain(),
+            Step::Abandon => self.bench.delivery.abandon(),
+        }
+        self.feed_back();
+        self.bench.check_sums();
+        let held: usize = self.offered.len() - self.bench.settled.len();
+        assert_eq!(held, self.bench.delivery.pending());
+    }
+
+    fn offer(&mut self, key: u32, size: usize, hopeful: bool) {
+        let (object, count) = self.counts.entry(key).or_default();
+        *count += 1;
+        let id = (key, *object);
+        let repeat = *count > 1;
+        let kind = if repeat && (hopeful || self.acknowledged.contains(&id)) {
+            PATCH
+        } else {
+            CREATE
+        };
+        let item = Item {
+            key,
+            object: *object,
+            count: *count,
+            kind,
+            size,
+        };
+        self.offered.push(item);
+        self.bench.offer(item);
+    }
+
+    fn write(&mut self) {
+        let Some(write) = self.bench.write() else {
+            let timeout = self.bench.delivery.poll_timeout();
+            assert!(
+                timeout.is_none_or(|until| until > self.bench.now),
+                "nothing to write, and yet asked to look again now"
+            );
+            return;
+        };
+        let item = write.occurrence;
+        assert!(
+            self.in_flight
+                .iter()
+                .all(|other| other.occurrence.key != item.key),
+            "two writes of a key at once"
+        );
+        let last = self
+            .last_written
+            .entry((item.key, item.object))
+            .or_default();
+        assert!(
+            *last <= item.count,
+            "an earlier state is written after a later one"
+        );
+        *last = item.count;
+        self.in_flight.push(write);
+    }
+
+    fn answer(&mut self, which: usize, way: Way) {
+        let write = self.in_flight.swap_remove(which);
+        let id = (write.occurrence.key, write.occurrence.object);
+        let result = match way {
+            Way::Arrives => self.apply(&write),
+            Way::AnswerLost => {
+                let _ = self.apply(&write);
+                Err(reset())
+            }
+            Way::Lost => Err(WriteError::timeout("no answer")),
+            Way::Busy => Err(asking(429, 2)),
+            Way::Unauthorized => Err(status(401, "Unauthorized")),
+            Way::Refused => {
+                self.excused.insert(id);
+                Err(status(422, "Invalid"))
+            }
+        };
+        self.bench.answer(write.id, result);
+    }
+
+    fn apply(&mut self, write: &Write<Item>) -> Result<(), WriteError> {
+        let item = write.occurrence;
+        let id = (item.key, item.object);
+        match (write.kind, self.stored.contains_key(&id)) {
+            (OccurrenceKind::Create, true) => Err(status(409, "AlreadyExists")),
+            (OccurrenceKind::Patch, false) => Err(status(404, "NotFound")),
+            _ => {
+                self.stored.insert(id, item.count);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells the correlator what became of its events, as the shell does.
+    fn feed_back(&mut self) {
+        self.bench.collect();
+        for (item, fate) in &self.bench.settled[self.fed..] {
+            if *fate == Fate::Delivered {
+                self.acknowledged.insert((item.key, item.object));
+            }
+        }
+        self.fed = self.bench.settled.len();
+    }
+
+    /// The network is whole again: everything arrives.
+    fn finish(&mut self) {
+        let mut steps = 0;
+        while self.bench.delivery.pending() > 0 {
+            steps += 1;
+            assert!(steps < 10_000, "it does not come to an end");
+            self.step(&Step::Write);
+            if self.in_flight.is_empty() {
+                self.step(&Step::Wait);
+            } else {
+                self.step(&Step::Answer(0, Way::Arrives));
+            }
+        }
+    }
+
+    fn check_fates(&self) {
+        let mut settled: HashMap<Item, Fate> = HashMap::new();
+        for (item, fate) in &self.bench.settled {
+            assert!(
+                settled.insert(*item, *fate).is_none(),
+                "{item:?} is settled twice"
+            );
+        }
+        let mut last_delivered: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut after: HashMap<(u32, u32), Fate> = HashMap::new();
+        for item in &self.offered {
+            let fate = settled[item];
+            let id = (item.key, item.object);
+            if fate == Fate::Delivered {
+                last_delivered.insert(id, item.count);
+            }
+            after.insert(id, fate);
+        }
+        for (id, fate) in after {
+            // What was given up after tries may or may not have arrived; a merged event must have been followed by another.
+            assert_ne!(fate, Fate::Aggregated, "the last of {id:?} went nowhere");
+            if fate == Fate::Delivered && !self.excused.contains(&id) {
+                assert_eq!(
+                    self.stored.get(&id),
+                    last_delivered.get(&id),
+                    "the server shows another count of {id:?}"
+                );
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever happens: every event has one fate, the sums agree, bounds hold, states of an object are written in order, and what is
+    /// called delivered is what the server shows.
+    #[test]
+    fn every_event_is_accounted_for(options in options(), steps in steps()) {
+        let mut world = World::new(options);
+        for step in &steps {
+            world.step(step);
+        }
+        world.finish();
+        prop_assert_eq!(world.bench.settled.len(), world.offered.len());
+        world.check_fates();
+    }
+}
