@@ -13,7 +13,11 @@ pub trait Work: Clone + Send + Sync + 'static {
     type Error: fmt::Display + Send;
 
     /// Does the work on `name`; `failures` says how often it failed before. What it returns is said in an event.
-    fn work(&self, name: &str, failures: u32) -> impl Future<Output = Result<String, Self::Error>> + Send;
+    fn work(
+        &self,
+        name: &str,
+        failures: u32,
+    ) -> impl Future<Output = Result<String, Self::Error>> + Send;
 }
 
 /// Works on jobs of one namespace. Clones are the same controller.
@@ -28,7 +32,12 @@ pub struct Controller<W> {
 impl<W: Work> Controller<W> {
     /// A controller for the jobs of `namespace`.
     pub fn new(namespace: &str, queue: WorkQueue, recorder: Recorder, work: W) -> Self {
-        Self { namespace: namespace.to_owned(), queue, recorder, work }
+        Self {
+            namespace: namespace.to_owned(),
+            queue,
+            recorder,
+            work,
+        }
     }
 
     /// Works until the queue is closed, `workers` keys at a time.

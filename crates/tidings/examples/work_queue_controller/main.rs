@@ -11,8 +11,7 @@ mod queue;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tidings::sink::KubeSink;
-use tidings::{Broadcaster, EventSource};
+use tidings::{Broadcaster, EventSource, KubeSink};
 
 use controller::{Controller, Work};
 use queue::{RateLimit, WorkQueue};

@@ -25,7 +25,12 @@ pub struct RateLimit {
 impl Default for RateLimit {
     /// client-go's `DefaultControllerRateLimiter`.
     fn default() -> Self {
-        Self { first: Duration::from_millis(5), max: Duration::from_secs(1000), per_second: 10., burst: 100. }
+        Self {
+            first: Duration::from_millis(5),
+            max: Duration::from_secs(1000),
+            per_second: 10.,
+            burst: 100.,
+        }
     }
 }
 
@@ -61,7 +66,11 @@ impl WorkQueue {
             refilled: now(),
             closed: false,
         };
-        Self { state: Arc::new(Mutex::new(state)), changed: Arc::new(Notify::new()), limit }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            changed: Arc::new(Notify::new()),
+            limit,
+        }
     }
 
     /// Adds a key, to be worked on as soon as somebody is free.
@@ -79,7 +88,10 @@ impl WorkQueue {
         let mut state = self.state();
         let failures = state.failures.entry(key.to_owned()).or_default();
         *failures = failures.saturating_add(1);
-        let doubled = self.limit.first.saturating_mul(1 << (*failures - 1).min(30));
+        let doubled = self
+            .limit
+            .first
+            .saturating_mul(1 << (*failures - 1).min(30));
         let alone = doubled.min(self.limit.max);
         let wait = alone.max(state.take_token(self.limit));
         state.waiting.push(Reverse((now() + wait, key.to_owned())));
@@ -155,7 +167,11 @@ impl WorkQueue {
 impl State {
     fn move_due(&mut self) {
         let now = now();
-        while self.waiting.peek().is_some_and(|Reverse((due, _))| *due <= now) {
+        while self
+            .waiting
+            .peek()
+            .is_some_and(|Reverse((due, _))| *due <= now)
+        {
             if let Some(Reverse((_, key))) = self.waiting.pop()
                 && self.queued.insert(key.clone())
                 && !self.processing.contains(&key)
@@ -175,7 +191,10 @@ impl State {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "an example of a program, which has a clock of its own")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an example of a program, which has a clock of its own"
+)]
 fn now() -> Instant {
     Instant::now()
 }

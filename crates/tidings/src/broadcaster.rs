@@ -1,0 +1,353 @@
+//! The broadcaster: where recorders come from, what watchers are started on, and how it all ends.
+//!
+//! ```text
+//! recorders ──▶ mux ──┬─▶ handler                      Open ──shutdown──▶ Draining ──deadline──▶ Abandoned
+//!                     ├─▶ log                            │ last handle dropped ▲ (nothing waits, nothing is abandoned)
+//!                     └─▶ sink                           └─────────────────────┘
+//! ```
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidings_core::{DropCause, Event, EventSource};
+use tokio::sync::{OnceCell, oneshot};
+
+use crate::config::{
+    BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, SinkOptions,
+};
+use crate::delivery::SinkTask;
+use crate::error::BroadcasterStopped;
+use crate::logging::{LogLine, log_structured};
+use crate::recorder::{Intake, Recorder};
+use crate::registry::{Phase, Registry, TaskKind, reached};
+use crate::report::FlushReport;
+use crate::runtime;
+use crate::sink::Sink;
+use crate::watcher::{EventWatcher, Watch, run_handler};
+
+/// How long abandoned tasks get to put down what they hold before the report is made without them.
+const ABANDON_GRACE: Duration = Duration::from_millis(500);
+
+/// Takes events from recorders and gives them to watchers: client-go's `EventBroadcaster`.
+///
+/// Cloning it makes another handle of the same broadcaster. Keep one for as long as events are to be recorded, and end it with
+/// [`Broadcaster::shutdown`]: when the last handle is dropped without it, no more events are taken, a warning is logged, and what is
+/// still queued arrives only if the program goes on for long enough.
+///
+/// # Where things run
+/// Handlers and sinks run on the tokio runtime in whose context they are started, which must have its timer enabled
+/// (`#[tokio::main]` does), else on a thread of their own. Recorders run nowhere: they only fill queues.
+///
+/// # Limits
+/// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending events
+/// ([`DeliveryOptions`](crate::DeliveryOptions)) and caches ([`CorrelatorOptions`](crate::CorrelatorOptions)). With the defaults a sink
+/// takes a burst of 32,768 events, and not more than 96 MiB and its caches, whatever is recorded and however slow the server.
+#[derive(Clone, Debug)]
+pub struct Broadcaster {
+    owner: Arc<Owner>,
+}
+
+/// All handles of one broadcaster together.
+#[derive(Debug)]
+struct Owner {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    intake: Arc<Intake>,
+    registry: Arc<Registry>,
+    options: BroadcasterOptions,
+    report: OnceCell<FlushReport>,
+}
+
+impl Default for Broadcaster {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Broadcaster {
+    /// A broadcaster with the default options.
+    pub fn new() -> Self {
+        Self::unchecked(BroadcasterOptions::default())
+    }
+
+    /// A broadcaster with `options`.
+    ///
+    /// # Errors
+    /// When an option is out of range, and which.
+    pub fn with_options(options: BroadcasterOptions) -> Result<Self, InvalidBroadcasterOptions> {
+        options.validate()?;
+        Ok(Self::unchecked(options))
+    }
+
+    fn unchecked(options: BroadcasterOptions) -> Self {
+        Self {
+            owner: Arc::new(Owner {
+                shared: Arc::new(Shared {
+                    intake: Intake::new(&options),
+                    registry: Registry::new(),
+                    options,
+                    report: OnceCell::new(),
+                }),
+            }),
+        }
+    }
+
+    /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers; each outlives it harmlessly.
+    pub fn recorder(&self, source: EventSource) -> Recorder {
+        Recorder::new(Arc::clone(&self.shared().intake), source)
+    }
+
+    /// Calls `handler` for every event recorded from now on, one at a time, in order. client-go's `StartEventWatcher`.
+    ///
+    /// The handler should be quick, and must not block where it shares a runtime with others; use [`Broadcaster::watch`] for handlers
+    /// that wait for something. One that panics ends its own watcher, which is logged and counted.
+    ///
+    /// ```
+    /// # use tidings::{Broadcaster, EventSource};
+    /// # let broadcaster = Broadcaster::new();
+    /// let watch = broadcaster.start_event_watcher(|event| println!("{}: {}", event.reason(), event.message()));
+    /// // …
+    /// watch.stop();
+    /// ```
+    pub fn start_event_watcher(&self, handler: impl FnMut(&Event) + Send + 'static) -> Watch {
+        let shared = self.shared();
+        let Some(receiver) = shared.start() else {
+            return Watch::never();
+        };
+        let id = receiver.id();
+        let (progress, ending) = shared
+            .registry
+            .open(TaskKind::Handler, Arc::clone(receiver.counts()));
+        let watch = Watch::new(Arc::clone(&shared.intake.mux), id, Arc::clone(&progress));
+        let phase = shared.registry.phase();
+        spawn(
+            "tidings-handler",
+            run_handler(receiver, progress, ending, phase, handler),
+        );
+        watch
+    }
+
+    /// Gives `log` every event as a line of text, in client-go's form. client-go's `StartLogging`.
+    ///
+    /// ```
+    /// # use tidings::Broadcaster;
+    /// # let broadcaster = Broadcaster::new();
+    /// broadcaster.start_logging(|line| eprintln!("{line}"));
+    /// // Event(v1.ObjectReference{Kind:"Pod", …}): type: 'Normal' reason: 'Started' some message
+    /// ```
+    pub fn start_logging(&self, mut log: impl FnMut(fmt::Arguments<'_>) + Send + 'static) -> Watch {
+        self.start_event_watcher(move |event| log(format_args!("{}", LogLine(event))))
+    }
+
+    /// Logs every event through `tracing` at `level`. client-go's `StartStructuredLogging`.
+    ///
+    /// The line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`, `apiVersion`, `type`, `reason` and `note`.
+    /// The last is client-go's `message`, under the name it has in events.k8s.io/v1: `tracing` calls the line itself `message`.
+    pub fn start_structured_logging(&self, level: tracing::Level) -> Watch {
+        self.start_event_watcher(move |event| log_structured(level, event))
+    }
+
+    /// Writes every event recorded from now on to `sink`: correlated, in order for each key, tried again where that may help.
+    /// client-go's `StartRecordingToSink`.
+    ///
+    /// Each sink counts, combines and filters for itself.
+    pub fn start_recording_to_sink(&self, sink: impl Sink) -> Watch {
+        let options = self.shared().options.sink.clone();
+        match self.start_recording_to_sink_with(sink, options) {
+            Ok(watch) => watch,
+            // They were checked when the broadcaster was made.
+            Err(error) => {
+                tracing::error!(%error, "Unable to start recording to sink (will not retry!)");
+                Watch::never()
+            }
+        }
+    }
+
+    /// The same with options of its own.
+    ///
+    /// # Errors
+    /// When an option is out of range, and which.
+    pub fn start_recording_to_sink_with(
+        &self,
+        sink: impl Sink,
+        options: SinkOptions,
+    ) -> Result<Watch, InvalidSinkOptions> {
+        let shared = self.shared();
+        let machines = SinkTask::machines(options)?;
+        let Some(receiver) = shared.start() else {
+            return Ok(Watch::never());
+        };
+        let id = receiver.id();
+        let (progress, ending) = shared
+            .registry
+            .open(TaskKind::Sink, Arc::clone(receiver.counts()));
+        let watch = Watch::new(Arc::clone(&shared.intake.mux), id, Arc::clone(&progress));
+        let task = SinkTask::new(
+            machines,
+            receiver,
+            shared.options.clock.clone(),
+            shared.registry.phase(),
+            progress,
+            ending,
+        );
+        spawn("tidings-sink", task.run(sink));
+        Ok(watch)
+    }
+
+    /// A watcher that the caller reads. client-go's `Watch`.
+    ///
+    /// # Errors
+    /// The broadcaster is shut down.
+    pub fn watch(&self) -> Result<EventWatcher, BroadcasterStopped> {
+        self.watch_with_prefix(Vec::new())
+    }
+
+    /// A watcher that sees `prefix` before everything else. client-go's `WatchWithPrefix`.
+    ///
+    /// # Errors
+    /// The broadcaster is shut down.
+    pub fn watch_with_prefix(
+        &self,
+        prefix: Vec<Event>,
+    ) -> Result<EventWatcher, BroadcasterStopped> {
+        let mux = &self.shared().intake.mux;
+        Ok(EventWatcher::new(Arc::clone(mux), mux.watch(prefix)?))
+    }
+
+    /// What has become of the events so far.
+    pub fn report(&self) -> FlushReport {
+        self.shared().report_now()
+    }
+
+    /// Takes no more events, lets handlers and sinks work off what was recorded before, and says what became of it.
+    ///
+    /// At `deadline` from now what is left is abandoned and reported as pending: retries end, and requests under way are cancelled.
+    /// Events recorded after the call are dropped and counted as stopped.
+    ///
+    /// Calling it again, also at the same time, gives the same report; the first call's deadline holds. Should the future be dropped,
+    /// all this goes on without it.
+    pub async fn shutdown(&self, deadline: Duration) -> FlushReport {
+        let shared = self.shared();
+        *shared
+            .report
+            .get_or_init(|| Shared::flush(Arc::clone(shared), deadline))
+            .await
+    }
+
+    /// Shuts down with this deadline once `signal` is there. client-go's `WithContext`.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let broadcaster = tidings::Broadcaster::new();
+    /// # let (_cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
+    /// broadcaster.shutdown_on(async { let _ = cancelled.await; }, Duration::from_secs(5));
+    /// ```
+    pub fn shutdown_on(
+        &self,
+        signal: impl Future<Output = ()> + Send + 'static,
+        deadline: Duration,
+    ) {
+        let owner: Weak<Owner> = Arc::downgrade(&self.owner);
+        let mut phase = self.shared().registry.phase();
+        spawn("tidings-shutdown", async move {
+            tokio::select! {
+                () = reached(&mut phase, Phase::Draining) => {}
+                () = signal => if let Some(owner) = owner.upgrade() {
+                    Broadcaster { owner }.shutdown(deadline).await;
+                }
+            }
+        });
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+}
+
+impl Shared {
+    /// Registers a watcher; after shutdown there is none, and a line in the log.
+    fn start(&self) -> Option<crate::mux::Receiver> {
+        self.intake
+            .mux
+            .watch(Vec::new())
+            .inspect_err(
+                |error| tracing::error!(%error, "Unable start event watcher (will not retry!)"),
+            )
+            .ok()
+    }
+
+    async fn flush(shared: Arc<Self>, deadline: Duration) -> FlushReport {
+        shared.stop_intake();
+        let (done, drained) = oneshot::channel();
+        let draining = Arc::clone(&shared);
+        // On a task of its own: the caller may be on any executor, and may lose interest.
+        spawn("tidings-shutdown", async move {
+            draining.drain(deadline).await;
+            let _ = done.send(());
+        });
+        // An error means that the runtime is gone, and every task with it.
+        let _ = drained.await;
+        shared.report_now()
+    }
+
+    async fn drain(&self, deadline: Duration) {
+        let clock = &self.options.clock;
+        let deadline = clock.now().monotonic.saturating_add(deadline);
+        tokio::select! {
+            biased;
+            () = self.registry.all_ended() => return,
+            () = clock.sleep_until(deadline) => {}
+        }
+        self.registry.enter(Phase::Abandoned);
+        if tokio::time::timeout(ABANDON_GRACE, self.registry.all_ended())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                tasks = self.registry.running(),
+                "event handlers or sinks are busy past the deadline of shutdown; going on without them"
+            );
+        }
+    }
+
+    fn stop_intake(&self) {
+        self.intake.mux.shutdown();
+        self.registry.enter(Phase::Draining);
+    }
+
+    fn report_now(&self) -> FlushReport {
+        let (mut sinks, handlers) = self.registry.counts();
+        sinks.refused(DropCause::InvalidReference, self.intake.invalid_reference());
+        sinks.refused(DropCause::Stopped, self.intake.stopped());
+        FlushReport::new(sinks, handlers)
+    }
+}
+
+/// Runs `task` in the background. One that cannot be run is dropped, which closes its books: its handle has ended, and its events
+/// count as pending.
+fn spawn(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    if let Err(error) = runtime::spawn(name, task) {
+        tracing::error!(%error, task = name, "Unable to start a thread (will not retry!)");
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        if *shared.registry.phase().borrow() > Phase::Open {
+            return;
+        }
+        shared.stop_intake();
+        if shared.registry.running() > 0 {
+            let report = shared.report_now();
+            tracing::warn!(
+                pending = report.pending + report.handlers.pending,
+                "event broadcaster dropped without shutdown: pending events are lost if the program ends now"
+            );
+        }
+    }
+}

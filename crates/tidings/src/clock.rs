@@ -1,0 +1,126 @@
+//! The only file that reads clocks, and the only source of randomness.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "every other file is handed what it needs to know of time"
+)]
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidings_core::{Monotonic, Now};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Where a broadcaster takes the time from: the machine, or a test's hand.
+///
+/// The machine's clock follows tokio's paused time in tests that use it, except for timestamps.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System { start: Instant },
+    Manual(watch::Receiver<Now>),
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Self {
+        Self(Source::System {
+            start: Instant::now(),
+        })
+    }
+
+    /// A clock that stands at `start` until it is moved by hand: windows, back-off and deadlines all run on it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidings::{Broadcaster, BroadcasterOptions, Clock};
+    ///
+    /// let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse()?);
+    /// let broadcaster = Broadcaster::with_options(BroadcasterOptions::default().clock(clock))?;
+    /// hand.advance(Duration::from_secs(600));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn manual(start: Timestamp) -> (Self, ManualClock) {
+        let (sender, receiver) = watch::channel(Now::at(start));
+        (Self(Source::Manual(receiver)), ManualClock(sender))
+    }
+
+    /// The time of day, for timestamps.
+    pub(crate) fn wall(&self) -> Timestamp {
+        match &self.0 {
+            Source::System { .. } => Timestamp::now(),
+            Source::Manual(now) => now.borrow().wall,
+        }
+    }
+
+    /// A reading of both clocks.
+    pub(crate) fn now(&self) -> Now {
+        match &self.0 {
+            Source::System { start } => Now {
+                monotonic: Monotonic::ZERO.saturating_add(start.elapsed()),
+                wall: Timestamp::now(),
+            },
+            Source::Manual(now) => *now.borrow(),
+        }
+    }
+
+    /// Waits until `deadline`. A manual clock that nobody can move any more never gets there.
+    pub(crate) async fn sleep_until(&self, deadline: Monotonic) {
+        match &self.0 {
+            Source::System { start } => {
+                let nanoseconds = u64::try_from(deadline.as_nanos()).unwrap_or(0);
+                match start.checked_add(Duration::from_nanos(nanoseconds)) {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            }
+            Source::Manual(now) => {
+                if now
+                    .clone()
+                    .wait_for(|now| now.monotonic >= deadline)
+                    .await
+                    .is_err()
+                {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+/// The hand that moves a manual [`Clock`].
+#[derive(Debug)]
+pub struct ManualClock(watch::Sender<Now>);
+
+impl ManualClock {
+    /// Moves both clocks on by `step`; whatever was due by then happens.
+    ///
+    /// The time of day stops at jiff's last timestamp, in the year 9999.
+    pub fn advance(&self, step: Duration) {
+        self.0.send_modify(|now| {
+            now.monotonic = now.monotonic.saturating_add(step);
+            now.wall = now.wall.saturating_add(step).unwrap_or(Timestamp::MAX);
+        });
+    }
+
+    /// Sets the time of day only, forward or back, as an administrator does: windows and back-off do not notice.
+    pub fn set_wall(&self, wall: Timestamp) {
+        self.0.send_modify(|now| now.wall = wall);
+    }
+}
+
+/// A number that nobody can foresee, from the randomness the standard library seeds its hash maps with.
+pub(crate) fn entropy() -> u64 {
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_i128(Timestamp::now().as_nanosecond());
+    hasher.finish()
+}

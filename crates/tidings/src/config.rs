@@ -1,0 +1,210 @@
+//! What can be chosen about a broadcaster: plain values with defaults and setters, checked once, when the broadcaster is made.
+
+use tidings_core::{
+    ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions, InvalidCorrelatorOptions,
+    InvalidDeliveryOptions, TEXT_BYTES_MAX,
+};
+
+use crate::clock::Clock;
+
+/// What happens to an event when a watcher's queue is full. client-go's `FullChannelBehavior`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// That watcher misses it, and only that one; counted. client-go's `DropIfChannelFull`.
+    #[default]
+    Drop,
+    /// It waits, and all later events with it, for every watcher, until that watcher has room; no caller ever waits. As many events
+    /// and bytes can wait as a watcher's queue holds; what comes then is dropped for every watcher, and counted. client-go's
+    /// `WaitIfChannelFull`, which blocks the recorder instead.
+    Wait,
+}
+
+/// The bounds of each watcher's queue.
+///
+/// An event larger than `bytes_max` gets through when it is alone. A watcher holds at most twice its bounds: what is queued, and the
+/// batch it works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// How many events, at least 1. Default 32,768; client-go's is 1,000.
+    pub events_max: usize,
+    /// How many bytes of events, at least 1. Default 32 MiB.
+    pub bytes_max: usize,
+    /// What happens beyond that. Default [`WhenFull::Drop`].
+    pub when_full: WhenFull,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self {
+            events_max: 32_768,
+            bytes_max: 32 << 20,
+            when_full: WhenFull::Drop,
+        }
+    }
+}
+
+/// Options of a [`Broadcaster`](crate::Broadcaster).
+///
+/// ```
+/// use tidings::{Broadcaster, BroadcasterOptions, ClusterScopedNamespace, QueueOptions};
+///
+/// let options = BroadcasterOptions::default()
+///     .queue(QueueOptions { events_max: 10_000, ..QueueOptions::default() })
+///     .cluster_scoped_namespace(ClusterScopedNamespace::KubeSystem);
+/// let broadcaster = Broadcaster::with_options(options)?;
+/// # Ok::<(), tidings::InvalidBroadcasterOptions>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct BroadcasterOptions {
+    pub(crate) queue: QueueOptions,
+    pub(crate) sink: SinkOptions,
+    pub(crate) cluster_scoped_namespace: ClusterScopedNamespace,
+    pub(crate) text_bytes_max: usize,
+    pub(crate) clock: Clock,
+}
+
+impl Default for BroadcasterOptions {
+    fn default() -> Self {
+        Self {
+            queue: QueueOptions::default(),
+            sink: SinkOptions::default(),
+            cluster_scoped_namespace: ClusterScopedNamespace::default(),
+            text_bytes_max: TEXT_BYTES_MAX,
+            clock: Clock::system(),
+        }
+    }
+}
+
+impl BroadcasterOptions {
+    /// What client-go does: its queue of 1,000 events, its correlator with its quirks, one write at a time, twelve tries ten seconds
+    /// apart. For comparisons, and for programs that depend on it.
+    pub fn client_go() -> Self {
+        Self::default()
+            .queue(QueueOptions {
+                events_max: 1_000,
+                ..QueueOptions::default()
+            })
+            .sink(SinkOptions::client_go())
+    }
+
+    /// The bounds of each watcher's queue.
+    pub fn queue(mut self, queue: QueueOptions) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// How every sink correlates and delivers, unless it is started with options of its own.
+    pub fn sink(mut self, sink: SinkOptions) -> Self {
+        self.sink = sink;
+        self
+    }
+
+    /// Where events about cluster-scoped objects go. Default `default`, as in client-go.
+    ///
+    /// A recorder needs the permission to create and patch events in that namespace besides those of the objects it reports about.
+    pub fn cluster_scoped_namespace(mut self, namespace: ClusterScopedNamespace) -> Self {
+        self.cluster_scoped_namespace = namespace;
+        self
+    }
+
+    /// The longest message, reason or action in bytes, 64 or more; what is longer is cut and marked. Default 1 MiB.
+    pub fn text_bytes_max(mut self, bytes: usize) -> Self {
+        self.text_bytes_max = bytes;
+        self
+    }
+
+    /// Where the time comes from. Default the machine's clock.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), InvalidBroadcasterOptions> {
+        let QueueOptions {
+            events_max,
+            bytes_max,
+            when_full: _,
+        } = self.queue;
+        if events_max == 0 {
+            return Err(InvalidBroadcasterOptions::QueueEvents);
+        }
+        if bytes_max == 0 {
+            return Err(InvalidBroadcasterOptions::QueueBytes);
+        }
+        if self.text_bytes_max < 64 {
+            return Err(InvalidBroadcasterOptions::TextBytes {
+                given: self.text_bytes_max,
+            });
+        }
+        Ok(self.sink.validate()?)
+    }
+}
+
+/// How one sink correlates and delivers: its own counts, caches and queue, whatever other sinks do.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct SinkOptions {
+    pub(crate) correlator: CorrelatorOptions,
+    pub(crate) delivery: DeliveryOptions,
+}
+
+impl SinkOptions {
+    /// What client-go does.
+    pub fn client_go() -> Self {
+        Self {
+            correlator: CorrelatorOptions::client_go(),
+            delivery: DeliveryOptions::client_go(),
+        }
+    }
+
+    /// How repeats become counts and floods a trickle. client-go's `WithCorrelatorOptions`.
+    pub fn correlator(mut self, correlator: CorrelatorOptions) -> Self {
+        self.correlator = correlator;
+        self
+    }
+
+    /// How writes are queued, tried and tried again. Its back-off is client-go's `WithSleepDuration`.
+    pub fn delivery(mut self, delivery: DeliveryOptions) -> Self {
+        self.delivery = delivery;
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), InvalidSinkOptions> {
+        self.correlator.validate()?;
+        Ok(self.delivery.validate()?)
+    }
+}
+
+/// What is wrong with [`BroadcasterOptions`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidBroadcasterOptions {
+    /// A queue that holds no event.
+    #[error("queue.events_max is 0: a watcher's queue must hold at least 1 event")]
+    QueueEvents,
+    /// A queue that holds no byte.
+    #[error("queue.bytes_max is 0: a watcher's queue must hold at least 1 byte")]
+    QueueBytes,
+    /// Texts too short to say anything.
+    #[error("text_bytes_max is {given}: it must be 64 or more")]
+    TextBytes {
+        /// What was given.
+        given: usize,
+    },
+    /// The sink's part.
+    #[error(transparent)]
+    Sink(#[from] InvalidSinkOptions),
+}
+
+/// What is wrong with [`SinkOptions`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidSinkOptions {
+    /// The correlator's part.
+    #[error(transparent)]
+    Correlator(#[from] InvalidCorrelatorOptions),
+    /// The delivery's part.
+    #[error(transparent)]
+    Delivery(#[from] InvalidDeliveryOptions),
+}

@@ -1,0 +1,285 @@
+//! The task of one sink: the correlator and the delivery of the core, with a queue before them and requests behind.
+//!
+//! One loop: put out what can be put out, wait for one input (events, an answer, a timer, the end), handle it. Everything that decides
+//! is in the core; what is here moves things and counts them.
+//!
+//! Invariant: every event taken from the queue is counted once, as filtered, or as whatever [`Delivery::poll_settled`] says of it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use tidings_core::{
+    Correlated, Correlator, Delivery, DropCause, Event, Fate, Handled, Monotonic, Occurrence,
+    OccurrenceKind, Settled, Write, WriteError, WriteId,
+};
+use tokio::sync::watch;
+
+use crate::clock::{Clock, entropy};
+use crate::config::{InvalidSinkOptions, SinkOptions};
+use crate::metrics::{SinkMetrics, dropped};
+use crate::mux::Receiver;
+use crate::recorder::{is_sampled, name_stamps};
+use crate::registry::{Ending, Phase, Progress, reached};
+use crate::sink::Sink;
+
+/// How many events are correlated before answers get their turn.
+const EVENTS_PER_TURN: usize = 64;
+
+/// The machines of the core that one sink needs.
+pub(crate) type Machines = (Correlator, Delivery<Occurrence>);
+
+/// Everything one sink's task owns.
+pub(crate) struct SinkTask {
+    correlator: Correlator,
+    delivery: Delivery<Occurrence>,
+    receiver: Receiver,
+    /// Taken from the queue, not correlated yet.
+    batch: VecDeque<Event>,
+    /// No more events will come.
+    ended: bool,
+    clock: Clock,
+    phase: watch::Receiver<Phase>,
+    progress: Arc<Progress>,
+    metrics: SinkMetrics,
+    /// Last, so that the books are closed when everything else is gone.
+    _ending: Ending,
+}
+
+/// What the task waits for.
+enum Input {
+    /// The queue was taken; or there is nothing more to take.
+    Queue { more: bool },
+    /// A request was answered.
+    Answer(Answer),
+    /// The time that the delivery asked to be called at.
+    Time,
+    /// The deadline of the shutdown.
+    Abandon,
+}
+
+struct Answer {
+    id: WriteId,
+    kind: OccurrenceKind,
+    started: Monotonic,
+    result: Result<(), WriteError>,
+}
+
+impl SinkTask {
+    /// Makes the core's part, which checks the options.
+    pub(crate) fn machines(options: SinkOptions) -> Result<Machines, InvalidSinkOptions> {
+        Ok((
+            Correlator::new(options.correlator, name_stamps())?,
+            Delivery::new(options.delivery, entropy())?,
+        ))
+    }
+
+    pub(crate) fn new(
+        (correlator, delivery): Machines,
+        receiver: Receiver,
+        clock: Clock,
+        phase: watch::Receiver<Phase>,
+        progress: Arc<Progress>,
+        ending: Ending,
+    ) -> Self {
+        Self {
+            correlator,
+            delivery,
+            receiver,
+            batch: VecDeque::new(),
+            ended: false,
+            clock,
+            phase,
+            progress,
+            metrics: SinkMetrics::new(),
+            _ending: ending,
+        }
+    }
+
+    /// Writes to `sink` until there is nothing left to write and nothing more will come.
+    pub(crate) async fn run(mut self, sink: impl Sink) {
+        let sink = Arc::new(sink);
+        let mut requests = FuturesUnordered::new();
+        loop {
+            self.settle();
+            let now = self.clock.now().monotonic;
+            while let Some(write) = self.delivery.poll_write(now) {
+                requests.push(request(Arc::clone(&sink), write, now));
+            }
+            if self.ended && self.batch.is_empty() && self.delivery.pending() == 0 {
+                return;
+            }
+            match self.next_input(&mut requests).await {
+                Input::Queue { more: true } => self.correlate_some(),
+                Input::Queue { more: false } => {
+                    self.ended = true;
+                    self.delivery.drain();
+                }
+                Input::Answer(answer) => {
+                    self.answered(answer);
+                    while let Some(Some(answer)) = requests.next().now_or_never() {
+                        self.answered(answer);
+                    }
+                }
+                Input::Time => {}
+                Input::Abandon => return self.abandon(),
+            }
+        }
+    }
+
+    /// The next input; which, when there are several, is left to chance, so that none waits for ever.
+    async fn next_input(
+        &mut self,
+        requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
+    ) -> Input {
+        let Self {
+            receiver,
+            batch,
+            ended,
+            clock,
+            phase,
+            delivery,
+            ..
+        } = self;
+        let timeout = delivery.poll_timeout();
+        tokio::select! {
+            () = reached(phase, Phase::Abandoned) => Input::Abandon,
+            Some(answer) = requests.next() => Input::Answer(answer),
+            more = poll_fn(|context| {
+                if batch.is_empty() {
+                    receiver.poll_take(context, batch)
+                } else {
+                    std::task::Poll::Ready(true)
+                }
+            }), if !*ended => Input::Queue { more },
+            () = clock.sleep_until(timeout.unwrap_or_default()), if timeout.is_some() => Input::Time,
+        }
+    }
+
+    fn correlate_some(&mut self) {
+        let now = self.clock.now();
+        let some = self.batch.len().min(EVENTS_PER_TURN);
+        for event in self.batch.drain(..some) {
+            match self.correlator.correlate(now, &event) {
+                Correlated::Write(occurrence) => self.delivery.offer(occurrence),
+                Correlated::Filtered => {
+                    self.progress.dropped(DropCause::SpamFiltered);
+                    dropped(DropCause::SpamFiltered).increment(1);
+                }
+            }
+        }
+        self.metrics.correlated(&self.correlator.stats());
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        let now = self.clock.now().monotonic;
+        self.metrics.answered(
+            answer.kind,
+            answer.result.is_ok(),
+            now.nanos_since(answer.started),
+        );
+        let error = answer.result.as_ref().err().cloned();
+        let handled = self.delivery.handle_written(now, answer.id, answer.result);
+        if let (Handled::Retried, Some(error)) = (handled, error) {
+            let retries = self.delivery.stats().retries;
+            if is_sampled(retries.saturating_sub(1), 1) {
+                tracing::warn!(%error, retries, "Unable to write event (may retry after sleeping)");
+            } else {
+                tracing::debug!(%error, retries, "Unable to write event (may retry after sleeping)");
+            }
+        }
+    }
+
+    /// Books every event whose fate is known.
+    fn settle(&mut self) {
+        while let Some(settled) = self.delivery.poll_settled() {
+            match settled.fate {
+                Fate::Delivered => {
+                    self.correlator.acknowledged(&settled.occurrence);
+                    self.progress.delivered(1);
+                    self.metrics.delivered();
+                }
+                Fate::Aggregated => {
+                    self.correlator.lost(&settled.occurrence);
+                    self.progress.aggregated(1);
+                    self.metrics.aggregated();
+                }
+                Fate::Dropped(cause) => {
+                    self.correlator.lost(&settled.occurrence);
+                    dropped(cause).increment(1);
+                    log_drop(cause, self.progress.dropped(cause), &settled);
+                }
+                // Pending is what is offered and not settled.
+                Fate::Pending => {}
+            }
+        }
+        self.metrics
+            .pending(self.delivery.pending(), self.delivery.pending_bytes());
+    }
+
+    fn abandon(mut self) {
+        let pending = self.progress.counts().pending;
+        self.delivery.abandon();
+        self.settle();
+        tracing::error!(pending, "Unable to write events (broadcaster is shut down)");
+    }
+}
+
+/// Logs a loss: each one that a sink is the cause of, and ever fewer of those that come in masses. `before`: of this cause so far.
+#[cold]
+fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
+    let event = settled.occurrence.event();
+    let error = settled.error.as_ref().map(tracing::field::display);
+    if cause.is_benign() {
+        tracing::debug!(
+            event = event.name().as_ref(),
+            namespace = event.namespace(),
+            cause = cause.as_str(),
+            error,
+            "Server rejected event (will not retry!)"
+        );
+    } else if error.is_some() {
+        tracing::error!(
+            event = event.name().as_ref(),
+            namespace = event.namespace(),
+            reason = event.reason(),
+            cause = cause.as_str(),
+            error,
+            "Unable to write event (will not retry!)"
+        );
+    } else if is_sampled(before, 1) {
+        tracing::error!(
+            cause = cause.as_str(),
+            dropped = before + 1,
+            "Unable to deliver event: dropped"
+        );
+    }
+}
+
+/// One request. A sink that panics has failed for good with this event, and only with this one.
+async fn request<S: Sink>(sink: Arc<S>, write: Write<Occurrence>, started: Monotonic) -> Answer {
+    let Write {
+        id,
+        kind,
+        occurrence,
+    } = write;
+    let request = async {
+        match kind {
+            OccurrenceKind::Create => sink.create(&occurrence).await,
+            OccurrenceKind::Patch => sink.patch(&occurrence).await,
+        }
+    };
+    let result = AssertUnwindSafe(request)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(WriteError::invalid("the sink panicked")));
+    Answer {
+        id,
+        kind,
+        started,
+        result,
+    }
+}

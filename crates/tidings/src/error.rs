@@ -1,0 +1,49 @@
+//! What can go wrong before an event is on its way: one enum per operation.
+
+use std::fmt;
+
+/// Why an object cannot be referred to.
+///
+/// In client-go these are the errors of `tools/reference.GetReference`; what its type system cannot rule out, Rust's does.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReferenceError {
+    /// The object is `None`.
+    #[error("there is no object to refer to: the option given is None")]
+    NoObject,
+    /// The object does not say what kind it is: a `DynamicObject` without its `types`, or with an empty kind.
+    #[error(
+        "the object {name:?} does not say what kind it is: set apiVersion and kind in its types"
+    )]
+    MissingKind {
+        /// The object's name, empty when it has none.
+        name: String,
+    },
+}
+
+/// Why an event was not recorded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The object the event is about cannot be referred to.
+    #[error("could not construct reference, will not report event: {0}")]
+    Reference(#[from] ReferenceError),
+    /// The broadcaster is shut down.
+    #[error(transparent)]
+    Stopped(#[from] BroadcasterStopped),
+    /// Too many events wait for watchers that must not miss any ([`WhenFull::Wait`](crate::WhenFull::Wait)).
+    #[error("too many queued events, dropped event")]
+    QueueFull,
+}
+
+/// The broadcaster is shut down: it takes no events and starts no watchers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BroadcasterStopped;
+
+impl fmt::Display for BroadcasterStopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("broadcaster already stopped")
+    }
+}
+
+impl std::error::Error for BroadcasterStopped {}

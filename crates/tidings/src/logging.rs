@@ -1,0 +1,111 @@
+//! Events as log lines: client-go's `StartLogging` and `StartStructuredLogging`.
+
+use std::fmt::{self, Write};
+
+use tidings_core::{Event, Reference};
+
+/// An event as client-go's `StartLogging` writes it.
+pub(crate) struct LogLine<'a>(pub(crate) &'a Event);
+
+impl fmt::Display for LogLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let event = self.0;
+        write!(
+            f,
+            "Event({}): type: '{}' reason: '{}' {}",
+            GoSyntax(event.regarding()),
+            event.event_type(),
+            event.reason(),
+            event.message()
+        )
+    }
+}
+
+/// A reference as Go's `%#v` writes an ObjectReference.
+struct GoSyntax<'a>(&'a Reference);
+
+impl fmt::Display for GoSyntax<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reference = self.0;
+        let fields = [
+            ("Kind", reference.kind()),
+            ("Namespace", reference.namespace()),
+            ("Name", reference.name()),
+            ("UID", reference.uid()),
+            ("APIVersion", reference.api_version()),
+            ("ResourceVersion", reference.resource_version()),
+            ("FieldPath", reference.field_path()),
+        ];
+        f.write_str("v1.ObjectReference{")?;
+        for (index, (name, value)) in fields.into_iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{name}:")?;
+            quote(value, f)?;
+        }
+        f.write_char('}')
+    }
+}
+
+/// Quotes `text` as Go's `strconv.Quote` does.
+fn quote(text: &str, out: &mut impl Write) -> fmt::Result {
+    out.write_char('"')?;
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => write!(out, "\\{character}")?,
+            '\x07' => out.write_str("\\a")?,
+            '\x08' => out.write_str("\\b")?,
+            '\x0c' => out.write_str("\\f")?,
+            '\n' => out.write_str("\\n")?,
+            '\r' => out.write_str("\\r")?,
+            '\t' => out.write_str("\\t")?,
+            '\x0b' => out.write_str("\\v")?,
+            ' '..='~' => out.write_char(character)?,
+            '\0'..='\x7f' => write!(out, "\\x{:02x}", u32::from(character))?,
+            // What Go and Rust call printable differs in rare characters that no object's name may have.
+            _ if character.escape_debug().len() == 1 => out.write_char(character)?,
+            '\u{80}'..='\u{ffff}' => write!(out, "\\u{:04x}", u32::from(character))?,
+            _ => write!(out, "\\U{:08x}", u32::from(character))?,
+        }
+    }
+    out.write_char('"')
+}
+
+/// An object as klog's `KRef` writes it: `namespace/name`, or `name` where there is no namespace.
+struct KRef<'a>(&'a Reference);
+
+impl fmt::Display for KRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.namespace() {
+            "" => f.write_str(self.0.name()),
+            namespace => write!(f, "{namespace}/{}", self.0.name()),
+        }
+    }
+}
+
+/// Logs `event` through `tracing`, with the fields of client-go's `StartStructuredLogging`.
+pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
+    let regarding = event.regarding();
+    // A level is part of what tracing knows of a line at compile time, hence one line for each.
+    macro_rules! line {
+        ($level:expr) => {
+            tracing::event!(
+                $level,
+                object = %KRef(regarding),
+                fieldPath = regarding.field_path(),
+                kind = regarding.kind(),
+                apiVersion = regarding.api_version(),
+                r#type = event.event_type(),
+                reason = event.reason(),
+                note = event.message(),
+                "Event occurred"
+            )
+        };
+    }
+    match level {
+        tracing::Level::ERROR => line!(tracing::Level::ERROR),
+        tracing::Level::WARN => line!(tracing::Level::WARN),
+        tracing::Level::INFO => line!(tracing::Level::INFO),
+        tracing::Level::DEBUG => line!(tracing::Level::DEBUG),
+        tracing::Level::TRACE => line!(tracing::Level::TRACE),
+    }
+}

@@ -1,0 +1,257 @@
+//! Metrics through the `metrics` facade: every stage, every cause.
+//!
+//! Install the program's metrics recorder before the broadcaster is made: the handles are taken then.
+//!
+//! | name | kind | labels | what it counts |
+//! |---|---|---|---|
+//! | `tidings_recorder_events_total` | counter | `type` | events recorded and accepted |
+//! | `tidings_recorder_delivered_total` | counter | | events a sink wrote |
+//! | `tidings_recorder_aggregated_total` | counter | | events merged into the write of a later one |
+//! | `tidings_recorder_dropped_total` | counter | `cause` | events given up, once per sink or watcher that lost it |
+//! | `tidings_recorder_pending_events` | gauge | | events waiting for a sink, or being written |
+//! | `tidings_recorder_pending_bytes` | gauge | | about how much memory these take |
+//! | `tidings_recorder_writes_total` | counter | `verb`, `outcome` | requests to sinks; `outcome` is `ok` or `error` |
+//! | `tidings_recorder_write_seconds` | histogram | `verb` | how long these took |
+//! | `tidings_recorder_handled_total` | counter | | events handed to handlers: loggers and other event watchers |
+//! | `tidings_recorder_handler_panics_total` | counter | | handlers that panicked, which ended their watchers |
+//! | `tidings_recorder_cache_hits_total` | counter | `cache` | look-ups of the correlator that found an entry |
+//! | `tidings_recorder_cache_misses_total` | counter | `cache` | look-ups that found none |
+//! | `tidings_recorder_cache_evictions_total` | counter | `cache` | entries given up for newer ones |
+//!
+//! The causes are those of [`DropCause`]. Events that were recorded while nothing watched are counted as recorded and nowhere else.
+
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
+use tidings_core::{CacheStats, CorrelatorStats, DropCause, EventType, OccurrenceKind};
+
+pub(crate) const EVENTS: &str = "tidings_recorder_events_total";
+pub(crate) const DELIVERED: &str = "tidings_recorder_delivered_total";
+pub(crate) const AGGREGATED: &str = "tidings_recorder_aggregated_total";
+pub(crate) const DROPPED: &str = "tidings_recorder_dropped_total";
+pub(crate) const PENDING_EVENTS: &str = "tidings_recorder_pending_events";
+pub(crate) const PENDING_BYTES: &str = "tidings_recorder_pending_bytes";
+pub(crate) const WRITES: &str = "tidings_recorder_writes_total";
+pub(crate) const WRITE_SECONDS: &str = "tidings_recorder_write_seconds";
+pub(crate) const HANDLED: &str = "tidings_recorder_handled_total";
+pub(crate) const HANDLER_PANICS: &str = "tidings_recorder_handler_panics_total";
+pub(crate) const CACHE_HITS: &str = "tidings_recorder_cache_hits_total";
+pub(crate) const CACHE_MISSES: &str = "tidings_recorder_cache_misses_total";
+pub(crate) const CACHE_EVICTIONS: &str = "tidings_recorder_cache_evictions_total";
+
+/// Tells the metrics recorder what each metric means. Harmless when repeated.
+pub(crate) fn describe() {
+    let count = Unit::Count;
+    describe_counter!(EVENTS, count, "Events recorded and accepted.");
+    describe_counter!(DELIVERED, count, "Events a sink wrote.");
+    describe_counter!(
+        AGGREGATED,
+        count,
+        "Events merged into the write of a later one."
+    );
+    describe_counter!(DROPPED, count, "Events given up, by cause.");
+    describe_gauge!(
+        PENDING_EVENTS,
+        count,
+        "Events waiting for a sink, or being written."
+    );
+    describe_gauge!(
+        PENDING_BYTES,
+        Unit::Bytes,
+        "About how much memory the pending events take."
+    );
+    describe_counter!(WRITES, count, "Requests to sinks.");
+    describe_histogram!(
+        WRITE_SECONDS,
+        Unit::Seconds,
+        "How long requests to sinks took."
+    );
+    describe_counter!(HANDLED, count, "Events handed to handlers.");
+    describe_counter!(HANDLER_PANICS, count, "Handlers that panicked.");
+    describe_counter!(
+        CACHE_HITS,
+        count,
+        "Look-ups of the correlator that found an entry."
+    );
+    describe_counter!(
+        CACHE_MISSES,
+        count,
+        "Look-ups of the correlator that found none."
+    );
+    describe_counter!(
+        CACHE_EVICTIONS,
+        count,
+        "Correlator entries given up for newer ones."
+    );
+}
+
+/// What recorders count.
+pub(crate) struct RecorderMetrics {
+    normal: Counter,
+    warning: Counter,
+    invalid_reference: Counter,
+    stopped: Counter,
+    queue_full: Counter,
+}
+
+impl RecorderMetrics {
+    pub(crate) fn new() -> Self {
+        describe();
+        let events = |event_type: EventType| counter!(EVENTS, "type" => event_type.as_str());
+        Self {
+            normal: events(EventType::Normal),
+            warning: events(EventType::Warning),
+            invalid_reference: dropped(DropCause::InvalidReference),
+            stopped: dropped(DropCause::Stopped),
+            queue_full: dropped(DropCause::QueueFull),
+        }
+    }
+
+    pub(crate) fn recorded(&self, event_type: EventType) {
+        match event_type {
+            EventType::Normal => self.normal.increment(1),
+            EventType::Warning => self.warning.increment(1),
+        }
+    }
+
+    pub(crate) fn invalid_reference(&self) {
+        self.invalid_reference.increment(1);
+    }
+
+    pub(crate) fn stopped(&self) {
+        self.stopped.increment(1);
+    }
+
+    pub(crate) fn queue_full(&self, watchers: u64) {
+        self.queue_full.increment(watchers);
+    }
+}
+
+impl std::fmt::Debug for RecorderMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecorderMetrics").finish_non_exhaustive()
+    }
+}
+
+/// The counter of events given up for `cause`.
+pub(crate) fn dropped(cause: DropCause) -> Counter {
+    counter!(DROPPED, "cause" => cause.as_str())
+}
+
+/// What one sink's task counts.
+pub(crate) struct SinkMetrics {
+    delivered: Counter,
+    aggregated: Counter,
+    pending_events: Gauge,
+    pending_bytes: Gauge,
+    create: WriteMetrics,
+    patch: WriteMetrics,
+    caches: [CacheMetrics; 3],
+    /// What this sink last added to the gauges, which all sinks share.
+    pending: (usize, usize),
+}
+
+struct WriteMetrics {
+    ok: Counter,
+    error: Counter,
+    seconds: Histogram,
+}
+
+struct CacheMetrics {
+    hits: Counter,
+    misses: Counter,
+    evictions: Counter,
+    /// What was counted so far.
+    last: CacheStats,
+}
+
+impl SinkMetrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            delivered: counter!(DELIVERED),
+            aggregated: counter!(AGGREGATED),
+            pending_events: gauge!(PENDING_EVENTS),
+            pending_bytes: gauge!(PENDING_BYTES),
+            create: WriteMetrics::new("create"),
+            patch: WriteMetrics::new("patch"),
+            caches: ["aggregate", "count", "spam"].map(CacheMetrics::new),
+            pending: (0, 0),
+        }
+    }
+
+    pub(crate) fn delivered(&self) {
+        self.delivered.increment(1);
+    }
+
+    pub(crate) fn aggregated(&self) {
+        self.aggregated.increment(1);
+    }
+
+    /// What this sink holds now. The gauges are sums over all sinks, so only the difference is told.
+    pub(crate) fn pending(&mut self, events: usize, bytes: usize) {
+        let (last_events, last_bytes) = std::mem::replace(&mut self.pending, (events, bytes));
+        if last_events != events {
+            self.pending_events
+                .increment(events as f64 - last_events as f64);
+        }
+        if last_bytes != bytes {
+            self.pending_bytes
+                .increment(bytes as f64 - last_bytes as f64);
+        }
+    }
+
+    pub(crate) fn answered(&self, kind: OccurrenceKind, ok: bool, nanoseconds: i64) {
+        let write = match kind {
+            OccurrenceKind::Create => &self.create,
+            OccurrenceKind::Patch => &self.patch,
+        };
+        if ok {
+            write.ok.increment(1);
+        } else {
+            write.error.increment(1);
+        }
+        write.seconds.record(nanoseconds.max(0) as f64 / 1e9);
+    }
+
+    pub(crate) fn correlated(&mut self, stats: &CorrelatorStats) {
+        let now = [stats.aggregate, stats.count, stats.spam];
+        for (cache, now) in self.caches.iter_mut().zip(now) {
+            cache.update(now);
+        }
+    }
+}
+
+impl Drop for SinkMetrics {
+    fn drop(&mut self) {
+        self.pending(0, 0);
+    }
+}
+
+impl WriteMetrics {
+    fn new(verb: &'static str) -> Self {
+        Self {
+            ok: counter!(WRITES, "verb" => verb, "outcome" => "ok"),
+            error: counter!(WRITES, "verb" => verb, "outcome" => "error"),
+            seconds: histogram!(WRITE_SECONDS, "verb" => verb),
+        }
+    }
+}
+
+impl CacheMetrics {
+    fn new(cache: &'static str) -> Self {
+        Self {
+            hits: counter!(CACHE_HITS, "cache" => cache),
+            misses: counter!(CACHE_MISSES, "cache" => cache),
+            evictions: counter!(CACHE_EVICTIONS, "cache" => cache),
+            last: CacheStats::default(),
+        }
+    }
+
+    fn update(&mut self, now: CacheStats) {
+        let last = std::mem::replace(&mut self.last, now);
+        self.hits.increment(now.hits - last.hits);
+        self.misses.increment(now.misses - last.misses);
+        self.evictions.increment(now.evictions - last.evictions);
+    }
+}

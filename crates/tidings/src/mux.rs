@@ -1,0 +1,420 @@
+//! Hands every recorded event to every watcher: one order for all, a bounded queue for each, and no task of its own.
+//!
+//! What client-go's `watch.Broadcaster` does with a channel and a loop is done here by whoever calls, under one lock that is held for
+//! a few instructions: publishing appends the shared event to each watcher's queue.
+//!
+//! Invariants:
+//! - Every accepted event has a sequence number. A watcher is handed exactly the events accepted between its registration and its
+//!   stop, in order, less those its full queue made it miss, which are counted.
+//! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any watcher does or omits.
+//! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher has no room for its first event.
+//! - Wakers are called after the lock is released: they may run anything.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use tidings_core::Event;
+
+use crate::config::{QueueOptions, WhenFull};
+use crate::error::BroadcasterStopped;
+use crate::sync::{Mutex, MutexGuard, lock};
+
+/// The distributor shared by recorders, watchers and their broadcaster.
+#[derive(Debug)]
+pub(crate) struct Mux {
+    options: QueueOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// In order of registration. A stopped one stays until its receiver is gone.
+    slots: Vec<Slot>,
+    next_id: u64,
+    /// The sequence number of the next event to be accepted.
+    next_sequence: u64,
+    /// Accepted but not handed over yet: the last `incoming.len()` sequence numbers.
+    incoming: Queue,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    id: u64,
+    queue: Queue,
+    events_max: usize,
+    /// The first event it is to see.
+    from: u64,
+    /// Takes no more events; what is queued can still be read.
+    stopped: bool,
+    waker: Option<Waker>,
+    counts: Arc<QueueCounts>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    bytes: usize,
+}
+
+/// What was offered to one watcher and what its full queue made it miss. Written only under the mux's lock.
+#[derive(Debug, Default)]
+pub(crate) struct QueueCounts {
+    offered: AtomicU64,
+    missed: AtomicU64,
+}
+
+/// What became of a published event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// Accepted, but for this many watchers whose queues were full.
+    Accepted {
+        /// How many watchers missed it.
+        missed_by: usize,
+    },
+    /// The incoming queue was full: none of this many watchers will see it.
+    Full {
+        /// How many watchers missed it.
+        missed_by: usize,
+    },
+    /// The broadcaster is shut down.
+    Stopped,
+}
+
+impl Mux {
+    pub(crate) fn new(options: QueueOptions) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            state: Mutex::new(State::default()),
+        })
+    }
+
+    /// Hands `event` to every watcher, or to the incoming queue when a watcher that must not miss any has no room.
+    pub(crate) fn publish(&self, event: Event) -> Published {
+        let mut wakers = Vec::new();
+        let published = self.state().publish(event, &self.options, &mut wakers);
+        wake(wakers);
+        published
+    }
+
+    /// Registers a watcher. It sees `prefix` first, whatever its length, then everything accepted from now on.
+    ///
+    /// client-go's `WatchWithPrefix`: the queue is made longer where the prefix needs it.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        prefix: Vec<Event>,
+    ) -> Result<Receiver, BroadcasterStopped> {
+        let mut state = self.state();
+        if state.stopped {
+            return Err(BroadcasterStopped);
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        let counts = Arc::new(QueueCounts::default());
+        add(&counts.offered, prefix.len());
+        let from = state.next_sequence;
+        state.slots.push(Slot {
+            id,
+            events_max: self.options.events_max.max(prefix.len() + 1),
+            queue: Queue {
+                bytes: prefix.iter().map(Event::size).sum(),
+                events: prefix.into(),
+            },
+            from,
+            stopped: false,
+            waker: None,
+            counts: Arc::clone(&counts),
+        });
+        Ok(Receiver {
+            mux: Arc::clone(self),
+            id,
+            counts,
+        })
+    }
+
+    /// Detaches a watcher: it sees what was accepted before, and nothing after. Idempotent.
+    pub(crate) fn stop(&self, id: u64) {
+        let mut wakers = Vec::new();
+        self.state().stop(id, &self.options, &mut wakers);
+        wake(wakers);
+    }
+
+    /// Accepts nothing more, and lets every watcher read what was accepted before. Idempotent.
+    pub(crate) fn shutdown(&self) {
+        let mut wakers = Vec::new();
+        self.state().shutdown(&mut wakers);
+        wake(wakers);
+    }
+
+    /// How many watchers there are that still take events.
+    pub(crate) fn watching(&self) -> usize {
+        self.state()
+            .slots
+            .iter()
+            .filter(|slot| !slot.stopped)
+            .count()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
+    }
+}
+
+impl State {
+    fn publish(
+        &mut self,
+        event: Event,
+        options: &QueueOptions,
+        wakers: &mut Vec<Waker>,
+    ) -> Published {
+        if self.stopped {
+            return Published::Stopped;
+        }
+        if options.when_full == WhenFull::Wait
+            && !(self.incoming.events.is_empty()
+                && self.all_have_room(&event, self.next_sequence, options))
+        {
+            let size = event.size();
+            if !self
+                .incoming
+                .has_room(size, options.events_max, options.bytes_max)
+            {
+                let mut missed_by = 0;
+                for slot in self.slots.iter().filter(|slot| !slot.stopped) {
+                    add(&slot.counts.offered, 1);
+                    add(&slot.counts.missed, 1);
+                    missed_by += 1;
+                }
+                return Published::Full { missed_by };
+            }
+            self.incoming.push(event, size);
+            self.next_sequence += 1;
+            return Published::Accepted { missed_by: 0 };
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let missed_by = self.hand_over(&event, sequence, Some(options), wakers);
+        Published::Accepted { missed_by }
+    }
+
+    /// Appends `event` to every queue it belongs in, within the bounds unless `bounds` is `None`; returns how many watchers missed it.
+    fn hand_over(
+        &mut self,
+        event: &Event,
+        sequence: u64,
+        bounds: Option<&QueueOptions>,
+        wakers: &mut Vec<Waker>,
+    ) -> usize {
+        let size = event.size();
+        let mut missed_by = 0;
+        for slot in &mut self.slots {
+            if slot.stopped || sequence < slot.from {
+                continue;
+            }
+            add(&slot.counts.offered, 1);
+            if bounds.is_some_and(|options| {
+                !slot
+                    .queue
+                    .has_room(size, slot.events_max, options.bytes_max)
+            }) {
+                add(&slot.counts.missed, 1);
+                missed_by += 1;
+                continue;
+            }
+            slot.queue.push(event.clone(), size);
+            wakers.extend(slot.waker.take());
+        }
+        missed_by
+    }
+
+    /// Hands over what waits in `incoming`, as far as every watcher has room.
+    fn advance(&mut self, options: &QueueOptions, wakers: &mut Vec<Waker>) {
+        loop {
+            let sequence = self.next_sequence - self.incoming.events.len() as u64;
+            match self.incoming.events.front() {
+                Some(event) if self.all_have_room(event, sequence, options) => {}
+                _ => return,
+            }
+            let Some(event) = self.incoming.pop() else {
+                return;
+            };
+            self.hand_over(&event, sequence, Some(options), wakers);
+        }
+    }
+
+    fn all_have_room(&self, event: &Event, sequence: u64, options: &QueueOptions) -> bool {
+        let size = event.size();
+        self.slots.iter().all(|slot| {
+            slot.stopped
+                || sequence < slot.from
+                || slot
+                    .queue
+                    .has_room(size, slot.events_max, options.bytes_max)
+        })
+    }
+
+    fn stop(&mut self, id: u64, options: &QueueOptions, wakers: &mut Vec<Waker>) {
+        let first = self.next_sequence - self.incoming.events.len() as u64;
+        let Some(slot) = self
+            .slots
+            .iter_mut()
+            .find(|slot| slot.id == id && !slot.stopped)
+        else {
+            return;
+        };
+        // What was accepted before the stop is still this watcher's: it goes past the bound rather than hold up the others.
+        for (event, sequence) in self.incoming.events.iter().zip(first..) {
+            if sequence >= slot.from {
+                add(&slot.counts.offered, 1);
+                slot.queue.push(event.clone(), event.size());
+            }
+        }
+        slot.stopped = true;
+        wakers.extend(slot.waker.take());
+        self.advance(options, wakers);
+    }
+
+    fn shutdown(&mut self, wakers: &mut Vec<Waker>) {
+        self.stopped = true;
+        // Past the bounds, so that a watcher that does not read keeps nothing from the others.
+        while let Some(event) = self.incoming.pop() {
+            let sequence = self.next_sequence - self.incoming.events.len() as u64 - 1;
+            self.hand_over(&event, sequence, None, wakers);
+        }
+        for slot in &mut self.slots {
+            slot.stopped = true;
+            wakers.extend(slot.waker.take());
+        }
+    }
+}
+
+impl Queue {
+    /// An empty queue takes any event, however large: otherwise a large one would never get through.
+    fn has_room(&self, size: usize, events_max: usize, bytes_max: usize) -> bool {
+        self.events.is_empty()
+            || (self.events.len() < events_max && self.bytes.saturating_add(size) <= bytes_max)
+    }
+
+    fn push(&mut self, event: Event, size: usize) {
+        self.bytes += size;
+        self.events.push_back(event);
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.bytes -= event.size();
+        Some(event)
+    }
+}
+
+/// Adds to a counter that is only written under the mux's lock, which spares the locked instruction.
+fn add(counter: &AtomicU64, count: usize) {
+    counter.store(
+        counter.load(Ordering::Relaxed) + count as u64,
+        Ordering::Relaxed,
+    );
+}
+
+impl QueueCounts {
+    /// Events offered to the watcher: those it missed included.
+    pub(crate) fn offered(&self) -> u64 {
+        self.offered.load(Ordering::Relaxed)
+    }
+
+    /// Events the watcher's full queue made it miss.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+}
+
+/// The reading end of one watcher's queue. Dropping it detaches the watcher and forgets what is queued.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    mux: Arc<Mux>,
+    id: u64,
+    counts: Arc<QueueCounts>,
+}
+
+impl Receiver {
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn counts(&self) -> &Arc<QueueCounts> {
+        &self.counts
+    }
+
+    /// How many events are queued.
+    pub(crate) fn queued(&self) -> u64 {
+        let state = self.mux.state();
+        let slot = state.slots.iter().find(|slot| slot.id == self.id);
+        slot.map_or(0, |slot| slot.queue.events.len() as u64)
+    }
+
+    /// Moves everything queued to the end of `batch`. `Ready(false)`: there is nothing, and never will be.
+    ///
+    /// With an empty `batch` the two queues only change places.
+    pub(crate) fn poll_take(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut VecDeque<Event>,
+    ) -> Poll<bool> {
+        let mut wakers = Vec::new();
+        let taken = {
+            let state = &mut *self.mux.state();
+            match state.slots.iter_mut().find(|slot| slot.id == self.id) {
+                Some(slot) if !slot.queue.events.is_empty() => {
+                    slot.queue.bytes = 0;
+                    if batch.is_empty() {
+                        std::mem::swap(&mut slot.queue.events, batch);
+                    } else {
+                        batch.append(&mut slot.queue.events);
+                    }
+                    state.advance(&self.mux.options, &mut wakers);
+                    Poll::Ready(true)
+                }
+                Some(slot) if !slot.stopped => {
+                    match &mut slot.waker {
+                        Some(waker) => waker.clone_from(context.waker()),
+                        none => *none = Some(context.waker().clone()),
+                    }
+                    Poll::Pending
+                }
+                Some(_) | None => Poll::Ready(false),
+            }
+        };
+        wake(wakers);
+        taken
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let mut wakers = Vec::new();
+        let slot = {
+            let state = &mut *self.mux.state();
+            let slot = state
+                .slots
+                .iter()
+                .position(|slot| slot.id == self.id)
+                .map(|index| state.slots.remove(index));
+            state.advance(&self.mux.options, &mut wakers);
+            slot
+        };
+        // Its events are freed outside the lock.
+        drop(slot);
+        wake(wakers);
+    }
+}
+
+#[cfg(test)]
+#[path = "mux_tests.rs"]
+mod tests;

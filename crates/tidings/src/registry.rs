@@ -1,0 +1,215 @@
+//! The books of one broadcaster: every task it started, what each did, and what the ended ones did before.
+//!
+//! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or dropped, each exactly once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidings_core::{DropCause, DropCounts};
+use tokio::sync::watch;
+
+use crate::mux::QueueCounts;
+use crate::report::Counts;
+
+/// How far the end of a broadcaster has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Events come in.
+    Open,
+    /// No more come in; what came before is worked off.
+    Draining,
+    /// Tasks give up what they still have.
+    Abandoned,
+}
+
+/// What a task does with its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    /// Writes them to a sink.
+    Sink,
+    /// Hands them to a function.
+    Handler,
+}
+
+/// Waits until `current` has come to `phase`, or the broadcaster is gone altogether.
+pub(crate) async fn reached(current: &mut watch::Receiver<Phase>, phase: Phase) {
+    let _ = current.wait_for(|current| *current >= phase).await;
+}
+
+#[derive(Debug)]
+pub(crate) struct Registry {
+    phase: watch::Sender<Phase>,
+    /// How many tasks have not ended.
+    running: watch::Sender<usize>,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    running: Vec<Arc<Progress>>,
+    ended_sinks: Counts,
+    ended_handlers: Counts,
+}
+
+/// What one task has done so far.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    kind: TaskKind,
+    queue: Arc<QueueCounts>,
+    delivered: AtomicU64,
+    aggregated: AtomicU64,
+    dropped: Mutex<DropCounts>,
+    ended: watch::Sender<bool>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            phase: watch::Sender::new(Phase::Open),
+            running: watch::Sender::new(0),
+            books: Mutex::default(),
+        })
+    }
+
+    /// Opens the books of a new task that reads a queue with these counts. It has ended when the returned guard is dropped.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        kind: TaskKind,
+        queue: Arc<QueueCounts>,
+    ) -> (Arc<Progress>, Ending) {
+        let progress = Arc::new(Progress {
+            kind,
+            queue,
+            delivered: AtomicU64::new(0),
+            aggregated: AtomicU64::new(0),
+            dropped: Mutex::default(),
+            ended: watch::Sender::new(false),
+        });
+        self.books().running.push(Arc::clone(&progress));
+        self.running.send_modify(|running| *running += 1);
+        let ending = Ending {
+            registry: Arc::clone(self),
+            progress: Arc::clone(&progress),
+        };
+        (progress, ending)
+    }
+
+    /// Moves on to `phase`, never back.
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.send_if_modified(|current| {
+            let later = *current < phase;
+            *current = phase.max(*current);
+            later
+        });
+    }
+
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Waits until every task has ended.
+    pub(crate) async fn all_ended(&self) {
+        // The sender lives as long as `self`, so this cannot fail.
+        let _ = self
+            .running
+            .subscribe()
+            .wait_for(|running| *running == 0)
+            .await;
+    }
+
+    /// How many tasks have not ended.
+    pub(crate) fn running(&self) -> usize {
+        *self.running.borrow()
+    }
+
+    /// What all sinks and all handlers have done so far.
+    pub(crate) fn counts(&self) -> (Counts, Counts) {
+        let books = self.books();
+        let (mut sinks, mut handlers) = (books.ended_sinks, books.ended_handlers);
+        for progress in &books.running {
+            match progress.kind {
+                TaskKind::Sink => sinks.add(&progress.counts()),
+                TaskKind::Handler => handlers.add(&progress.counts()),
+            }
+        }
+        (sinks, handlers)
+    }
+
+    fn close(&self, progress: &Arc<Progress>) {
+        let mut books = self.books();
+        books
+            .running
+            .retain(|running| !Arc::ptr_eq(running, progress));
+        match progress.kind {
+            TaskKind::Sink => books.ended_sinks.add(&progress.counts()),
+            TaskKind::Handler => books.ended_handlers.add(&progress.counts()),
+        }
+    }
+
+    fn books(&self) -> std::sync::MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress {
+    pub(crate) fn delivered(&self, number: u64) {
+        self.delivered.fetch_add(number, Ordering::Relaxed);
+    }
+
+    pub(crate) fn aggregated(&self, number: u64) {
+        self.aggregated.fetch_add(number, Ordering::Relaxed);
+    }
+
+    /// Counts one event as dropped; returns how many were dropped for that cause before.
+    pub(crate) fn dropped(&self, cause: DropCause) -> u64 {
+        let mut drops = self.drops();
+        let before = drops.get(cause);
+        drops.add(cause, 1);
+        before
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let delivered = self.delivered.load(Ordering::Relaxed);
+        let aggregated = self.aggregated.load(Ordering::Relaxed);
+        let mut dropped = *self.drops();
+        dropped.add(DropCause::QueueFull, self.queue.missed());
+        // Read last: what was settled was offered before.
+        let offered = self.queue.offered();
+        let settled = delivered + aggregated + dropped.total();
+        Counts {
+            offered,
+            delivered,
+            aggregated,
+            dropped,
+            pending: offered.saturating_sub(settled),
+        }
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    pub(crate) async fn ended(&self) {
+        // The sender lives as long as `self`, so this cannot fail.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    fn drops(&self) -> std::sync::MutexGuard<'_, DropCounts> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a task's books when it ends, however it ends.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    registry: Arc<Registry>,
+    progress: Arc<Progress>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.registry.close(&self.progress);
+        self.progress.ended.send_replace(true);
+        self.registry.running.send_modify(|running| *running -= 1);
+    }
+}

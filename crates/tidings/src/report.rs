@@ -1,0 +1,150 @@
+//! What became of the events: counts that add up.
+//!
+//! Invariant: offered = delivered + aggregated + dropped + pending.
+
+use std::fmt;
+
+use tidings_core::{DropCause, DropCounts};
+
+/// What became of the events offered to one sink or handler, or to several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Events offered to it, including those its full queue made it miss.
+    pub offered: u64,
+    /// Written by the sink; handled, of a handler.
+    pub delivered: u64,
+    /// Merged into the write of a later event that carries all they had to say.
+    pub aggregated: u64,
+    /// Given up, by cause.
+    pub dropped: DropCounts,
+    /// Neither of these yet.
+    pub pending: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.delivered += other.delivered;
+        self.aggregated += other.aggregated;
+        self.dropped.merge(&other.dropped);
+        self.pending += other.pending;
+    }
+
+    /// Counts recorder calls that reached no sink.
+    pub(crate) fn refused(&mut self, cause: DropCause, number: u64) {
+        self.offered += number;
+        self.dropped.add(cause, number);
+    }
+}
+
+/// `5 offered: 3 delivered, 1 aggregated, 1 dropped (queue_full 1), 0 pending`
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} offered: {} delivered, {} aggregated, {} dropped",
+            self.offered,
+            self.delivered,
+            self.aggregated,
+            self.dropped.total()
+        )?;
+        if self.dropped.total() > 0 {
+            write!(f, " ({})", self.dropped)?;
+        }
+        write!(f, ", {} pending", self.pending)
+    }
+}
+
+/// What became of everything that was recorded: the result of [`Broadcaster::shutdown`](crate::Broadcaster::shutdown).
+///
+/// With several sinks an event counts once for each. A recorder call that was refused before it reached any counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlushReport {
+    /// Events offered to sinks, and recorder calls that were refused.
+    pub offered: u64,
+    /// Events that sinks wrote.
+    pub delivered: u64,
+    /// Events merged into the write of a later one that carries all they had to say.
+    pub aggregated: u64,
+    /// Events given up, by cause.
+    pub dropped: DropCounts,
+    /// Events that were still waiting, or being written, at the deadline. What was being written may have arrived.
+    pub pending: u64,
+    /// The same for handlers: loggers and other event watchers.
+    pub handlers: Counts,
+}
+
+impl FlushReport {
+    pub(crate) fn new(sinks: Counts, handlers: Counts) -> Self {
+        Self {
+            offered: sinks.offered,
+            delivered: sinks.delivered,
+            aggregated: sinks.aggregated,
+            dropped: sinks.dropped,
+            pending: sinks.pending,
+            handlers,
+        }
+    }
+
+    /// Whether every event was delivered or is part of one that was.
+    pub fn is_complete(&self) -> bool {
+        self.pending == 0 && self.dropped.total() == 0
+    }
+}
+
+/// One readable line, and one more for each cause of loss.
+impl fmt::Display for FlushReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} events offered: {} delivered, {} aggregated, {} dropped, {} pending",
+            self.offered,
+            self.delivered,
+            self.aggregated,
+            self.dropped.total(),
+            self.pending
+        )?;
+        for (cause, count) in self.dropped.iter() {
+            write!(f, "\n  dropped, {cause}: {count}")?;
+        }
+        let missed = self.handlers.dropped.total() + self.handlers.pending;
+        if missed > 0 {
+            write!(
+                f,
+                "\n  handlers missed {missed} of {}",
+                self.handlers.offered
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_reads_well() {
+        let mut sinks = Counts {
+            offered: 10,
+            delivered: 6,
+            aggregated: 1,
+            pending: 2,
+            ..Counts::default()
+        };
+        sinks.dropped.add(DropCause::QueueFull, 1);
+        assert_eq!(
+            sinks.to_string(),
+            "10 offered: 6 delivered, 1 aggregated, 1 dropped (queue_full 1), 2 pending"
+        );
+        let report = FlushReport::new(sinks, Counts::default());
+        assert_eq!(
+            report.to_string(),
+            "10 events offered: 6 delivered, 1 aggregated, 1 dropped, 2 pending\n  dropped, queue_full: 1"
+        );
+        assert!(!report.is_complete());
+        assert!(FlushReport::default().is_complete());
+    }
+}

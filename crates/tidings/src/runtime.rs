@@ -1,0 +1,26 @@
+//! Where tasks run: on the tokio runtime of whoever starts them, or on a thread of their own where there is none.
+
+use std::io;
+
+use tokio::runtime::{Builder, Handle};
+use tracing::instrument::WithSubscriber;
+
+/// Runs `future` in the background. Its log lines go where the caller's go.
+///
+/// # Errors
+/// There is no runtime here, and the machine gives no thread or no poller for one.
+pub(crate) fn spawn(
+    name: &'static str,
+    future: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let future = future.with_current_subscriber();
+    if let Ok(current) = Handle::try_current() {
+        current.spawn(future);
+        return Ok(());
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || runtime.block_on(future))?;
+    Ok(())
+}

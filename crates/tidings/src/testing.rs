@@ -1,0 +1,308 @@
+//! For tests of programs that record events: a recorder without a cluster, and what it recorded.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::Pod;
+//! use tidings::{EventType::Warning, testing};
+//!
+//! let (recorder, mut events) = testing::recorder();
+//! recorder.event(&Pod::default(), Warning, "BackOff", "restarting failed container");
+//!
+//! let event = events.assert_recorded(Warning, "BackOff");
+//! assert_eq!(event.message(), "restarting failed container");
+//! events.assert_no_more();
+//! ```
+
+use std::fmt::Write;
+
+use tidings_core::{Event, EventSource, EventType, Reference};
+
+use crate::config::BroadcasterOptions;
+use crate::recorder::{Intake, Recorder};
+use crate::watcher::EventWatcher;
+
+/// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`, with events in place of strings.
+///
+/// Recording never waits. It keeps up to 32,768 events that were not looked at; later ones are counted as missed.
+pub fn recorder() -> (Recorder, RecordedEvents) {
+    recorder_with(
+        &BroadcasterOptions::default(),
+        EventSource::component("testing"),
+    )
+}
+
+/// The same with options (a manual clock, a namespace policy, a queue's length) and a source of the caller's choice. The options are
+/// not checked; those of sinks have no effect.
+pub fn recorder_with(
+    options: &BroadcasterOptions,
+    source: EventSource,
+) -> (Recorder, RecordedEvents) {
+    let intake = Intake::new(options);
+    let recorder = Recorder::new(std::sync::Arc::clone(&intake), source);
+    let events = RecordedEvents {
+        // A new broadcaster is not shut down.
+        watcher: intake
+            .mux
+            .watch(Vec::new())
+            .ok()
+            .map(|receiver| EventWatcher::new(std::sync::Arc::clone(&intake.mux), receiver)),
+    };
+    (recorder, events)
+}
+
+/// The events that a recorder of this module recorded, in order. Those looked at are gone.
+#[derive(Debug)]
+pub struct RecordedEvents {
+    watcher: Option<EventWatcher>,
+}
+
+impl RecordedEvents {
+    /// The next event, if one was recorded.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.watcher.as_mut().and_then(EventWatcher::try_recv)
+    }
+
+    /// Waits for the next event. There is always another to come: recorders of this module are not shut down.
+    pub async fn recv(&mut self) -> Option<Event> {
+        match &mut self.watcher {
+            Some(watcher) => watcher.recv().await,
+            None => None,
+        }
+    }
+
+    /// All events recorded since the last call.
+    pub fn take(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.next_event()).collect()
+    }
+
+    /// The same as lines, in the format of client-go's `FakeRecorder`: see [`line`].
+    pub fn take_lines(&mut self) -> Vec<String> {
+        self.take().iter().map(line).collect()
+    }
+
+    /// How many events were missed because too many were not looked at.
+    pub fn missed(&self) -> u64 {
+        self.watcher
+            .as_ref()
+            .map_or(0, |watcher| watcher.counts().dropped.total())
+    }
+
+    /// The next event, which must have this type and reason.
+    ///
+    /// # Panics
+    /// When nothing was recorded, or something else.
+    #[track_caller]
+    pub fn assert_recorded(&mut self, event_type: EventType, reason: &str) -> Event {
+        match self.next_event() {
+            Some(event)
+                if event.event_type() == event_type.as_str() && event.reason() == reason =>
+            {
+                event
+            }
+            Some(event) => panic!(
+                "expected the event \"{event_type} {reason} …\", but \"{}\" was recorded",
+                line(&event)
+            ),
+            None => panic!(
+                "expected the event \"{event_type} {reason} …\", but none was recorded{}",
+                self.missed_note()
+            ),
+        }
+    }
+
+    /// The next events as lines, which must be these and no more.
+    ///
+    /// # Panics
+    /// When they differ.
+    #[track_caller]
+    pub fn assert_lines(&mut self, expected: &[&str]) {
+        let recorded = self.take_lines();
+        assert!(
+            recorded == expected,
+            "expected these events:\n  {}\nbut these were recorded:\n  {}{}",
+            expected.join("\n  "),
+            recorded.join("\n  "),
+            self.missed_note()
+        );
+    }
+
+    /// Nothing more was recorded.
+    ///
+    /// # Panics
+    /// When something was.
+    #[track_caller]
+    pub fn assert_no_more(&mut self) {
+        let recorded = self.take_lines();
+        assert!(
+            recorded.is_empty(),
+            "expected no more events, but these were recorded:\n  {}",
+            recorded.join("\n  ")
+        );
+    }
+
+    fn missed_note(&self) -> String {
+        match self.missed() {
+            0 => String::new(),
+            missed => format!(" ({missed} were missed: the queue was full)"),
+        }
+    }
+}
+
+/// `<type> <reason> <message>`, and ` map[key:value …]` where there are annotations: the line of client-go's
+/// `record.FakeRecorder`, and of `events.FakeRecorder`.
+pub fn line(event: &Event) -> String {
+    let mut line = head(event);
+    push_annotations(&mut line, event);
+    line
+}
+
+/// The same with ` involvedObject{kind=K,apiVersion=V}` before the annotations: `record.FakeRecorder` with `IncludeObject`.
+pub fn line_with_object(event: &Event) -> String {
+    let mut line = head(event);
+    line.push_str(" involvedObject");
+    push_kind(&mut line, event.regarding());
+    push_annotations(&mut line, event);
+    line
+}
+
+/// `<type> <reason> <action> <message> {kind=K,apiVersion=V}`, the braces once more for a related object, then the annotations:
+/// `events.FakeRecorder` with `Verbose`.
+pub fn verbose_line(event: &Event) -> String {
+    let mut line = format!(
+        "{} {} {} {}",
+        event.event_type(),
+        event.reason(),
+        event.action(),
+        event.message()
+    );
+    let objects = std::iter::once(event.regarding()).chain(event.related());
+    for object in
+        objects.filter(|object| !(object.kind().is_empty() && object.api_version().is_empty()))
+    {
+        line.push(' ');
+        push_kind(&mut line, object);
+    }
+    push_annotations(&mut line, event);
+    line
+}
+
+fn head(event: &Event) -> String {
+    format!(
+        "{} {} {}",
+        event.event_type(),
+        event.reason(),
+        event.message()
+    )
+}
+
+fn push_kind(line: &mut String, object: &Reference) {
+    // Writing to a String does not fail.
+    let _ = write!(
+        line,
+        "{{kind={},apiVersion={}}}",
+        object.kind(),
+        object.api_version()
+    );
+}
+
+/// A map as Go's `fmt.Sprint` writes it.
+fn push_annotations(line: &mut String, event: &Event) {
+    if let Some(annotations) = event.annotations() {
+        let pairs: Vec<_> = annotations
+            .iter()
+            .map(|(key, value)| format!("{key}:{value}"))
+            .collect();
+        // Writing to a String does not fail.
+        let _ = write!(line, " map[{}]", pairs.join(" "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    use super::*;
+    use crate::EventType::{Normal, Warning};
+    use crate::config::QueueOptions;
+
+    #[test]
+    fn lines_are_those_of_client_go() {
+        let (recorder, mut events) = recorder();
+        recorder.normal(&Pod::default(), "Started", "100 %");
+        recorder.annotated(
+            &Pod::default(),
+            [("k2", "v2"), ("k1", "v1")],
+            Warning,
+            "Failed",
+            "no",
+        );
+        recorder
+            .build(&Pod::default(), Normal, "Bound")
+            .message("to node")
+            .action("Binding")
+            .related(&Node::default())
+            .annotation("k", "v")
+            .send();
+        let recorded = events.take();
+        let lines = |line: fn(&Event) -> String| recorded.iter().map(line).collect::<Vec<_>>();
+        assert_eq!(
+            lines(line),
+            [
+                "Normal Started 100 %",
+                "Warning Failed no map[k1:v1 k2:v2]",
+                "Normal Bound to node map[k:v]",
+            ]
+        );
+        assert_eq!(
+            lines(line_with_object)[1],
+            "Warning Failed no involvedObject{kind=Pod,apiVersion=v1} map[k1:v1 k2:v2]"
+        );
+        assert_eq!(
+            lines(verbose_line)[2],
+            "Normal Bound Binding to node {kind=Pod,apiVersion=v1} {kind=Node,apiVersion=v1} map[k:v]"
+        );
+        assert_eq!(
+            lines(verbose_line)[0],
+            "Normal Started  100 % {kind=Pod,apiVersion=v1}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_looked_at_never_blocks() {
+        let options = BroadcasterOptions::default().queue(QueueOptions {
+            events_max: 2,
+            ..QueueOptions::default()
+        });
+        let (recorder, mut events) = recorder_with(&options, EventSource::component("test"));
+        for message in ["1", "2", "3"] {
+            recorder.normal(&Pod::default(), "Counted", message);
+        }
+        assert_eq!(events.missed(), 1);
+        events.assert_lines(&["Normal Counted 1", "Normal Counted 2"]);
+        events.assert_no_more();
+    }
+
+    fn panic_of(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
+        *std::panic::catch_unwind(test)
+            .unwrap_err()
+            .downcast::<String>()
+            .unwrap()
+    }
+
+    #[test]
+    fn failed_assertions_say_what_was_recorded() {
+        let (recorder, mut events) = recorder();
+        recorder.normal(&Pod::default(), "Started", "up");
+        assert_eq!(
+            panic_of(move || {
+                events.assert_recorded(Warning, "BackOff");
+            }),
+            "expected the event \"Warning BackOff …\", but \"Normal Started up\" was recorded"
+        );
+        let (recorder, mut events) = super::recorder();
+        assert_eq!(
+            panic_of(move || events.assert_lines(&["Normal Started up"])),
+            "expected these events:\n  Normal Started up\nbut these were recorded:\n  "
+        );
+        drop(recorder);
+    }
+}
