@@ -20,6 +20,8 @@ const TAKE_MAX: usize = 1024;
 pub(crate) struct Logged {
     pub(crate) change: Arc<Change>,
     pub(crate) previous_index: Option<Arc<Index>>,
+    /// The bucket of that version, in a store that has buckets.
+    pub(crate) previous_bucket: u64,
 }
 
 /// What of the history is kept in memory.
@@ -39,7 +41,7 @@ pub(crate) trait Older: Send + Sync {
     ) -> Result<(Vec<Arc<Change>>, Revision), WatchError>;
 
     /// The oldest revision a watch can start after.
-    fn oldest(&self) -> Revision;
+    fn oldest(&self) -> Result<Revision, Fault>;
 }
 
 struct Ring {
@@ -141,15 +143,30 @@ impl Changes {
         self.latest.receiver_count() as u64
     }
 
-    /// Every change after a revision, if the ring still reaches back to it.
-    pub(crate) fn since(&self, after: Revision) -> Option<Vec<Logged>> {
+    /// Every change after a revision up to another, if the ring has all of them.
+    pub(crate) fn between(&self, after: Revision, until: Revision) -> Option<Vec<Logged>> {
         let ring = self.ring();
-        (after >= ring.oldest).then(|| {
+        let complete = after >= ring.oldest && until <= ring.latest;
+        complete.then(|| {
             ring.changes
-                .range(ring.position(after)..)
+                .range(ring.position(after)..ring.position(until))
                 .cloned()
                 .collect()
         })
+    }
+
+    /// Starts anew at a revision, with nothing remembered.
+    pub(crate) fn reset(&self, latest: Revision) {
+        {
+            let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+            *ring = Ring {
+                changes: VecDeque::new(),
+                bytes: 0,
+                oldest: latest,
+                latest,
+            };
+        }
+        self.publish([], latest);
     }
 
     fn take(&self, after: Revision, prefix: &[u8]) -> Found {
@@ -179,7 +196,7 @@ impl Changes {
         after: Revision,
         older: Arc<dyn Older>,
     ) -> Result<Box<dyn Watch>, WatchError> {
-        let oldest = older.oldest();
+        let oldest = older.oldest()?;
         if after < oldest {
             return Err(WatchError::Compacted { after, oldest });
         }

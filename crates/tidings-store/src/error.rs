@@ -47,6 +47,9 @@ pub enum WriteError {
         /// The revision of the record that is there.
         current: Revision,
     },
+    /// A key needs at least one byte.
+    #[error("the key is empty")]
+    EmptyKey,
     /// Key or value is longer than accepted.
     #[error("{what} is {len} bytes long, at most {max} are accepted")]
     TooLarge {

@@ -44,7 +44,10 @@
 
 mod changes;
 pub mod clock;
+pub mod embedded;
 mod error;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod memory;
 mod record;
 
@@ -83,14 +86,16 @@ pub trait Store: Send + Sync + 'static {
     /// Stores a record under a key that holds none, and returns the revision of the change.
     ///
     /// # Errors
-    /// [`WriteError::AlreadyExists`] if a live record is there; [`WriteError::TooLarge`]; [`WriteError::Fault`].
+    /// [`WriteError::AlreadyExists`] if a live record is there; [`WriteError::EmptyKey`]; [`WriteError::TooLarge`];
+    /// [`WriteError::AlreadyExpired`]; [`WriteError::Fault`].
     fn create(&self, key: Bytes, record: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>>;
 
     /// Replaces the record whose revision is exactly `expected`: value, index and expiry; returns the new revision.
     ///
     /// # Errors
     /// [`WriteError::NotFound`] if no live record is there, [`WriteError::Conflict`] if its revision is another;
-    /// [`WriteError::TooLarge`]; [`WriteError::Fault`].
+    /// [`WriteError::EmptyKey`]; [`WriteError::TooLarge`];
+    /// [`WriteError::AlreadyExpired`]; [`WriteError::Fault`].
     fn update(
         &self,
         key: Bytes,

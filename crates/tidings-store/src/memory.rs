@@ -133,6 +133,7 @@ impl MemoryStore {
             logged.push(Logged {
                 change: Arc::new(Change::Put { record, previous }),
                 previous_index,
+                previous_bucket: 0,
             });
             Ok(state.revision)
         })
@@ -173,11 +174,12 @@ impl MemoryStore {
                 let oldest = self.changes.oldest();
                 let since = self
                     .changes
-                    .since(requested)
+                    .between(requested, state.revision)
                     .ok_or(ReadError::Compacted { requested, oldest })?;
                 for Logged {
                     change,
                     previous_index,
+                    ..
                 } in since.into_iter().rev()
                 {
                     match (change.previous().cloned(), previous_index) {
@@ -288,6 +290,7 @@ impl State {
         logged.push(Logged {
             change,
             previous_index: Some(index),
+            previous_bucket: 0,
         });
     }
 
@@ -313,14 +316,12 @@ struct NoOlder(Arc<Changes>);
 
 impl Older for NoOlder {
     fn read(&self, after: Revision, _: usize) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
-        Err(WatchError::Compacted {
-            after,
-            oldest: self.oldest(),
-        })
+        let oldest = self.0.oldest();
+        Err(WatchError::Compacted { after, oldest })
     }
 
-    fn oldest(&self) -> Revision {
-        self.0.oldest()
+    fn oldest(&self) -> Result<Revision, Fault> {
+        Ok(self.0.oldest())
     }
 }
 

@@ -281,7 +281,7 @@ pub struct Stats {
     pub watches: u64,
 }
 
-/// Refuses a key, value or index above the limits.
+/// Refuses an empty key, and key, value or index above the limits.
 pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), WriteError> {
     let check = |what, len, max| {
         if len > max {
@@ -290,6 +290,9 @@ pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), W
             Ok(())
         }
     };
+    if key.is_empty() {
+        return Err(WriteError::EmptyKey);
+    }
     check("the key", key.len(), KEY_LEN_MAX)?;
     let Some(NewRecord { value, index, .. }) = record else {
         return Ok(());

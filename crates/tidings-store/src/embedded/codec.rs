@@ -1,0 +1,222 @@
+//! Compression of bodies with shared dictionaries.
+//!
+//! A single event is too short to compress well by itself; against a dictionary of what events have in common it shrinks
+//! to a sixth. Dictionary 0 is built in (`examples/train_dictionary.rs` makes it). Every body names its dictionary, and
+//! dictionaries are kept as long as the store, so old bodies stay readable.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use zstd::bulk::{Compressor, Decompressor};
+
+use super::keys::{Packed, damaged};
+use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
+
+/// The built-in dictionary; part of the format.
+const BUILT_IN: &[u8] = include_bytes!("dictionary.zstd");
+
+/// zstd's own default; higher levels cost more time than they save space at this size.
+const LEVEL: i32 = 3;
+
+/// No body is longer: anything else on disk is damage.
+const BODY_LEN_MAX: usize = VALUE_LEN_MAX + KEY_LEN_MAX + INDEX_LEN_MAX + 64;
+
+/// Contexts kept for reuse per dictionary and direction; one is some hundred KiB.
+const POOL_LEN_MAX: usize = 8;
+
+/// A body, compressed if that made it shorter.
+#[derive(Debug)]
+pub(crate) struct PackedBody {
+    dictionary: Option<u32>,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+impl PackedBody {
+    pub(crate) fn as_packed(&self) -> Packed<'_> {
+        Packed {
+            dictionary: self.dictionary,
+            len: self.len,
+            bytes: &self.bytes,
+        }
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Codec {
+    dictionaries: RwLock<Dictionaries>,
+}
+
+struct Dictionaries {
+    /// The one new bodies are written with.
+    current: u32,
+    all: HashMap<u32, Arc<Dictionary>>,
+}
+
+struct Dictionary {
+    bytes: Vec<u8>,
+    compressors: Pool<Compressor<'static>>,
+    decompressors: Pool<Decompressor<'static>>,
+}
+
+impl Codec {
+    /// A codec that knows the built-in dictionary and these, and writes with the one of the greatest id.
+    pub(crate) fn new(stored: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Self {
+        let mut all = HashMap::from([(0, Arc::new(Dictionary::new(BUILT_IN.to_vec())))]);
+        all.extend(
+            stored
+                .into_iter()
+                .map(|(id, bytes)| (id, Arc::new(Dictionary::new(bytes)))),
+        );
+        let current = all.keys().copied().max().unwrap_or(0);
+        Self {
+            dictionaries: RwLock::new(Dictionaries { current, all }),
+        }
+    }
+
+    fn dictionary(&self, id: Option<u32>) -> Option<(u32, Arc<Dictionary>)> {
+        let dictionaries = self
+            .dictionaries
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let id = id.unwrap_or(dictionaries.current);
+        Some((id, Arc::clone(dictionaries.all.get(&id)?)))
+    }
+
+    pub(crate) fn pack(&self, body: Vec<u8>) -> PackedBody {
+        let len = body.len();
+        if let Some((id, dictionary)) = self.dictionary(None)
+            && let Ok(bytes) = dictionary.compress(&body)
+            && bytes.len() < len
+        {
+            return PackedBody {
+                dictionary: Some(id),
+                len,
+                bytes,
+            };
+        }
+        PackedBody {
+            dictionary: None,
+            len,
+            bytes: body,
+        }
+    }
+
+    pub(crate) fn unpack(&self, packed: Packed<'_>) -> Result<Vec<u8>, Fault> {
+        let Some(id) = packed.dictionary else {
+            return Ok(packed.bytes.to_vec());
+        };
+        if packed.len > BODY_LEN_MAX {
+            return Err(damaged("a record's length"));
+        }
+        let (_, dictionary) = self
+            .dictionary(Some(id))
+            .ok_or_else(|| Fault::Corrupt(format!("compression dictionary {id} is missing")))?;
+        let body = dictionary
+            .decompressors
+            .with(
+                || Decompressor::with_dictionary(&dictionary.bytes),
+                |context| context.decompress(packed.bytes, packed.len),
+            )
+            .map_err(|error| Fault::Corrupt(format!("a record cannot be decompressed: {error}")))?;
+        if body.len() == packed.len {
+            Ok(body)
+        } else {
+            Err(damaged("a record"))
+        }
+    }
+}
+
+impl Dictionary {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            compressors: Pool::default(),
+            decompressors: Pool::default(),
+        }
+    }
+
+    fn compress(&self, body: &[u8]) -> io::Result<Vec<u8>> {
+        let make = || {
+            let mut context = Compressor::with_dictionary(LEVEL, &self.bytes)?;
+            // Both are in the record already.
+            context.include_contentsize(false)?;
+            context.include_dictid(false)?;
+            Ok(context)
+        };
+        // A body that does not shrink is stored as it is, so there is no need for more room than its length.
+        let mut bytes = Vec::with_capacity(body.len());
+        self.compressors
+            .with(make, |context| context.compress_to_buffer(body, &mut bytes))?;
+        bytes.shrink_to_fit();
+        Ok(bytes)
+    }
+}
+
+/// Contexts that are not in use.
+struct Pool<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<T> Pool<T> {
+    fn with<R>(
+        &self,
+        make: impl FnOnce() -> io::Result<T>,
+        run: impl FnOnce(&mut T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut context = match idle {
+            Some(context) => context,
+            None => make()?,
+        };
+        let result = run(&mut context);
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < POOL_LEN_MAX {
+            idle.push(context);
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bodies_round_trip(body: Vec<u8>) {
+            let codec = Codec::new([]);
+            let packed = codec.pack(body.clone());
+            prop_assert_eq!(codec.unpack(packed.as_packed())?, body);
+        }
+
+        #[test]
+        fn damage_is_an_error_or_stays_within_the_length(bytes: Vec<u8>, len in 0..10_000usize) {
+            let codec = Codec::new([]);
+            if let Ok(body) = codec.unpack(Packed { dictionary: Some(0), len, bytes: &bytes }) {
+                prop_assert_eq!(body.len(), len);
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_dictionary_is_named() {
+        let error = Codec::new([])
+            .unpack(Packed {
+                dictionary: Some(7),
+                len: 1,
+                bytes: b"x",
+            })
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "stored data is damaged: compression dictionary 7 is missing"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! The folder around the engine: whose it is, which format it has, that only one process has it.
+//!
+//! ```text
+//! FORMAT    "tidings-store 1"
+//! lock      held while the store is open
+//! engine/   fjall's own files
+//! torn/     what was cut off journals that a crash had torn
+//! ```
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::keys::FORMAT;
+use crate::Fault;
+
+const FORMAT_FILE: &str = "FORMAT";
+const FORMAT_NAME: &str = "tidings-store";
+const LOCK_FILE: &str = "lock";
+const ENGINE: &str = "engine";
+/// The engine writes this file last when it makes a folder its own.
+const ENGINE_MARKER: &str = "version";
+
+/// Why a store could not be opened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process (or this one) has the store open.
+    #[error("the store in {path} is in use by another process")]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder has files in it that are not a store's.
+    #[error(
+        "{path} is not empty and not a store (it contains {found:?}); choose a new or empty folder"
+    )]
+    NotAStore {
+        /// The folder.
+        path: PathBuf,
+        /// One of the files in it.
+        found: String,
+    },
+    /// A newer version of this program wrote the store.
+    #[error(
+        "the store in {path} has format {found}, this program knows formats up to {known}; use a newer one"
+    )]
+    NewerFormat {
+        /// The folder.
+        path: PathBuf,
+        /// The store's format.
+        found: u32,
+        /// The newest format this program knows.
+        known: u32,
+    },
+    /// A journal is damaged before its end, so acknowledged writes would be lost by going on.
+    #[error(
+        "{file} is damaged at byte {offset} and whole batches follow, so this is not a crash's doing; \
+         restore the folder from a copy, or move the file away to open the store without its writes"
+    )]
+    Damaged {
+        /// The journal.
+        file: PathBuf,
+        /// Where the damage begins.
+        offset: u64,
+    },
+    /// The disk refused.
+    #[error("failed to {what} {path}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The engine refused.
+    #[error("the storage engine could not open its files: {0}")]
+    Engine(Arc<dyn std::error::Error + Send + Sync>),
+    /// What the engine has cannot be read.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+impl OpenError {
+    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            what,
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
+    }
+}
+
+/// A locked folder of the right format.
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// Unlocked when it is dropped.
+    _lock: File,
+}
+
+impl Folder {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        fs::create_dir_all(path).map_err(|error| OpenError::io("create folder", path, error))?;
+        // Look before anything is written: a folder of somebody else's stays untouched.
+        let format = read_format(path)?;
+        let lock = lock(path)?;
+        if format.is_none() {
+            write_format(path).map_err(|error| OpenError::io("write to", path, error))?;
+        }
+        let folder = Self {
+            path: path.to_owned(),
+            _lock: lock,
+        };
+        let engine = folder.engine_path();
+        let exists = |path: &Path| {
+            path.try_exists()
+                .map_err(|error| OpenError::io("look at", path, error))
+        };
+        if exists(&engine)? && !exists(&engine.join(ENGINE_MARKER))? {
+            // It was being made for the first time when the process died: nothing was ever stored in it.
+            fs::remove_dir_all(&engine)
+                .map_err(|error| OpenError::io("clear away", &engine, error))?;
+        }
+        Ok(folder)
+    }
+
+    pub(crate) fn engine_path(&self) -> PathBuf {
+        self.path.join(ENGINE)
+    }
+}
+
+/// The folder's format, `None` if it is empty.
+fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
+    let not_a_store = |found: String| OpenError::NotAStore {
+        path: path.to_owned(),
+        found,
+    };
+    let marker = path.join(FORMAT_FILE);
+    match fs::read_to_string(&marker) {
+        Ok(text) => {
+            let mut words = text.split_whitespace();
+            let found = match (words.next(), words.next().map(str::parse)) {
+                (Some(FORMAT_NAME), Some(Ok(found))) => found,
+                _ => return Err(not_a_store(FORMAT_FILE.into())),
+            };
+            if found > FORMAT {
+                return Err(OpenError::NewerFormat {
+                    path: path.to_owned(),
+                    found,
+                    known: FORMAT,
+                });
+            }
+            Ok(Some(found))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            for entry in
+                fs::read_dir(path).map_err(|error| OpenError::io("read folder", path, error))?
+            {
+                let name = entry
+                    .map_err(|error| OpenError::io("read folder", path, error))?
+                    .file_name();
+                // Those two may be left by a process that died while making the folder a store.
+                if name != LOCK_FILE && name != temporary(FORMAT_FILE).as_str() {
+                    return Err(not_a_store(name.to_string_lossy().into_owned()));
+                }
+            }
+            Ok(None)
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(not_a_store(FORMAT_FILE.into()))
+        }
+        Err(error) => Err(OpenError::io("read", &marker, error)),
+    }
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let file = path.join(LOCK_FILE);
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&file);
+    let lock = lock.map_err(|error| OpenError::io("write to", &file, error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
+            path: path.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) => Err(OpenError::io("lock", &file, error)),
+    }
+}
+
+fn write_format(path: &Path) -> io::Result<()> {
+    let temporary = path.join(temporary(FORMAT_FILE));
+    let mut file = File::create(&temporary)?;
+    writeln!(file, "{FORMAT_NAME} {FORMAT}")?;
+    file.sync_all()?;
+    fs::rename(&temporary, path.join(FORMAT_FILE))?;
+    File::open(path)?.sync_all()
+}
+
+fn temporary(name: &str) -> String {
+    format!("{name}.new")
+}

@@ -1,0 +1,581 @@
+//! Every byte the embedded store puts on disk: keyspaces, keys and values, in one place.
+//!
+//! | keyspace | key | value |
+//! |---|---|---|
+//! | `meta` | `state` | [`State`] |
+//! | `meta` | `dictionary/` + id (u32) | a zstd dictionary |
+//! | `names` | the record's key | [`Pointer`] |
+//! | `log` | first revision (u64) | [`Ends`]: deletions and expiries, which have no record of their own |
+//! | `data-<bucket>` | revision (u64) | [`Version`] |
+//! | `index-<bucket>` | `o` + object hash (u64) + revision (u64) | empty |
+//! | `index-<bucket>` | `s` + inverted last-seen (u64) + inverted revision (u64) | empty |
+//! | `index-<bucket>` | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
+//!
+//! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is named by the time its
+//! last record expires, in milliseconds, in sixteen hexadecimal digits ([`NEVER`] for records that do not).
+//!
+//! The object and last-seen entries of a version exist from its write until it is replaced, deleted or its bucket is
+//! dropped. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{Fault, Index, ObjectSelector, Revision, UnixMillis};
+
+/// Version of everything described here. A store with a greater one is refused.
+pub(crate) const FORMAT: u32 = 1;
+
+/// The bucket of records that never expire.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+pub(crate) const META: &str = "meta";
+pub(crate) const NAMES: &str = "names";
+pub(crate) const LOG: &str = "log";
+pub(crate) const STATE: &[u8] = b"state";
+pub(crate) const DICTIONARY: &[u8] = b"dictionary/";
+
+pub(crate) fn data_keyspace(bucket: u64) -> String {
+    format!("data-{bucket:016x}")
+}
+
+pub(crate) fn index_keyspace(bucket: u64) -> String {
+    format!("index-{bucket:016x}")
+}
+
+/// The bucket a keyspace belongs to, if it is one of a bucket's.
+pub(crate) fn bucket_of(keyspace: &str) -> Option<u64> {
+    let digits = keyspace
+        .strip_prefix("data-")
+        .or_else(|| keyspace.strip_prefix("index-"))?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// A `data` or `log` key.
+pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
+    revision.to_be_bytes()
+}
+
+pub(crate) fn read_revision_key(key: &[u8]) -> Result<Revision, Fault> {
+    key.try_into()
+        .map(u64::from_be_bytes)
+        .map_err(|_| damaged("a revision key"))
+}
+
+fn index_key(kind: u8, first: u64, second: u64) -> [u8; 17] {
+    let mut key = [kind; 17];
+    key[1..9].copy_from_slice(&first.to_be_bytes());
+    key[9..].copy_from_slice(&second.to_be_bytes());
+    key
+}
+
+/// The prefix under which versions about an object lie, `None` if the selector can match nothing.
+pub(crate) fn object_prefix(object: &ObjectSelector) -> Option<[u8; 9]> {
+    let hash = match object {
+        ObjectSelector::Uid(uid) => uid_hash(uid)?,
+        ObjectSelector::Name {
+            kind,
+            namespace,
+            name,
+        } => name_hash(kind, namespace, name)?,
+    };
+    let mut prefix = [b'o'; 9];
+    prefix[1..].copy_from_slice(&hash.to_be_bytes());
+    Some(prefix)
+}
+
+fn uid_hash(uid: &str) -> Option<u64> {
+    (!uid.is_empty()).then(|| xxh3_64(uid.as_bytes()))
+}
+
+/// Newlines part the fields: Kubernetes names have none, and if one did, the record itself decides what matches.
+fn name_hash(kind: &str, namespace: &str, name: &str) -> Option<u64> {
+    (!name.is_empty()).then(|| xxh3_64([kind, namespace, name].join("\n").as_bytes()))
+}
+
+/// The object and last-seen keys of a version.
+pub(crate) fn index_keys(index: &Index, revision: Revision) -> impl Iterator<Item = [u8; 17]> {
+    let objects = [
+        uid_hash(&index.object_uid),
+        name_hash(
+            &index.object_kind,
+            &index.object_namespace,
+            &index.object_name,
+        ),
+    ];
+    let seen = index_key(b's', !ordered(index.last_seen), !revision);
+    objects
+        .into_iter()
+        .flatten()
+        .map(move |hash| index_key(b'o', hash, revision))
+        .chain([seen])
+}
+
+/// The key that marks a version as replaced or deleted.
+pub(crate) fn ended_key(revision: Revision) -> [u8; 9] {
+    let mut key = [b'x'; 9];
+    key[1..].copy_from_slice(&revision.to_be_bytes());
+    key
+}
+
+/// The revision at the end of an object or `x` key.
+pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
+    key.last_chunk()
+        .map(|bytes| u64::from_be_bytes(*bytes))
+        .ok_or_else(|| damaged("an index key"))
+}
+
+/// Time and revision of a last-seen key.
+pub(crate) fn read_seen_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault> {
+    let [b's', time @ .., _, _, _, _, _, _, _, _] = key else {
+        return Err(damaged("a last-seen key"));
+    };
+    let time = time
+        .try_into()
+        .map(u64::from_be_bytes)
+        .map_err(|_| damaged("a last-seen key"))?;
+    Ok((
+        UnixMillis((!time ^ (1 << 63)).cast_signed()),
+        !trailing_revision(key)?,
+    ))
+}
+
+/// Maps times to integers that sort alike.
+fn ordered(time: UnixMillis) -> u64 {
+    time.0.cast_unsigned() ^ (1 << 63)
+}
+
+/// Where the current version of a key is.
+///
+/// On disk: varint revision, varint bucket, varint milliseconds from expiry to the bucket's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    pub(crate) revision: Revision,
+    pub(crate) bucket: u64,
+    pub(crate) expires_at: Option<UnixMillis>,
+}
+
+impl Pointer {
+    pub(crate) fn is_live(&self, now: UnixMillis) -> bool {
+        self.expires_at.is_none_or(|at| at > now)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(20);
+        put_varint(&mut out, self.revision);
+        put_varint(&mut out, self.bucket);
+        put_varint(&mut out, before_end(self.bucket, self.expires_at));
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let mut reader = Reader {
+            bytes,
+            what: "a name entry",
+        };
+        let (revision, bucket) = (reader.varint()?, reader.varint()?);
+        let expires_at = expiry(bucket, reader.varint()?);
+        Ok(Self {
+            revision,
+            bucket,
+            expires_at,
+        })
+    }
+}
+
+fn before_end(bucket: u64, expires_at: Option<UnixMillis>) -> u64 {
+    expires_at.map_or(0, |at| bucket.wrapping_sub(at.0.cast_unsigned()))
+}
+
+fn expiry(bucket: u64, before_end: u64) -> Option<UnixMillis> {
+    (bucket != NEVER).then(|| UnixMillis(bucket.wrapping_sub(before_end).cast_signed()))
+}
+
+/// One version of a record.
+///
+/// On disk: varint milliseconds from expiry to the bucket's end; varint distance to the revision of the version before
+/// (0 for none) and, if there is one, varint of its bucket; varint dictionary id plus one, or 0 for a body that is not
+/// compressed; varint length of the body before compression; the [`Body`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version<'a> {
+    pub(crate) expires_at: Option<UnixMillis>,
+    pub(crate) previous: Option<(Revision, u64)>,
+    pub(crate) body: Packed<'a>,
+}
+
+/// A [`Body`] as it lies on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packed<'a> {
+    pub(crate) dictionary: Option<u32>,
+    pub(crate) len: usize,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Version<'a> {
+    pub(crate) fn encode(&self, revision: Revision, bucket: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.body.bytes.len() + 32);
+        put_varint(&mut out, before_end(bucket, self.expires_at));
+        match self.previous {
+            None => put_varint(&mut out, 0),
+            Some((previous, bucket)) => {
+                put_varint(&mut out, revision.wrapping_sub(previous));
+                put_varint(&mut out, bucket);
+            }
+        }
+        put_varint(
+            &mut out,
+            self.body.dictionary.map_or(0, |id| u64::from(id) + 1),
+        );
+        put_varint(&mut out, self.body.len as u64);
+        out.extend_from_slice(self.body.bytes);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &'a [u8], revision: Revision, bucket: u64) -> Result<Self, Fault> {
+        let mut reader = Reader {
+            bytes,
+            what: "a record",
+        };
+        let expires_at = expiry(bucket, reader.varint()?);
+        let previous = match reader.varint()? {
+            0 => None,
+            distance => Some((revision.wrapping_sub(distance), reader.varint()?)),
+        };
+        let dictionary = match reader.varint()? {
+            0 => None,
+            id => Some(u32::try_from(id - 1).map_err(|_| damaged("a record's dictionary"))?),
+        };
+        let len = usize::try_from(reader.varint()?).map_err(|_| damaged("a record's length"))?;
+        Ok(Self {
+            expires_at,
+            previous,
+            body: Packed {
+                dictionary,
+                len,
+                bytes: reader.bytes,
+            },
+        })
+    }
+}
+
+/// What of a record is compressed: key, index values and value.
+///
+/// On disk: varint length and bytes of the key, the object's uid, kind, namespace and name; zigzag varint of last-seen;
+/// the value up to the end.
+pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
+    let strings = [
+        &index.object_uid,
+        &index.object_kind,
+        &index.object_namespace,
+        &index.object_name,
+    ];
+    let len: usize = strings.iter().map(|string| string.len()).sum();
+    let mut out = Vec::with_capacity(key.len() + len + value.len() + 24);
+    put_bytes(&mut out, key);
+    for string in strings {
+        put_bytes(&mut out, string.as_bytes());
+    }
+    let time = index.last_seen.0;
+    put_varint(&mut out, ((time << 1) ^ (time >> 63)).cast_unsigned());
+    out.extend_from_slice(value);
+    out
+}
+
+/// The key's range in the body, the index values, and where the value starts; see [`encode_body`].
+pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index, usize), Fault> {
+    let mut reader = Reader {
+        bytes,
+        what: "a record's body",
+    };
+    let key_len = reader.bytes()?.len();
+    let key_end = bytes.len() - reader.bytes.len();
+    let index = Index {
+        object_uid: reader.string()?,
+        object_kind: reader.string()?,
+        object_namespace: reader.string()?,
+        object_name: reader.string()?,
+        last_seen: {
+            let zigzag = reader.varint()?;
+            UnixMillis((zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed()))
+        },
+    };
+    Ok((
+        key_end - key_len..key_end,
+        index,
+        bytes.len() - reader.bytes.len(),
+    ))
+}
+
+/// Ends of versions of one bucket: a deletion, or a stretch of expiries, with consecutive revisions.
+///
+/// On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint revision of the first ended version, then
+/// the varint distance from each to the next (modulo 2^64).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) expired: bool,
+    pub(crate) bucket: u64,
+    pub(crate) versions: Vec<Revision>,
+}
+
+impl Ends {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(20 + self.versions.len() * 2);
+        out.push(u8::from(self.expired));
+        put_varint(&mut out, self.bucket);
+        put_varint(&mut out, self.versions.len() as u64);
+        let mut last = 0u64;
+        for revision in &self.versions {
+            put_varint(&mut out, revision.wrapping_sub(last));
+            last = *revision;
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let [expired @ (0 | 1), rest @ ..] = bytes else {
+            return Err(damaged("a log entry"));
+        };
+        let mut reader = Reader {
+            bytes: rest,
+            what: "a log entry",
+        };
+        let (bucket, count) = (reader.varint()?, reader.varint()?);
+        let mut last = 0u64;
+        let versions = (0..count).map(|_| {
+            last = last.wrapping_add(reader.varint()?);
+            Ok(last)
+        });
+        Ok(Self {
+            expired: *expired == 1,
+            bucket,
+            versions: versions.collect::<Result<_, Fault>>()?,
+        })
+    }
+}
+
+/// What the store is at; rewritten by every batch.
+///
+/// On disk: the fields in their order as varints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    /// The latest revision.
+    pub(crate) revision: Revision,
+    /// History up to here is forgotten.
+    pub(crate) compacted: Revision,
+    /// The ends of all versions up to this bucket and revision are written down.
+    pub(crate) swept: (u64, Revision),
+    /// Records whose end is not written down.
+    pub(crate) records: u64,
+    /// Bytes of their values.
+    pub(crate) value_bytes: u64,
+}
+
+impl State {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(48);
+        let Self {
+            revision,
+            compacted,
+            swept,
+            records,
+            value_bytes,
+        } = *self;
+        for value in [revision, compacted, swept.0, swept.1, records, value_bytes] {
+            put_varint(&mut out, value);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let mut reader = Reader {
+            bytes,
+            what: "the state",
+        };
+        Ok(Self {
+            revision: reader.varint()?,
+            compacted: reader.varint()?,
+            swept: (reader.varint()?, reader.varint()?),
+            records: reader.varint()?,
+            value_bytes: reader.varint()?,
+        })
+    }
+}
+
+pub(crate) fn damaged(what: &str) -> Fault {
+    Fault::Corrupt(format!("{what} cannot be read"))
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value as u8) | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    what: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    fn varint(&mut self) -> Result<u64, Fault> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.bytes.split_first().ok_or_else(|| damaged(self.what))?;
+            self.bytes = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(damaged(self.what))
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Fault> {
+        let len = usize::try_from(self.varint()?).map_err(|_| damaged(self.what))?;
+        let (bytes, rest) = self
+            .bytes
+            .split_at_checked(len)
+            .ok_or_else(|| damaged(self.what))?;
+        self.bytes = rest;
+        Ok(bytes)
+    }
+
+    fn string(&mut self) -> Result<String, Fault> {
+        str::from_utf8(self.bytes()?)
+            .map(str::to_owned)
+            .map_err(|_| damaged(self.what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bucket() -> impl Strategy<Value = u64> {
+        prop_oneof![Just(NEVER), 1..=1u64 << 62]
+    }
+
+    fn expiring() -> impl Strategy<Value = (u64, Option<UnixMillis>)> {
+        (bucket(), any::<u64>()).prop_map(|(bucket, before)| {
+            let at = UnixMillis((bucket - before % bucket).cast_signed());
+            (bucket, (bucket != NEVER).then_some(at))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn pointer_round_trips(revision: u64, (bucket, expires_at) in expiring()) {
+            let pointer = Pointer { revision, bucket, expires_at };
+            prop_assert_eq!(Pointer::decode(&pointer.encode())?, pointer);
+        }
+
+        #[test]
+        fn version_round_trips(
+            revision: u64,
+            (bucket, expires_at) in expiring(),
+            back in proptest::option::of((1..=u64::MAX, bucket())),
+            dictionary: Option<u32>,
+            len in 0..=1usize << 40,
+            bytes: Vec<u8>,
+        ) {
+            let previous = back.map(|(back, bucket)| (revision.wrapping_sub(back), bucket));
+            let version = Version { expires_at, previous, body: Packed { dictionary, len, bytes: &bytes } };
+            let bytes = version.encode(revision, bucket);
+            prop_assert_eq!(Version::decode(&bytes, revision, bucket)?, version);
+        }
+
+        #[test]
+        fn body_round_trips(key: Vec<u8>, strings: [String; 4], last_seen: i64, value: Vec<u8>) {
+            let [object_uid, object_kind, object_namespace, object_name] = strings;
+            let last_seen = UnixMillis(last_seen);
+            let index = Index { object_uid, object_kind, object_namespace, object_name, last_seen };
+            let body = encode_body(&key, &index, &value);
+            let (key_at, read, value_at) = decode_body(&body)?;
+            prop_assert_eq!((&body[key_at], read, &body[value_at..]), (&key[..], index, &value[..]));
+        }
+
+        #[test]
+        fn ends_round_trip(expired: bool, bucket in bucket(), versions: Vec<u64>) {
+            let ends = Ends { expired, bucket, versions };
+            prop_assert_eq!(Ends::decode(&ends.encode())?, ends);
+        }
+
+        #[test]
+        fn state_round_trips(values: [u64; 6]) {
+            let [revision, compacted, bucket, swept, records, value_bytes] = values;
+            let state = State { revision, compacted, swept: (bucket, swept), records, value_bytes };
+            prop_assert_eq!(State::decode(&state.encode())?, state);
+        }
+
+        #[test]
+        fn seen_keys_sort_newest_first(a: (i64, u64), b: (i64, u64)) {
+            let key = |(time, revision): (i64, u64)| index_key(b's', !ordered(UnixMillis(time)), !revision);
+            prop_assert_eq!(key(a).cmp(&key(b)), b.cmp(&a));
+            prop_assert_eq!(read_seen_key(&key(a))?, (UnixMillis(a.0), a.1));
+        }
+
+        #[test]
+        fn decoding_anything_never_panics(bytes: Vec<u8>) {
+            let _ = Pointer::decode(&bytes);
+            let _ = Version::decode(&bytes, 1, 1);
+            let _ = decode_body(&bytes);
+            let _ = Ends::decode(&bytes);
+            let _ = State::decode(&bytes);
+            let _ = read_seen_key(&bytes);
+        }
+    }
+
+    /// The format as bytes: a change here is a change of the format.
+    #[test]
+    fn bytes_are_these() {
+        let expires_at = Some(UnixMillis(900));
+        assert_eq!(
+            Pointer {
+                revision: 300,
+                bucket: 1000,
+                expires_at
+            }
+            .encode(),
+            [0xac, 2, 0xe8, 7, 100]
+        );
+        let version = Version {
+            expires_at,
+            previous: Some((298, 2)),
+            body: Packed {
+                dictionary: Some(0),
+                len: 5,
+                bytes: b"abc",
+            },
+        };
+        assert_eq!(
+            version.encode(300, 1000),
+            [100, 2, 2, 1, 5, b'a', b'b', b'c']
+        );
+        let ends = Ends {
+            expired: true,
+            bucket: 7,
+            versions: vec![4, 5, 9],
+        };
+        assert_eq!(ends.encode(), [1, 7, 3, 4, 1, 4]);
+        assert_eq!(bucket_of(&data_keyspace(255)), Some(255));
+        let index = Index {
+            object_uid: "u".into(),
+            ..Index::default()
+        };
+        let keys: Vec<_> = index_keys(&index, 1).map(|key| key[..9].to_vec()).collect();
+        assert_eq!(
+            keys[0],
+            object_prefix(&ObjectSelector::Uid("u".into())).unwrap()
+        );
+        assert_eq!(
+            keys[0],
+            [b'o', 0x0d, 0xe0, 0xf3, 0xce, 0xf1, 0xe7, 0x69, 0x22]
+        );
+    }
+}

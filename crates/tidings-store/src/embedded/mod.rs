@@ -1,0 +1,431 @@
+//! The contract on a local folder: fjall underneath, time buckets that are dropped whole, one committer.
+//!
+//! Writes go through a bounded queue to the [committer], which owns the revision. Reads take a
+//! snapshot of the engine and do not wait for writers. The bytes on disk are described in `docs/storage-format.md`.
+//!
+//! One process at a time may have the folder open. Point reads are done in the calling task (they take microseconds);
+//! lists run on tokio's blocking threads, so a tokio runtime is needed.
+
+mod batch;
+mod codec;
+mod committer;
+mod folder;
+mod history;
+mod journal;
+mod keys;
+mod queue;
+mod read;
+mod tables;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{oneshot, watch};
+
+use crate::changes::{Bounds, Changes, Older};
+use crate::clock::{Clock, SystemClock};
+use crate::record::check_size;
+use crate::{
+    BoxFuture, Change, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError,
+    Record, Revision, Stats, Store, Watch, WatchError, WriteError,
+};
+use codec::Codec;
+use committer::{Committer, Put, Request};
+use folder::Folder;
+use keys::State;
+use queue::Queue;
+use read::View;
+use tables::Tables;
+
+pub use folder::OpenError;
+
+/// How an [`EmbeddedStore`] is run; the default is right for a server of its own.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct EmbeddedOptions {
+    /// For how long changes are remembered for watchers and lists at older revisions. Default 10 minutes.
+    ///
+    /// Expired records keep their space for as long.
+    pub history_retention: Duration,
+    /// How many changes are remembered at most. Default 2,000,000.
+    pub history_len_max: u64,
+    /// How many bytes of recent changes are kept in memory besides; watchers further behind read from disk. Default 16 MiB.
+    pub history_memory_bytes: usize,
+    /// Memory for caching what is read, in bytes. Default 32 MiB.
+    pub cache_bytes: u64,
+    /// Below this many free bytes on the disk, creates and updates are refused with [`Fault::NoSpace`], so that deletes,
+    /// expiry and the engine's own upkeep still work. Default 128 MiB.
+    pub free_space_min: u64,
+    /// Whether the ends of expired records are written down as their time comes, or only when
+    /// [`expire`](Store::expire) is called (for tests). Default true.
+    pub expire_by_itself: bool,
+    /// Tells the time. Default [`SystemClock`].
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self {
+            history_retention: Duration::from_secs(600),
+            history_len_max: 2_000_000,
+            history_memory_bytes: 16 << 20,
+            cache_bytes: 32 << 20,
+            free_space_min: 128 << 20,
+            expire_by_itself: true,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// See the [module documentation](self).
+///
+/// ```
+/// use tidings_store::{NewRecord, Store, embedded::EmbeddedStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// let store = EmbeddedStore::open(folder, Default::default())?;
+/// let revision = store.create("default/web.1".into(), NewRecord::new("first")).await?;
+/// store.close().await;
+///
+/// let store = EmbeddedStore::open(folder, Default::default())?;
+/// assert_eq!(store.get("default/web.1".into()).await?.map(|record| record.revision), Some(revision));
+/// # Ok(())
+/// # }
+/// ```
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+}
+
+/// What the store's handle, its watchers and its committer share.
+pub(crate) struct Shared {
+    options: EmbeddedOptions,
+    clock: Arc<dyn Clock>,
+    path: PathBuf,
+    codec: Codec,
+    queue: Queue<Request>,
+    changes: Arc<Changes>,
+    /// Readers hold the lock while they read; the committer takes it for itself to change the engine's condition.
+    engine: RwLock<Engine>,
+    expired: AtomicU64,
+    ended: watch::Sender<bool>,
+    /// Held until the engine is closed.
+    folder: Mutex<Option<Folder>>,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, and it is nearly always the large one"
+)]
+enum Engine {
+    Open(Tables),
+    Failed(Fault),
+    Closed,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a folder, which is made if it is not there.
+    ///
+    /// A journal whose last batch was torn by a crash is cut back to the last whole one. That batch was never acknowledged;
+    /// what is cut off is kept in the folder `torn` and logged.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. The folder is left as it was.
+    pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
+        let folder = Folder::open(folder.as_ref())?;
+        let path = folder.engine_path();
+        let (tables, state) = open_engine(&path, &options)?;
+        let codec = Codec::new(tables.dictionaries()?);
+        let bounds = Bounds {
+            changes: usize::MAX,
+            bytes: options.history_memory_bytes,
+        };
+        let shared = Arc::new(Shared {
+            clock: Arc::clone(&options.clock),
+            options,
+            path,
+            codec,
+            queue: Queue::new(),
+            changes: Arc::new(Changes::new(state.revision, bounds)),
+            engine: RwLock::new(Engine::Open(tables)),
+            expired: AtomicU64::new(0),
+            ended: watch::Sender::new(false),
+            folder: Mutex::new(Some(folder)),
+        });
+        let committer = Committer::new(Arc::clone(&shared), state);
+        std::thread::Builder::new()
+            .name("tidings-store".into())
+            .spawn(move || committer.run())
+            .map_err(|error| OpenError::io("start a thread for", &shared.path, error))?;
+        Ok(Self { shared })
+    }
+
+    async fn put(
+        &self,
+        key: Bytes,
+        record: NewRecord,
+        expected: Option<Revision>,
+    ) -> Result<Revision, WriteError> {
+        check_size(&key, Some(&record))?;
+        let NewRecord {
+            value,
+            index,
+            expires_at,
+        } = record;
+        // Done here, on the caller's time, rather than by the one committer: compressing, and reading what is replaced.
+        let body = self
+            .shared
+            .codec
+            .pack(keys::encode_body(&key, &index, &value));
+        let found = match expected {
+            Some(_) => self
+                .shared
+                .read(|view| view.live(&key, self.shared.clock.now()))?,
+            None => None,
+        };
+        let bytes = value.len();
+        let put = Put {
+            key,
+            value,
+            index,
+            expires_at,
+            body,
+            expected,
+            found,
+        };
+        self.shared
+            .submit(bytes, |reply| Request::Put(put, reply))
+            .await
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+    }
+}
+
+impl Shared {
+    fn engine(&self) -> RwLockReadGuard<'_, Engine> {
+        self.engine.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<T, E: From<Fault>>(
+        &self,
+        read: impl FnOnce(&View<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match &*self.engine() {
+            Engine::Open(tables) => read(&View::new(tables, &self.codec)?),
+            Engine::Failed(fault) => Err(fault.clone().into()),
+            Engine::Closed => Err(Fault::Closed.into()),
+        }
+    }
+
+    async fn submit<T>(
+        &self,
+        bytes: usize,
+        request: impl FnOnce(oneshot::Sender<Result<T, WriteError>>) -> Request,
+    ) -> Result<T, WriteError> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.push(request(reply), bytes).await?;
+        answer
+            .await
+            .unwrap_or(Err(WriteError::Fault(Fault::Closed)))
+    }
+
+    /// Whether creates and updates may be done. An unreadable answer is no reason to refuse them.
+    fn has_space(&self) -> bool {
+        rustix::fs::statvfs(&self.path).map_or(true, |disk| {
+            disk.f_bavail.saturating_mul(disk.f_frsize) >= self.options.free_space_min
+        })
+    }
+
+    fn stats(&self) -> Result<Stats, ReadError> {
+        let now = self.clock.now();
+        let (state, disk_bytes, lag) = self.read(|view| {
+            let disk_bytes = view.tables.db.disk_space().map_err(tables::fault)?;
+            Ok::<_, ReadError>((view.state, disk_bytes, view.expiry_lag(now)?))
+        })?;
+        Ok(Stats {
+            records: state.records,
+            value_bytes: state.value_bytes,
+            disk_bytes,
+            revision: state.revision,
+            oldest_revision: state.compacted,
+            expiry_lag_ms: lag,
+            expired: self.expired.load(Ordering::Relaxed),
+            watches: self.changes.watches(),
+        })
+    }
+}
+
+impl Older for Shared {
+    fn read(
+        &self,
+        after: Revision,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
+        let compacted = |oldest: Revision| WatchError::Compacted { after, oldest };
+        let read = self.read(|view| {
+            if after < view.state.compacted {
+                return Err(compacted(view.state.compacted));
+            }
+            Ok(view.changes(after, limit)?)
+        });
+        // It may have been forgotten while being read.
+        let oldest = self.oldest()?;
+        if after < oldest {
+            Err(compacted(oldest))
+        } else {
+            read
+        }
+    }
+
+    fn oldest(&self) -> Result<Revision, Fault> {
+        self.read(|view| Ok(view.state.compacted))
+    }
+}
+
+/// Opens the engine in a folder that is locked already.
+fn open_engine(path: &Path, options: &EmbeddedOptions) -> Result<(Tables, State), OpenError> {
+    journal::repair(path)?;
+    let tables = Tables::open(path, options.cache_bytes)
+        .map_err(|error| OpenError::Engine(Arc::new(error)))?;
+    let state = tables.state(&tables.db.snapshot())?;
+    Ok((tables, state))
+}
+
+/// Runs a read that may take long where it holds up no other task.
+async fn blocking<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    read: impl FnOnce(&Shared) -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ReadError> {
+    let shared = Arc::clone(shared);
+    let task = tokio::task::spawn_blocking(move || read(&shared));
+    task.await
+        .map_err(|error| Fault::Storage(Arc::new(error)))?
+}
+
+impl Store for EmbeddedStore {
+    fn create(&self, key: Bytes, record: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(self.put(key, record, None))
+    }
+
+    fn update(
+        &self,
+        key: Bytes,
+        record: NewRecord,
+        expected: Revision,
+    ) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(self.put(key, record, Some(expected)))
+    }
+
+    fn delete(
+        &self,
+        key: Bytes,
+        expected: Option<Revision>,
+    ) -> BoxFuture<'_, Result<Deleted, WriteError>> {
+        Box::pin(async move {
+            check_size(&key, None)?;
+            self.shared
+                .submit(0, |reply| Request::Delete {
+                    key,
+                    expected,
+                    reply,
+                })
+                .await
+        })
+    }
+
+    fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Record>, ReadError>> {
+        Box::pin(async move {
+            if key.is_empty() {
+                return Ok(None);
+            }
+            let now = self.shared.clock.now();
+            let stored = self.shared.read(|view| view.live(&key, now))?;
+            Ok(stored.map(|stored| stored.record))
+        })
+    }
+
+    fn revision(&self) -> Revision {
+        self.shared.changes.latest()
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(blocking(&self.shared, move |shared| {
+            let now = shared.clock.now();
+            let read = shared.read(|view| {
+                view.list(&request, now, |after| {
+                    shared.changes.between(after, view.state.revision)
+                })
+            });
+            match (request.at, read) {
+                // It may have been forgotten while being read.
+                (crate::At::Exact(requested), Err(ReadError::Fault(fault))) => {
+                    let oldest = shared.oldest()?;
+                    let forgotten = requested < oldest;
+                    Err(if forgotten {
+                        ReadError::Compacted { requested, oldest }
+                    } else {
+                        fault.into()
+                    })
+                }
+                (_, read) => read,
+            }
+        }))
+    }
+
+    fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(blocking(&self.shared, move |shared| {
+            let now = shared.clock.now();
+            shared.read(|view| Ok(view.newest(&request, now)?))
+        }))
+    }
+
+    fn watch(
+        &self,
+        prefix: Bytes,
+        after: Revision,
+    ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
+        Box::pin(async move {
+            let current = self.shared.changes.latest();
+            if after > current {
+                return Err(WatchError::Future {
+                    requested: after,
+                    current,
+                });
+            }
+            let older: Arc<Shared> = Arc::clone(&self.shared);
+            self.shared.changes.watch(prefix, after, older)
+        })
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
+        Box::pin(
+            self.shared
+                .submit(0, move |reply| Request::Compact { revision, reply }),
+        )
+    }
+
+    fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
+        Box::pin(self.shared.submit(0, |reply| Request::Expire { reply }))
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
+        Box::pin(blocking(&self.shared, Shared::stats))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.shared.queue.close();
+            // The sender lives in what we hold, so this ends when the committer has.
+            drop(self.shared.ended.subscribe().wait_for(|ended| *ended).await);
+        })
+    }
+}

@@ -1,0 +1,464 @@
+//! Reading: a [`View`] is the store as of one commit, and every read is answered from one.
+//!
+//! A list at an older revision is the current one with the changes since then taken back, so pages stay exact however long
+//! they take, as long as the history reaches back to them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fjall::{Iter, Keyspace, Readable, Snapshot};
+
+use super::codec::Codec;
+use super::history::Steps;
+use super::keys::{self, Pointer, State, Version};
+use super::tables::{Buckets, Tables, fault};
+use crate::changes::Logged;
+use crate::{
+    At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, Page, ReadError, Record,
+    Revision, UnixMillis,
+};
+
+/// A version as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) record: Record,
+    pub(crate) index: Arc<Index>,
+    pub(crate) bucket: u64,
+    pub(crate) previous: Option<(Revision, u64)>,
+}
+
+/// See the module documentation.
+pub(crate) struct View<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) codec: &'a Codec,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) state: State,
+}
+
+impl<'a> View<'a> {
+    /// The store as of now. The buckets are read after the snapshot, so none the snapshot speaks of is missing.
+    pub(crate) fn new(tables: &'a Tables, codec: &'a Codec) -> Result<Self, Fault> {
+        let snapshot = tables.db.snapshot();
+        let buckets = tables.buckets();
+        let state = tables.state(&snapshot)?;
+        Ok(Self {
+            tables,
+            codec,
+            snapshot,
+            buckets,
+            state,
+        })
+    }
+
+    /// Where a key's current version is, expired or not.
+    pub(crate) fn pointer(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
+        let entry = self.snapshot.get(&self.tables.names, key).map_err(fault)?;
+        entry.map(|bytes| Pointer::decode(&bytes)).transpose()
+    }
+
+    /// The version with a revision. `None` if its bucket is gone, which means that it expired long ago.
+    pub(crate) fn version(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
+        let Some(tables) = self.buckets.get(&bucket) else {
+            return Ok(None);
+        };
+        let Some(bytes) = self
+            .snapshot
+            .get(&tables.data, keys::revision_key(revision))
+            .map_err(fault)?
+        else {
+            return Err(Fault::Corrupt(format!(
+                "revision {revision} is missing from its bucket"
+            )));
+        };
+        unpack(self.codec, &bytes, revision, bucket).map(Some)
+    }
+
+    /// The live record under a key.
+    pub(crate) fn live(&self, key: &[u8], now: UnixMillis) -> Result<Option<Stored>, Fault> {
+        match self.pointer(key)? {
+            Some(pointer) if pointer.is_live(now) => self.version(pointer.revision, pointer.bucket),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the end of a version is written down by the expiry of its bucket.
+    fn is_swept(&self, bucket: u64, revision: Revision) -> bool {
+        (bucket, revision) <= self.state.swept
+    }
+
+    /// By how many milliseconds the first end that is due is overdue.
+    pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
+        for (bucket, tables) in self.buckets.range(self.state.swept.0..) {
+            let (swept, last) = self.state.swept;
+            let start = if *bucket == swept {
+                last.saturating_add(1)
+            } else {
+                0
+            };
+            for entry in self
+                .snapshot
+                .range(&tables.data, keys::revision_key(start)..)
+            {
+                let (key, bytes) = entry.into_inner().map_err(fault)?;
+                let revision = keys::read_revision_key(&key)?;
+                if self
+                    .snapshot
+                    .contains_key(&tables.index, keys::ended_key(revision))
+                    .map_err(fault)?
+                {
+                    continue;
+                }
+                let expires_at = Version::decode(&bytes, revision, *bucket)?.expires_at;
+                return Ok(
+                    expires_at.map_or(0, |at| now.0.saturating_sub(at.0).max(0).cast_unsigned())
+                );
+            }
+        }
+        Ok(0)
+    }
+
+    /// See [`Store::list`](crate::Store::list). `recent` is the history as far as it is in memory.
+    pub(crate) fn list(
+        &self,
+        request: &ListRequest,
+        now: UnixMillis,
+        recent: impl FnOnce(Revision) -> Option<Vec<Logged>>,
+    ) -> Result<Page, ReadError> {
+        let current = self.state.revision;
+        let (revision, undone) = match request.at {
+            At::Latest => (current, BTreeMap::new()),
+            At::Exact(requested) if requested > current => {
+                return Err(ReadError::Future { requested, current });
+            }
+            At::Exact(requested) => {
+                let oldest = self.state.compacted;
+                if requested < oldest {
+                    return Err(ReadError::Compacted { requested, oldest });
+                }
+                (requested, self.undone(requested, request, recent)?)
+            }
+        };
+        let mut page = PageBuilder {
+            request,
+            page: Page {
+                revision,
+                ..Page::default()
+            },
+            behind: 0,
+        };
+        match &request.object {
+            None => self.list_names(&undone, now, &mut page)?,
+            Some(object) => self.list_object(object, &undone, now, &mut page)?,
+        }
+        Ok(page.finish())
+    }
+
+    /// What the keys that changed after a revision pointed to at that revision.
+    fn undone(
+        &self,
+        revision: Revision,
+        request: &ListRequest,
+        recent: impl FnOnce(Revision) -> Option<Vec<Logged>>,
+    ) -> Result<BTreeMap<Bytes, Option<Pointer>>, Fault> {
+        let mut undone = BTreeMap::new();
+        // Only the first change of a key after the revision tells what was there at it.
+        let mut undo = |key: &Bytes, previous: Option<Pointer>| {
+            if request.contains(key) {
+                undone.entry(key.clone()).or_insert(previous);
+            }
+        };
+        if revision == self.state.revision {
+            return Ok(undone);
+        }
+        if let Some(recent) = recent(revision) {
+            for Logged {
+                change,
+                previous_bucket,
+                ..
+            } in recent
+            {
+                if change.revision() > self.state.revision {
+                    break;
+                }
+                let previous = change.previous().map(|record| Pointer {
+                    revision: record.revision,
+                    bucket: previous_bucket,
+                    expires_at: record.expires_at,
+                });
+                undo(change.key(), previous);
+            }
+            return Ok(undone);
+        }
+        for step in Steps::new(self, revision)? {
+            let (key, previous) = step?.previous(self)?;
+            undo(&key, previous);
+        }
+        Ok(undone)
+    }
+
+    fn list_names(
+        &self,
+        undone: &BTreeMap<Bytes, Option<Pointer>>,
+        now: UnixMillis,
+        page: &mut PageBuilder<'_>,
+    ) -> Result<(), Fault> {
+        let start = match &page.request.after {
+            Some(after) if *after >= page.request.prefix => Bound::Excluded(after.to_vec()),
+            _ => Bound::Included(page.request.prefix.to_vec()),
+        };
+        let mut undone = undone.iter().peekable();
+        for entry in self
+            .snapshot
+            .range(&self.tables.names, (start, Bound::Unbounded))
+        {
+            let (key, value) = entry.into_inner().map_err(fault)?;
+            if !key.starts_with(&page.request.prefix) {
+                break;
+            }
+            while let Some((undone_key, pointer)) =
+                undone.next_if(|(undone_key, _)| undone_key[..] < key[..])
+            {
+                page.offer(self, undone_key, *pointer, now)?;
+            }
+            if let Some((undone_key, pointer)) =
+                undone.next_if(|(undone_key, _)| undone_key[..] == key[..])
+            {
+                page.offer(self, undone_key, *pointer, now)?;
+            } else {
+                page.offer(self, &key, Some(Pointer::decode(&value)?), now)?;
+            }
+            if page.is_done() {
+                return Ok(());
+            }
+        }
+        for (key, pointer) in undone {
+            page.offer(self, key, *pointer, now)?;
+        }
+        Ok(())
+    }
+
+    fn list_object(
+        &self,
+        object: &ObjectSelector,
+        undone: &BTreeMap<Bytes, Option<Pointer>>,
+        now: UnixMillis,
+        page: &mut PageBuilder<'_>,
+    ) -> Result<(), Fault> {
+        let mut found = BTreeMap::new();
+        let mut add = |stored: Stored| {
+            let Record {
+                key, expires_at, ..
+            } = &stored.record;
+            let live = expires_at.is_none_or(|at| at > now);
+            if live && page.request.contains(key) && object.matches(&stored.index) {
+                found.insert(key.clone(), stored.record);
+            }
+        };
+        let Some(prefix) = keys::object_prefix(object) else {
+            return Ok(());
+        };
+        for (bucket, tables) in self.buckets.iter() {
+            for entry in self.snapshot.prefix(&tables.index, prefix) {
+                let revision = keys::trailing_revision(&entry.key().map_err(fault)?)?;
+                if !self.is_swept(*bucket, revision)
+                    && let Some(stored) = self.version(revision, *bucket)?
+                    && !undone.contains_key(&stored.record.key)
+                {
+                    add(stored);
+                }
+            }
+        }
+        for pointer in undone
+            .values()
+            .flatten()
+            .filter(|pointer| pointer.is_live(now))
+        {
+            if let Some(stored) = self.version(pointer.revision, pointer.bucket)? {
+                add(stored);
+            }
+        }
+        for (_, record) in found {
+            page.push(record);
+        }
+        Ok(())
+    }
+
+    /// See [`Store::newest`](crate::Store::newest).
+    pub(crate) fn newest(&self, request: &NewestRequest, now: UnixMillis) -> Result<Page, Fault> {
+        let mut page = Page {
+            revision: self.state.revision,
+            ..Page::default()
+        };
+        let mut streams: Vec<SeenEntries> = Vec::new();
+        for (bucket, tables) in self.buckets.iter() {
+            streams.push(SeenEntries::new(&self.snapshot, &tables.index, *bucket)?);
+        }
+        while let Some(stream) = streams.iter_mut().max_by_key(|stream| stream.next) {
+            let Some((last_seen, revision)) = stream.next else {
+                break;
+            };
+            let bucket = stream.bucket;
+            stream.advance()?;
+            if request.since.is_some_and(|since| last_seen < since) {
+                break;
+            }
+            if self.is_swept(bucket, revision) {
+                continue;
+            }
+            let Some(Stored { record, .. }) = self.version(revision, bucket)? else {
+                continue;
+            };
+            if record.expires_at.is_none_or(|at| at > now)
+                && record.key.starts_with(&request.prefix)
+            {
+                if page.records.len() >= request.limit {
+                    page.more = true;
+                    break;
+                }
+                page.records.push(record);
+            }
+        }
+        Ok(page)
+    }
+
+    /// Changes after a revision in order, at most about so many, and the revision they reach to.
+    pub(crate) fn changes(
+        &self,
+        after: Revision,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Change>>, Revision), Fault> {
+        let mut changes = Vec::new();
+        for step in Steps::new(self, after)? {
+            changes.push(Arc::new(step?.change(self)?));
+            // Every change of this store has a revision of its own, so any of them may be the last.
+            if changes.len() >= limit {
+                let reached = changes.last().map_or(after, |change| change.revision());
+                return Ok((changes, reached));
+            }
+        }
+        Ok((changes, self.state.revision))
+    }
+}
+
+impl ListRequest {
+    fn contains(&self, key: &[u8]) -> bool {
+        key.starts_with(&self.prefix) && self.after.as_ref().is_none_or(|after| key > &after[..])
+    }
+}
+
+/// Collects a page until its limit, then only looks whether, or counts how much, is behind it.
+struct PageBuilder<'a> {
+    request: &'a ListRequest,
+    page: Page,
+    behind: u64,
+}
+
+impl PageBuilder<'_> {
+    fn is_full(&self) -> bool {
+        self.request
+            .limit
+            .is_some_and(|limit| self.page.records.len() >= limit)
+    }
+
+    fn is_done(&self) -> bool {
+        self.behind > 0 && !self.request.count_remaining
+    }
+
+    /// Takes the next key with what it points to.
+    fn offer(
+        &mut self,
+        view: &View<'_>,
+        key: &[u8],
+        pointer: Option<Pointer>,
+        now: UnixMillis,
+    ) -> Result<(), Fault> {
+        let Some(pointer) = pointer.filter(|pointer| pointer.is_live(now)) else {
+            return Ok(());
+        };
+        if self.is_full() {
+            self.behind += 1;
+        } else if let Some(stored) = view.version(pointer.revision, pointer.bucket)? {
+            if stored.record.key != key {
+                return Err(Fault::Corrupt(format!(
+                    "revision {} is stored under another key",
+                    pointer.revision
+                )));
+            }
+            self.page.records.push(stored.record);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, record: Record) {
+        if self.is_full() {
+            self.behind += 1;
+        } else {
+            self.page.records.push(record);
+        }
+    }
+
+    fn finish(mut self) -> Page {
+        self.page.more = self.behind > 0;
+        self.page.remaining = self.request.count_remaining.then_some(self.behind);
+        self.page
+    }
+}
+
+/// One bucket's last-seen entries, newest first.
+struct SeenEntries {
+    bucket: u64,
+    next: Option<(UnixMillis, Revision)>,
+    entries: Iter,
+}
+
+impl SeenEntries {
+    fn new(snapshot: &Snapshot, index: &Keyspace, bucket: u64) -> Result<Self, Fault> {
+        let mut stream = Self {
+            bucket,
+            next: None,
+            entries: snapshot.prefix(index, b"s"),
+        };
+        stream.advance()?;
+        Ok(stream)
+    }
+
+    fn advance(&mut self) -> Result<(), Fault> {
+        self.next = match self.entries.next() {
+            Some(entry) => Some(keys::read_seen_key(&entry.key().map_err(fault)?)?),
+            None => None,
+        };
+        Ok(())
+    }
+}
+
+/// A version from its bytes. Key and value share the one allocation.
+pub(crate) fn unpack(
+    codec: &Codec,
+    bytes: &[u8],
+    revision: Revision,
+    bucket: u64,
+) -> Result<Stored, Fault> {
+    let Version {
+        expires_at,
+        previous,
+        body,
+    } = Version::decode(bytes, revision, bucket)?;
+    let body = codec.unpack(body)?;
+    let (key, index, value) = keys::decode_body(&body)?;
+    let body = Bytes::from(body);
+    let record = Record {
+        key: body.slice(key),
+        value: body.slice(value..),
+        revision,
+        expires_at,
+    };
+    Ok(Stored {
+        record,
+        index: Arc::new(index),
+        bucket,
+        previous,
+    })
+}

@@ -1,0 +1,480 @@
+//! Requests to a cluster: which member is asked, for how long, with what token, and what a failure means.
+//!
+//! The one question that matters about a failed write is whether it may have been done all the same. [`Outcome`]
+//! answers it: only a request that certainly was not taken is sent again from here.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+
+use super::wire;
+use super::{Credentials, EtcdOptions, OpenError};
+use crate::{Fault, Revision};
+
+/// Longest answer accepted from etcd, in bytes. Lists are read in parts that stay far below.
+const ANSWER_LEN_MAX: usize = 256 << 20;
+
+/// Longest request sent, in bytes; etcd refuses more than 1.5 MiB by default.
+const REQUEST_LEN_MAX: usize = 16 << 20;
+
+/// Connections are probed this often; etcd objects to less than 5 s (`--grpc-keepalive-min-time`).
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
+
+pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
+pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
+pub(super) const COMPACT: &str = "/etcdserverpb.KV/Compact";
+pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
+pub(super) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+pub(super) const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
+pub(super) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+
+/// What is certain about a request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It did not happen; another member, or the same one later, may take it.
+    NotDone,
+    /// It did not happen because the token is not, or no longer, good.
+    TokenRefused,
+    /// It did not happen, and trying again would not help.
+    Refused,
+    /// It may have happened.
+    Unknown,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("etcd at {endpoint}: {message}")]
+pub(super) struct Failure {
+    pub(super) outcome: Outcome,
+    pub(super) code: Code,
+    pub(super) message: String,
+    endpoint: String,
+}
+
+impl Failure {
+    pub(super) fn says(&self, text: &str) -> bool {
+        self.message.contains(text)
+    }
+
+    /// etcd has forgotten the revision.
+    pub(super) fn is_compacted(&self) -> bool {
+        self.says("required revision has been compacted")
+    }
+
+    /// etcd has not reached the revision.
+    pub(super) fn is_future(&self) -> bool {
+        self.says("required revision is a future revision")
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        if failure.says("database space exceeded") {
+            Self::NoSpace
+        } else {
+            Self::Storage(Arc::new(failure))
+        }
+    }
+}
+
+/// What a failure means, by etcd's own error texts (`api/v3rpc/rpctypes`) where its codes do not say.
+fn outcome(status: &Status) -> Outcome {
+    let message = status.message();
+    let says = |text| message.contains(text);
+    if status.code() == Code::Unauthenticated || says("auth: revision in header is old") {
+        return Outcome::TokenRefused;
+    }
+    if not_connected(status) || says("etcdserver: no leader") || says("too many requests") {
+        return Outcome::NotDone;
+    }
+    match status.code() {
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::ResourceExhausted
+        | Code::DataLoss => Outcome::Refused,
+        _ => Outcome::Unknown,
+    }
+}
+
+/// No connection could be made, so nothing was sent.
+fn not_connected(status: &Status) -> bool {
+    let mut source: Option<&(dyn Error + 'static)> = status.source();
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+struct Member {
+    url: String,
+    channel: Channel,
+}
+
+/// A cluster. Shared by everything that talks to it.
+pub(super) struct Client {
+    members: Vec<Member>,
+    /// The member that is asked first: the last one that answered.
+    current: AtomicUsize,
+    credentials: Option<Credentials>,
+    token: RwLock<Option<MetadataValue<Ascii>>>,
+    request_timeout: Duration,
+    attempt_timeout: Duration,
+    /// The greatest revision any answer carried.
+    revision: AtomicU64,
+}
+
+impl Client {
+    pub(super) fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
+        let tls = options.tls.as_ref().map(super::options::TlsFiles::load);
+        let tls = tls.transpose()?;
+        let member = |url: &String| {
+            let refuse = |error: tonic::transport::Error| {
+                let cause = error.source().map_or_else(String::new, |it| format!(": {it}"));
+                OpenError::Options(format!("endpoint {url:?} cannot be used: {error}{cause}"))
+            };
+            let mut endpoint = Endpoint::from_shared(url.clone())
+                .map_err(refuse)?
+                .connect_timeout(options.connect_timeout)
+                .tcp_nodelay(true)
+                .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
+                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                .keep_alive_while_idle(true)
+                .initial_stream_window_size(4 << 20)
+                .initial_connection_window_size(16 << 20);
+            if url.starts_with("https://") {
+                let config = tls.clone().unwrap_or_default();
+                endpoint = endpoint.tls_config(config).map_err(refuse)?;
+            }
+            Ok(Member {
+                url: url.clone(),
+                channel: endpoint.connect_lazy(),
+            })
+        };
+        Ok(Self {
+            members: options.endpoints.iter().map(member).collect::<Result<_, _>>()?,
+            current: AtomicUsize::new(0),
+            credentials: options.credentials.clone(),
+            token: RwLock::default(),
+            request_timeout: options.request_timeout,
+            attempt_timeout: options.attempt_timeout,
+            revision: AtomicU64::new(0),
+        })
+    }
+
+    /// The greatest revision any answer carried.
+    pub(super) fn revision(&self) -> Revision {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Notes the revision an answer carried and returns it.
+    pub(super) fn observe(&self, header: Option<wire::ResponseHeader>) -> Revision {
+        let revision = header.map_or(0, |header| unsigned(header.revision));
+        self.revision.fetch_max(revision, Ordering::AcqRel);
+        revision
+    }
+
+    /// When a request that begins now must be over.
+    pub(super) fn deadline(&self) -> Instant {
+        sleep(self.request_timeout).deadline()
+    }
+
+    /// Asks until some member answers or the time is up; for requests that may be done twice without harm.
+    pub(super) async fn ask<M, R>(
+        &self,
+        path: &'static str,
+        message: M,
+        deadline: Instant,
+    ) -> Result<R, Failure>
+    where
+        M: prost::Message + Clone + Send + Sync + 'static,
+        R: prost::Message + Default + Send + Sync + 'static,
+    {
+        self.send(path, message, deadline, |_| true).await
+    }
+
+    /// Sends a request at most once to where it may be done: another member is tried only if none has taken it yet.
+    pub(super) async fn order<M, R>(
+        &self,
+        path: &'static str,
+        message: M,
+        deadline: Instant,
+    ) -> Result<R, Failure>
+    where
+        M: prost::Message + Clone + Send + Sync + 'static,
+        R: prost::Message + Default + Send + Sync + 'static,
+    {
+        self.send(path, message, deadline, |outcome| outcome != Outcome::Unknown)
+            .await
+    }
+
+    async fn send<M, R>(
+        &self,
+        path: &'static str,
+        message: M,
+        deadline: Instant,
+        again: impl Fn(Outcome) -> bool,
+    ) -> Result<R, Failure>
+    where
+        M: prost::Message + Clone + Send + Sync + 'static,
+        R: prost::Message + Default + Send + Sync + 'static,
+    {
+        let mut pause = Pause::default();
+        loop {
+            let member = self.current();
+            let failure = match self.attempt(member, path, message.clone(), deadline).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if failure.outcome == Outcome::Refused || !again(failure.outcome) {
+                return Err(failure);
+            }
+            if failure.outcome == Outcome::TokenRefused {
+                self.forget_token();
+            } else {
+                self.leave(member);
+            }
+            // A refused token is worth one more try at once; a second refusal waits like everything else.
+            if timeout_at(deadline, pause.wait()).await.is_err() {
+                return Err(failure);
+            }
+        }
+    }
+
+    async fn attempt<M, R>(
+        &self,
+        member: usize,
+        path: &'static str,
+        message: M,
+        deadline: Instant,
+    ) -> Result<R, Failure>
+    where
+        M: prost::Message + Send + Sync + 'static,
+        R: prost::Message + Default + Send + Sync + 'static,
+    {
+        let answer = async {
+            let request = self.authorized(member, Request::new(message)).await?;
+            self.unary(member, path, request).await
+        };
+        match timeout_at(deadline, timeout(self.attempt_timeout, answer)).await {
+            Ok(Ok(answer)) => answer,
+            _ => Err(self.failure(member, &Status::deadline_exceeded("no answer in time"))),
+        }
+    }
+
+    async fn unary<M, R>(
+        &self,
+        member: usize,
+        path: &'static str,
+        request: Request<M>,
+    ) -> Result<R, Failure>
+    where
+        M: prost::Message + Send + Sync + 'static,
+        R: prost::Message + Default + Send + Sync + 'static,
+    {
+        let mut grpc = self.grpc(member)?;
+        // Not being ready means that there is no connection: nothing was sent.
+        grpc.ready().await.map_err(|error| Failure {
+            outcome: Outcome::NotDone,
+            ..self.failure(member, &Status::unavailable(chain(&error)))
+        })?;
+        grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::<M, R>::default())
+            .await
+            .map(tonic::Response::into_inner)
+            .map_err(|status| self.failure(member, &status))
+    }
+
+    /// Opens a watch stream to a member. It ends by itself when the member has lost its leader.
+    pub(super) async fn stream(
+        &self,
+        member: usize,
+        requests: tokio::sync::mpsc::Receiver<wire::WatchRequest>,
+    ) -> Result<tonic::Streaming<wire::WatchResponse>, Failure> {
+        let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
+        let open = async {
+            let request = self.authorized(member, Request::new(requests)).await?;
+            let mut grpc = self.grpc(member)?;
+            grpc.ready()
+                .await
+                .map_err(|error| self.failure(member, &Status::unavailable(chain(&error))))?;
+            grpc.streaming(
+                request,
+                PathAndQuery::from_static(WATCH),
+                ProstCodec::<wire::WatchRequest, wire::WatchResponse>::default(),
+            )
+            .await
+            .map(tonic::Response::into_inner)
+            .map_err(|status| self.failure(member, &status))
+        };
+        timeout(self.attempt_timeout, open).await.unwrap_or_else(|_| {
+            Err(self.failure(member, &Status::deadline_exceeded("no answer in time")))
+        })
+    }
+
+    /// Asks one member and no other.
+    pub(super) async fn ask_member<M, R>(
+        &self,
+        member: usize,
+        path: &'static str,
+        message: M,
+    ) -> Result<R, Failure>
+    where
+        M: prost::Message + Send + Sync + 'static,
+        R: prost::Message + Default + Send + Sync + 'static,
+    {
+        let deadline = self.deadline();
+        self.attempt(member, path, message, deadline).await
+    }
+
+    fn grpc(&self, member: usize) -> Result<tonic::client::Grpc<Channel>, Failure> {
+        let channel = self.members.get(member).map(|member| member.channel.clone());
+        let channel = channel
+            .ok_or_else(|| self.failure(member, &Status::internal("there is no such member")))?;
+        Ok(tonic::client::Grpc::new(channel)
+            .max_decoding_message_size(ANSWER_LEN_MAX)
+            .max_encoding_message_size(REQUEST_LEN_MAX))
+    }
+
+    /// Adds the token, and the wish to be refused at once by a member without a leader.
+    async fn authorized<M>(
+        &self,
+        member: usize,
+        mut request: Request<M>,
+    ) -> Result<Request<M>, Failure> {
+        let metadata = request.metadata_mut();
+        metadata.insert("hasleader", MetadataValue::from_static("true"));
+        if let Some(credentials) = &self.credentials {
+            let known = self.token.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let token = match known {
+                Some(token) => token,
+                None => self.authenticate(member, credentials).await?,
+            };
+            metadata.insert("token", token);
+        }
+        Ok(request)
+    }
+
+    async fn authenticate(
+        &self,
+        member: usize,
+        credentials: &Credentials,
+    ) -> Result<MetadataValue<Ascii>, Failure> {
+        let request = wire::AuthenticateRequest {
+            name: credentials.user.clone(),
+            password: credentials.password.clone(),
+        };
+        let answer: Result<wire::AuthenticateResponse, _> =
+            self.unary(member, AUTHENTICATE, Request::new(request)).await;
+        // Whatever became of it, the request it is for has not been sent.
+        let answer = answer.map_err(|failure| Failure {
+            outcome: match failure.outcome {
+                Outcome::Refused => Outcome::Refused,
+                _ => Outcome::NotDone,
+            },
+            ..failure
+        })?;
+        let token = MetadataValue::try_from(answer.token.as_str()).map_err(|_| {
+            self.failure(member, &Status::invalid_argument("the token is not printable"))
+        })?;
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        Ok(token)
+    }
+
+    fn forget_token(&self) {
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Gets a new token for the next request, if a stream failed for want of a good one.
+    pub(super) fn forget_token_after(&self, failure: &Failure) {
+        if failure.outcome == Outcome::TokenRefused {
+            self.forget_token();
+        }
+    }
+
+    /// The member to ask.
+    pub(super) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Turns to the next member, unless somebody has turned away from this one already.
+    pub(super) fn leave(&self, member: usize) {
+        let next = (member + 1) % self.members.len().max(1);
+        let _ = self
+            .current
+            .compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(super) fn failure(&self, member: usize, status: &Status) -> Failure {
+        let detail = status.source().map(|source| chain(source));
+        let message = match detail {
+            Some(detail) if !status.message().contains(&detail) => {
+                format!("{}: {detail}", status.message())
+            }
+            _ => status.message().to_owned(),
+        };
+        Failure {
+            outcome: outcome(status),
+            code: status.code(),
+            message,
+            endpoint: self.members.get(member).map_or_else(String::new, |it| it.url.clone()),
+        }
+    }
+}
+
+/// An error with its causes in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !line.contains(&cause_text) {
+            line.push_str(": ");
+            line.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    line
+}
+
+/// The wait between attempts: none at first, then 20 ms doubling up to half a second.
+#[derive(Default)]
+pub(super) struct Pause {
+    millis: u64,
+}
+
+impl Pause {
+    pub(super) async fn wait(&mut self) {
+        let millis = self.millis;
+        self.millis = (millis * 2).clamp(20, 500);
+        if millis > 0 {
+            sleep(Duration::from_millis(millis)).await;
+        }
+    }
+}
+
+/// etcd's numbers are signed and never negative.
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// Ours are unsigned; above etcd's greatest they mean its greatest.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

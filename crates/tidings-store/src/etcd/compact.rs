@@ -1,0 +1,125 @@
+//! Forgetting old revisions, by the protocol kube-apiservers use among themselves (`compact.go`).
+//!
+//! All who share an etcd compare-and-swap one key on its version, once in an interval. Who wins compacts to the revision
+//! the key's last round was at; the others take note. So history reaches back one to two intervals, however many take part.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::client::{COMPACT, Client, RANGE, TXN, signed};
+use super::wire::{
+    CompactionRequest, Compare, CompareWith, Empty, KeyValue, PutRequest, RangeRequest,
+    RangeResponse, Request, Response, TxnRequest, TxnResponse,
+};
+use super::{Failure, Shared};
+use crate::{Fault, Revision, WriteError};
+
+const KEY: &str = "compact_rev_key";
+
+/// The revision last compacted to, as far as the protocol's key says, and the cluster's latest.
+pub(super) async fn last(client: &Client) -> Result<(Revision, Revision), Failure> {
+    let request = RangeRequest {
+        key: KEY.into(),
+        ..RangeRequest::default()
+    };
+    let answer: RangeResponse = client.ask(RANGE, request, client.deadline()).await?;
+    let revision = client.observe(answer.header);
+    Ok((answer.kvs.first().map_or(0, written), revision))
+}
+
+fn written(version: &KeyValue) -> Revision {
+    let text = std::str::from_utf8(&version.value).unwrap_or_default();
+    text.parse().unwrap_or(0)
+}
+
+/// Takes part in the protocol for ever.
+pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
+    // The version of the key and the revision of the cluster, as of the round before.
+    let mut version = 0;
+    let mut revision = 0;
+    loop {
+        sleep(every).await;
+        match round(&shared, version, revision).await {
+            Ok(next) => (version, revision) = next,
+            Err(failure) => tracing::warn!(%failure, "compaction of etcd's history failed; trying again later"),
+        }
+    }
+}
+
+/// One round; returns the version and revision for the next.
+async fn round(shared: &Shared, version: i64, revision: Revision) -> Result<(i64, Revision), Failure> {
+    let key = Bytes::from_static(KEY.as_bytes());
+    let put = Request::Put(PutRequest {
+        key: key.clone(),
+        value: revision.to_string().into(),
+        lease: 0,
+    });
+    let look = Request::Range(RangeRequest {
+        key: key.clone(),
+        ..RangeRequest::default()
+    });
+    let transaction = TxnRequest {
+        compare: vec![Compare::equal(key, CompareWith::Version(version))],
+        success: vec![put.into()],
+        failure: vec![look.into()],
+    };
+    let deadline = shared.client.deadline();
+    let answer: TxnResponse = shared.client.order(TXN, transaction, deadline).await?;
+    let latest = shared.client.observe(answer.header);
+    if !answer.succeeded {
+        let response = answer.responses.into_iter().next().and_then(|it| it.response);
+        let Some(Response::Range(range)) = response else {
+            return Ok((version, latest));
+        };
+        let Some(theirs) = range.kvs.first() else {
+            // The key was deleted: begin anew.
+            return Ok((0, latest));
+        };
+        shared.compacted(written(theirs));
+        return Ok((theirs.version, latest));
+    }
+    if revision > 0 {
+        compact_to(shared, revision).await?;
+        tracing::debug!(revision, "compacted etcd's history");
+    }
+    Ok((version + 1, latest))
+}
+
+async fn compact_to(shared: &Shared, revision: Revision) -> Result<(), Failure> {
+    let request = CompactionRequest {
+        revision: signed(revision),
+    };
+    let deadline = shared.client.deadline();
+    let answer: Result<Empty, _> = shared.client.ask(COMPACT, request, deadline).await;
+    match answer {
+        Err(failure) if !failure.is_compacted() => return Err(failure),
+        // Compacted to here or beyond, by us or by another.
+        _ => {}
+    }
+    shared.compacted(revision);
+    Ok(())
+}
+
+impl Shared {
+    /// Compacts now, outside the protocol.
+    pub(super) async fn compact(&self, revision: Revision) -> Result<(), WriteError> {
+        self.check_open()?;
+        if revision <= self.oldest() {
+            return Ok(());
+        }
+        match compact_to(self, revision).await {
+            Ok(()) => Ok(()),
+            Err(failure) if failure.is_future() => {
+                let latest = self.latest(self.client.deadline()).await;
+                Err(WriteError::FutureRevision {
+                    requested: revision,
+                    current: latest.map_err(Fault::from)?,
+                })
+            }
+            Err(failure) => Err(Fault::from(failure).into()),
+        }
+    }
+}

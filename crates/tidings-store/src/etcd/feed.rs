@@ -1,0 +1,226 @@
+//! The tasks behind the store: the one stream that feeds watchers and index, the index's loading, and the sweep of
+//! records that outlive their lease.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::Shared;
+use super::client::{Pause, unsigned};
+use super::index::{Applied, Entry};
+use super::stream::{Ended, Stream};
+use super::wire::{KeyValue, WatchEvent};
+use crate::changes::Logged;
+use crate::{Change, ReadError, Record, Revision, UnixMillis};
+
+/// How often etcd is asked for progress while nothing happens, so that bookmarks stay young.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// How long after an overflow or a failure the index is loaded anew.
+const RELOAD_AFTER: Duration = Duration::from_secs(60);
+
+/// How often records that outlived their lease are looked for, and how many are deleted in one go.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+const SWEEP_LEN: usize = 1024;
+
+/// How much longer than its record a lease may live by design: 60 s, and as long again for etcd to get to it.
+const LEASE_SLACK_MILLIS: i64 = 120_000;
+
+/// Follows the cluster for ever: from stream to stream, member to member.
+pub(super) async fn follow(shared: Arc<Shared>) {
+    let mut position = shared.changes.latest();
+    let mut pause = Pause::default();
+    loop {
+        let started_at = position;
+        match follow_once(&shared, &mut position).await {
+            Ended::Failed(failure) => {
+                tracing::warn!(%failure, position, "the watch on etcd ended; going on at the next member");
+            }
+            Ended::Compacted(oldest) => {
+                tracing::warn!(position, oldest, "etcd has compacted changes that were not seen yet; watchers must list anew");
+                shared.oldest.fetch_max(oldest, Ordering::AcqRel);
+                match shared.latest(shared.client.deadline()).await {
+                    Ok(latest) => {
+                        shared.index.reset();
+                        shared.changes.reset(latest);
+                        position = latest;
+                    }
+                    Err(failure) => tracing::warn!(%failure, "cannot learn etcd's revision"),
+                }
+            }
+        }
+        if position > started_at {
+            pause = Pause::default();
+        }
+        pause.wait().await;
+    }
+}
+
+async fn follow_once(shared: &Shared, position: &mut Revision) -> Ended {
+    let mut stream = match Stream::open(&shared.client, &shared.keys, *position).await {
+        Ok(stream) => stream,
+        Err(ended) => return ended,
+    };
+    let mut tick = interval(PROGRESS_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let delivery = tokio::select! {
+            delivery = stream.next() => delivery,
+            () = shared.want_progress.notified() => {
+                stream.ask_progress();
+                continue;
+            }
+            _ = tick.tick() => {
+                stream.ask_progress();
+                continue;
+            }
+        };
+        let delivery = match delivery {
+            Ok(delivery) => delivery,
+            Err(ended) => return ended,
+        };
+        let Some(changes) = shared.changes_of(&delivery.events).await else {
+            return Ended::Compacted(delivery.revision);
+        };
+        shared.publish(changes, delivery.revision);
+        *position = delivery.revision;
+    }
+}
+
+impl Shared {
+    /// The changes behind etcd's events; `None` if etcd has forgotten a previous value.
+    pub(super) async fn changes_of(&self, events: &[WatchEvent]) -> Option<Vec<Change>> {
+        let mut changes = Vec::with_capacity(events.len());
+        for event in events {
+            let kv = event.kv.as_ref()?;
+            let is_delete = event.kind == 1;
+            let is_create = !is_delete && kv.version == 1;
+            let previous = match &event.prev_kv {
+                Some(previous) => Some(self.record(previous.clone()).await),
+                None if is_create => None,
+                None => return None,
+            };
+            changes.push(match previous {
+                Some(previous) if is_delete => Change::Delete {
+                    revision: unsigned(kv.mod_revision),
+                    expired: !self.is_live(&previous),
+                    previous,
+                },
+                previous => Change::Put {
+                    record: self.record(kv.clone()).await,
+                    previous,
+                },
+            });
+        }
+        Some(changes)
+    }
+
+    fn publish(&self, changes: Vec<Change>, revision: Revision) {
+        let expired = changes
+            .iter()
+            .filter(|change| matches!(change, Change::Delete { expired: true, .. }))
+            .count();
+        let applied = changes.iter().map(|change| self.applied(change)).collect();
+        let logged = changes.into_iter().map(|change| Logged {
+            change: Arc::new(change),
+            previous_index: None,
+            previous_bucket: 0,
+        });
+        // The history first: whoever sees the index at a revision finds the changes up to it.
+        self.changes.publish(logged, revision);
+        self.index.apply(applied, revision);
+        self.expired.fetch_add(expired as u64, Ordering::AcqRel);
+        self.fed.send_replace(revision);
+    }
+
+    fn applied(&self, change: &Change) -> Applied {
+        let entry = change.record().map(|record| self.entry(record));
+        (change.key().clone(), change.revision(), entry)
+    }
+
+    fn entry(&self, record: &Record) -> Entry {
+        let description = (self.describe)(&record.value);
+        self.index.entry(
+            record.revision,
+            record.expires_at,
+            &description.index,
+            record.value.len(),
+        )
+    }
+}
+
+/// Loads the index, and loads it again after it was lost.
+pub(super) async fn keep_index(shared: Arc<Shared>) {
+    loop {
+        if shared.index.revision().is_none() && may_fit(&shared).await {
+            if let Err(error) = load(&shared).await {
+                tracing::warn!(%error, "cannot load the index of etcd's records; lists by object and by time read them all");
+                shared.index.reset();
+            }
+        }
+        sleep(RELOAD_AFTER).await;
+    }
+}
+
+/// Whether there is some room left in the index, so that it is not loaded to overflow at once.
+async fn may_fit(shared: &Shared) -> bool {
+    match shared.count_all().await {
+        Ok(count) => count <= shared.options.index_len_max as u64,
+        Err(failure) => {
+            tracing::warn!(%failure, "cannot count etcd's records");
+            false
+        }
+    }
+}
+
+async fn load(shared: &Shared) -> Result<(), ReadError> {
+    let generation = shared.index.begin_load();
+    let mut walk = shared.walk_all();
+    while let Some(part) = walk.next(shared).await? {
+        if !shared.index.load(generation, shared.indexed(part).await) {
+            return Ok(());
+        }
+    }
+    shared.index.end_load(generation, walk.revision());
+    Ok(())
+}
+
+impl Shared {
+    async fn indexed(&self, part: Vec<KeyValue>) -> Vec<(Bytes, Entry)> {
+        let mut indexed = Vec::with_capacity(part.len());
+        for version in part {
+            let record = self.record(version).await;
+            indexed.push((record.key.clone(), self.entry(&record)));
+        }
+        indexed
+    }
+}
+
+/// Deletes records that are still there long after their lease should have taken them: it began anew with another leader.
+pub(super) async fn sweep(shared: Arc<Shared>) {
+    loop {
+        sleep(SWEEP_EVERY).await;
+        loop {
+            let lease_ttl_min = i64::try_from(shared.options.lease_ttl_min.as_millis());
+            let slack = LEASE_SLACK_MILLIS.saturating_add(lease_ttl_min.unwrap_or(i64::MAX));
+            let by = UnixMillis(shared.clock.now().0.saturating_sub(slack));
+            let ended = shared.index.ended(by, SWEEP_LEN).unwrap_or_default();
+            if ended.is_empty() {
+                break;
+            }
+            let versions: Vec<_> = ended.into_iter().map(|(key, entry)| (key, entry.revision)).collect();
+            match shared.remove_ended(&versions).await {
+                // None of them was there any more: let the watch catch up.
+                Ok(0) => break,
+                Ok(removed) => tracing::info!(removed, "deleted records that outlived their lease"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot delete records that outlived their lease");
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The local index: which keys are about an object, and which were last seen when. It holds no values.
+//!
+//! It is loaded once from a snapshot and then follows the watch, so it is exact at one revision, its own, that only
+//! grows. Object names are kept as hashes: what it returns are candidates, and the reader decides by the record itself.
+//! It is bounded; with more records than it may hold it empties itself and answers nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::{Index, ObjectSelector, Revision, UnixMillis};
+
+/// What the index knows of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) revision: Revision,
+    pub(super) expires_at: Option<UnixMillis>,
+    pub(super) last_seen: UnixMillis,
+    pub(super) value_len: usize,
+    uid: Option<u64>,
+    name: Option<u64>,
+}
+
+/// A key and what became of it; `None` is deleted.
+pub(super) type Applied = (Bytes, Revision, Option<Entry>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A snapshot is being read; changes wait in `waiting` until it is complete.
+    Loading,
+    Ready,
+    /// More records than it may hold.
+    TooLarge,
+}
+
+pub(super) struct LocalIndex {
+    state: Mutex<State>,
+    hasher: RandomState,
+    len_max: usize,
+}
+
+struct State {
+    phase: Phase,
+    /// Tells a load that began before a reset from the one after it.
+    generation: u64,
+    revision: Revision,
+    entries: HashMap<Bytes, Entry>,
+    by_object: BTreeSet<(u64, Bytes)>,
+    by_last_seen: BTreeSet<(Reverse<UnixMillis>, Reverse<Revision>, Bytes)>,
+    by_end: BTreeSet<(UnixMillis, Bytes)>,
+    value_bytes: u64,
+    waiting: Vec<Applied>,
+}
+
+/// Keys found, and the revision at which they were.
+pub(super) struct Found {
+    pub(super) keys: Vec<Bytes>,
+    pub(super) revision: Revision,
+    pub(super) more: bool,
+}
+
+impl LocalIndex {
+    pub(super) fn new(len_max: usize) -> Self {
+        let state = State {
+            phase: Phase::TooLarge,
+            generation: 0,
+            revision: 0,
+            entries: HashMap::new(),
+            by_object: BTreeSet::new(),
+            by_last_seen: BTreeSet::new(),
+            by_end: BTreeSet::new(),
+            value_bytes: 0,
+            waiting: Vec::new(),
+        };
+        Self {
+            state: Mutex::new(state),
+            hasher: RandomState::new(),
+            len_max,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ready(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state();
+        (state.phase == Phase::Ready).then_some(state)
+    }
+
+    /// What to keep of a record.
+    pub(super) fn entry(
+        &self,
+        revision: Revision,
+        expires_at: Option<UnixMillis>,
+        index: &Index,
+        value_len: usize,
+    ) -> Entry {
+        let name = (&*index.object_kind, &*index.object_namespace, &*index.object_name);
+        Entry {
+            revision,
+            expires_at,
+            last_seen: index.last_seen,
+            value_len,
+            uid: (!index.object_uid.is_empty()).then(|| self.hasher.hash_one(&index.object_uid)),
+            name: (!index.object_name.is_empty()).then(|| self.hasher.hash_one(name)),
+        }
+    }
+
+    /// Begins to load a snapshot that is read from now on. Returns the number to load it under.
+    pub(super) fn begin_load(&self) -> u64 {
+        let mut state = self.state();
+        state.clear(Phase::Loading);
+        state.generation += 1;
+        state.generation
+    }
+
+    /// Adds a part of the snapshot. False if there is no use in going on.
+    pub(super) fn load(&self, generation: u64, part: Vec<(Bytes, Entry)>) -> bool {
+        let mut state = self.state();
+        if state.generation != generation || state.phase != Phase::Loading {
+            return false;
+        }
+        for (key, entry) in part {
+            state.set(key, Some(entry));
+        }
+        state.check_len(self.len_max);
+        state.phase == Phase::Loading
+    }
+
+    /// The snapshot is complete and was taken at this revision.
+    pub(super) fn end_load(&self, generation: u64, revision: Revision) {
+        let mut state = self.state();
+        if state.generation != generation || state.phase != Phase::Loading {
+            return;
+        }
+        state.phase = Phase::Ready;
+        state.revision = revision;
+        for (key, changed_at, entry) in std::mem::take(&mut state.waiting) {
+            if changed_at > revision {
+                state.set(key, entry);
+                state.revision = state.revision.max(changed_at);
+            }
+        }
+        state.check_len(self.len_max);
+    }
+
+    /// Applies what the watch delivered, complete up to a revision.
+    pub(super) fn apply(&self, changes: Vec<Applied>, revision: Revision) {
+        let mut state = self.state();
+        match state.phase {
+            Phase::TooLarge => return,
+            Phase::Loading => state.waiting.extend(changes),
+            Phase::Ready => {
+                for (key, changed_at, entry) in changes {
+                    // The snapshot may have been ahead of the watch.
+                    if changed_at > state.revision {
+                        state.set(key, entry);
+                    }
+                }
+                state.revision = state.revision.max(revision);
+            }
+        }
+        state.check_len(self.len_max);
+    }
+
+    /// Changes were missed: nothing is known any more.
+    pub(super) fn reset(&self) {
+        let mut state = self.state();
+        state.generation += 1;
+        state.clear(Phase::TooLarge);
+    }
+
+    /// The revision the index is at, if it is of use.
+    pub(super) fn revision(&self) -> Option<Revision> {
+        self.ready().map(|state| state.revision)
+    }
+
+    /// Keys that may be of records about an object, unless there are more than `max`.
+    pub(super) fn about(&self, object: &ObjectSelector, max: usize) -> Option<Found> {
+        let hash = match object {
+            ObjectSelector::Uid(uid) => self.hasher.hash_one(uid),
+            ObjectSelector::Name { kind, namespace, name } => {
+                self.hasher.hash_one((&**kind, &**namespace, &**name))
+            }
+        };
+        let state = self.ready()?;
+        let keys: Vec<_> = state
+            .by_object
+            .range((hash, Bytes::new())..)
+            .take_while(|(of, _)| *of == hash)
+            .take(max + 1)
+            .map(|(_, key)| key.clone())
+            .collect();
+        (keys.len() <= max).then_some(Found {
+            keys,
+            revision: state.revision,
+            more: false,
+        })
+    }
+
+    /// Keys of live records, last seen first.
+    pub(super) fn newest(
+        &self,
+        prefix: &[u8],
+        since: Option<UnixMillis>,
+        limit: usize,
+        now: UnixMillis,
+    ) -> Option<Found> {
+        let state = self.ready()?;
+        let is_live = |key: &Bytes| {
+            let entry = state.entries.get(key);
+            entry.is_some_and(|entry| entry.expires_at.is_none_or(|at| at > now))
+        };
+        let mut keys: Vec<_> = state
+            .by_last_seen
+            .iter()
+            .take_while(|(seen, ..)| since.is_none_or(|since| seen.0 >= since))
+            .map(|(.., key)| key)
+            .filter(|key| key.starts_with(prefix) && is_live(key))
+            .take(limit.saturating_add(1))
+            .cloned()
+            .collect();
+        let more = keys.len() > limit;
+        keys.truncate(limit);
+        Some(Found {
+            keys,
+            revision: state.revision,
+            more,
+        })
+    }
+
+    /// When this version of a record ends, if it is the one the index holds and it ends at all.
+    pub(super) fn end_of(&self, key: &[u8], revision: Revision) -> Option<UnixMillis> {
+        let state = self.ready()?;
+        let entry = state.entries.get(key)?;
+        entry.expires_at.filter(|_| entry.revision == revision)
+    }
+
+    /// At most `limit` records that ended at or before a moment, the earliest first.
+    pub(super) fn ended(&self, by: UnixMillis, limit: usize) -> Option<Vec<(Bytes, Entry)>> {
+        let state = self.ready()?;
+        let ended = state.by_end.iter().take_while(|(end, _)| *end <= by).take(limit);
+        Some(
+            ended
+                .filter_map(|(_, key)| Some((key.clone(), *state.entries.get(key)?)))
+                .collect(),
+        )
+    }
+
+    /// The sum of the values' lengths.
+    pub(super) fn value_bytes(&self) -> Option<u64> {
+        self.ready().map(|state| state.value_bytes)
+    }
+}
+
+impl State {
+    fn clear(&mut self, phase: Phase) {
+        *self = Self {
+            phase,
+            generation: self.generation,
+            revision: 0,
+            entries: HashMap::new(),
+            by_object: BTreeSet::new(),
+            by_last_seen: BTreeSet::new(),
+            by_end: BTreeSet::new(),
+            value_bytes: 0,
+            waiting: Vec::new(),
+        };
+    }
+
+    fn check_len(&mut self, len_max: usize) {
+        if self.entries.len() > len_max || self.waiting.len() > len_max {
+            tracing::warn!(
+                len_max,
+                "more records in etcd than the local index may hold; lists by object and by time read them all"
+            );
+            self.clear(Phase::TooLarge);
+        }
+    }
+
+    fn set(&mut self, key: Bytes, entry: Option<Entry>) {
+        if let Some(old) = self.entries.remove(&key) {
+            for hash in [old.uid, old.name].into_iter().flatten() {
+                self.by_object.remove(&(hash, key.clone()));
+            }
+            self.by_last_seen
+                .remove(&(Reverse(old.last_seen), Reverse(old.revision), key.clone()));
+            if let Some(end) = old.expires_at {
+                self.by_end.remove(&(end, key.clone()));
+            }
+            self.value_bytes -= old.value_len as u64;
+        }
+        let Some(new) = entry else { return };
+        // Its own copy: what came from the network is a slice of a much larger answer.
+        let key = Bytes::copy_from_slice(&key);
+        for hash in [new.uid, new.name].into_iter().flatten() {
+            self.by_object.insert((hash, key.clone()));
+        }
+        self.by_last_seen
+            .insert((Reverse(new.last_seen), Reverse(new.revision), key.clone()));
+        if let Some(end) = new.expires_at {
+            self.by_end.insert((end, key.clone()));
+        }
+        self.value_bytes += new.value_len as u64;
+        self.entries.insert(key, new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn described(object: u8, seen: u8) -> Index {
+        Index {
+            object_uid: format!("uid-{object}"),
+            object_kind: "Pod".into(),
+            object_namespace: "default".into(),
+            object_name: format!("pod-{object}"),
+            last_seen: UnixMillis(seen.into()),
+        }
+    }
+
+    fn key(number: u8) -> Bytes {
+        Bytes::from(format!("default/{number}"))
+    }
+
+    proptest! {
+        /// Any changes, the snapshot taken after any number of them, arriving while it loads or afterwards.
+        #[test]
+        fn it_answers_as_a_scan_would(
+            changes in prop::collection::vec((0..12_u8, prop::option::of((0..4_u8, 0..6_u8))), 0..60),
+            snapshot_after in 0..60_usize,
+            delivered_during_load in 0..60_usize,
+        ) {
+            let index = LocalIndex::new(100);
+            let snapshot_after = snapshot_after.min(changes.len());
+            let during = delivered_during_load.min(changes.len());
+            let mut model = BTreeMap::new();
+            let mut applied = Vec::new();
+            let mut snapshot = Vec::new();
+            for (at, (number, change)) in changes.iter().enumerate() {
+                if at == snapshot_after {
+                    snapshot = model.iter().map(|(key, (entry, ..))| (Bytes::clone(key), *entry)).collect();
+                }
+                let revision = at as Revision + 1;
+                let entry = change.map(|(object, seen)| {
+                    (index.entry(revision, None, &described(object, seen), 3), object, seen)
+                });
+                match entry {
+                    Some(entry) => { model.insert(key(*number), entry); }
+                    None => { model.remove(&key(*number)); }
+                }
+                applied.push((key(*number), revision, entry.map(|it| it.0)));
+            }
+            if snapshot_after == changes.len() {
+                snapshot = model.iter().map(|(key, (entry, ..))| (key.clone(), *entry)).collect();
+            }
+            let generation = index.begin_load();
+            let late = applied.split_off(during);
+            index.apply(applied, during as Revision);
+            prop_assert!(index.load(generation, snapshot));
+            prop_assert!(index.revision().is_none());
+            index.end_load(generation, snapshot_after as Revision);
+            index.apply(late, changes.len() as Revision);
+
+            prop_assert_eq!(index.revision(), Some(changes.len() as Revision));
+            for object in 0..4 {
+                let selector = ObjectSelector::Uid(format!("uid-{object}"));
+                let found = index.about(&selector, 100).map(|found| found.keys);
+                let want: Vec<_> = model.iter().filter(|(_, it)| it.1 == object).map(|(key, _)| key.clone()).collect();
+                prop_assert_eq!(found, Some(want));
+            }
+            let mut want: Vec<_> = model.iter().map(|(key, it)| (Reverse(it.2), Reverse(it.0.revision), key.clone())).collect();
+            want.sort();
+            let found = index.newest(b"", None, 5, UnixMillis(0)).map(|found| (found.keys, found.more));
+            let more = want.len() > 5;
+            prop_assert_eq!(found, Some((want.into_iter().take(5).map(|it| it.2).collect(), more)));
+            prop_assert_eq!(index.value_bytes(), Some(3 * model.len() as u64));
+        }
+    }
+
+    #[test]
+    fn too_many_records_turn_it_off_and_a_reset_outdates_a_load() {
+        let index = LocalIndex::new(2);
+        let entry = |revision| index.entry(revision, None, &described(1, 1), 1);
+        let generation = index.begin_load();
+        index.end_load(generation, 0);
+        for number in 1..=2 {
+            index.apply(vec![(key(number), number.into(), Some(entry(number.into())))], number.into());
+        }
+        assert_eq!(index.revision(), Some(2));
+        index.apply(vec![(key(3), 3, Some(entry(3)))], 3);
+        assert_eq!(index.revision(), None);
+        assert!(index.state().entries.is_empty());
+
+        let outdated = index.begin_load();
+        index.reset();
+        assert!(!index.load(outdated, Vec::new()));
+        index.end_load(outdated, 9);
+        assert_eq!(index.revision(), None);
+    }
+}

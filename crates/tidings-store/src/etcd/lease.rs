@@ -1,0 +1,183 @@
+//! Leases, shared as kube-apiserver shares them (`lease_manager.go`), with their end written into their number.
+//!
+//! A lease lives for the asked time and a little more: `min(60 s, 5 %)`. As long as its remaining life covers what a
+//! new write asks for it is used again, at most [`ATTACHED_MAX`] times, then another is granted. Leases are not kept alive.
+//!
+//! etcd lets the client choose a lease's number, so ours says when the lease ends. etcd itself starts every lease anew
+//! when its leader changes; the number does not change with it, and whoever reads a record later knows its true end.
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::client::{Client, LEASE_GRANT, signed};
+use super::{Failure, wire};
+use crate::UnixMillis;
+
+/// Most writes one lease is used for.
+const ATTACHED_MAX: u32 = 1000;
+
+/// Most leases remembered for further use. More than one is of use only when records live for different times.
+const OPEN_MAX: usize = 64;
+
+/// The longest lease etcd grants, in seconds.
+const TTL_MAX: i64 = 9_000_000_000;
+
+// A lease's number, from the top: a zero for the sign, 15 bits that say it is ours, 34 bits of Unix seconds, 14 random bits.
+const MARK: i64 = 0x2E77;
+const END_BITS: u32 = 34;
+const RANDOM_BITS: u32 = 14;
+
+/// The number of a lease that ends at this Unix second; 0, "any", if it is too far away to be written down.
+fn number(end: i64, random: u64) -> i64 {
+    if end < 0 || end >> END_BITS != 0 {
+        return 0;
+    }
+    let random = signed(random & ((1 << RANDOM_BITS) - 1));
+    MARK << (END_BITS + RANDOM_BITS) | end << RANDOM_BITS | random
+}
+
+/// When a lease ends, if it is one of ours.
+pub(super) fn end_of(lease: i64) -> Option<UnixMillis> {
+    if lease >> (END_BITS + RANDOM_BITS) != MARK {
+        return None;
+    }
+    let end = (lease >> RANDOM_BITS) & ((1 << END_BITS) - 1);
+    Some(UnixMillis(end * 1000))
+}
+
+/// A lease that may be used again. Times are in Unix seconds.
+struct Open {
+    id: i64,
+    end: i64,
+    attached: u32,
+}
+
+/// The ends, earliest and latest, a lease for a record may have.
+fn bounds(now: UnixMillis, expires_at: UnixMillis, ttl_min: i64) -> (i64, i64) {
+    let earliest = expires_at.0.saturating_add(999).div_euclid(1000);
+    let now = now.0.div_euclid(1000);
+    let ttl = earliest.saturating_sub(now).max(0);
+    let latest = earliest
+        .saturating_add((ttl / 20).min(60))
+        .max(now.saturating_add(ttl_min));
+    (earliest, latest)
+}
+
+/// The leases of this process.
+pub(super) struct Leases {
+    open: Mutex<Vec<Open>>,
+    ttl_min: i64,
+}
+
+impl Leases {
+    pub(super) fn new(ttl_min: std::time::Duration) -> Self {
+        Self {
+            open: Mutex::default(),
+            ttl_min: signed(ttl_min.as_secs()).max(1),
+        }
+    }
+
+    /// A lease that ends when the record does or a little later. Waits for a grant once in many calls.
+    pub(super) async fn attach(
+        &self,
+        client: &Client,
+        now: UnixMillis,
+        expires_at: UnixMillis,
+        deadline: Instant,
+    ) -> Result<i64, Failure> {
+        let (earliest, latest) = bounds(now, expires_at, self.ttl_min);
+        let mut open = self.open.lock().await;
+        if let Some(lease) = open.iter_mut().find(|lease| {
+            lease.attached < ATTACHED_MAX && (earliest..=latest).contains(&lease.end)
+        }) {
+            lease.attached += 1;
+            return Ok(lease.id);
+        }
+        let ttl = latest
+            .saturating_sub(now.0.div_euclid(1000))
+            .clamp(1, TTL_MAX);
+        let id = grant(client, latest, ttl, deadline).await?;
+        let now = now.0.div_euclid(1000);
+        open.retain(|lease| lease.attached < ATTACHED_MAX && lease.end > now);
+        if open.len() >= OPEN_MAX {
+            open.remove(0);
+        }
+        open.push(Open {
+            id,
+            end: latest,
+            attached: 1,
+        });
+        Ok(id)
+    }
+
+    /// Uses a lease no more: etcd does not know it (any longer).
+    pub(super) async fn forget(&self, id: i64) {
+        self.open.lock().await.retain(|lease| lease.id != id);
+    }
+}
+
+async fn grant(
+    client: &Client,
+    end: i64,
+    ttl: i64,
+    deadline: Instant,
+) -> Result<i64, Failure> {
+    loop {
+        let id = number(end, getrandom::u64().unwrap_or_default());
+        let request = wire::LeaseGrantRequest { ttl, id };
+        let answer: Result<wire::LeaseGrantResponse, _> = client.ask(LEASE_GRANT, request, deadline).await;
+        match answer {
+            Ok(answer) => return Ok(answer.id),
+            // Either an earlier attempt was done after all, or another process has drawn this number. Draw again: the
+            // unused lease ends by itself.
+            Err(failure) if failure.says("lease already exists") => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_number_says_when_its_lease_ends(end in 0..1_i64 << END_BITS, random: u64) {
+            let number = number(end, random);
+            prop_assert!(number > 0);
+            prop_assert_eq!(end_of(number), Some(UnixMillis(end * 1000)));
+        }
+
+        #[test]
+        fn a_lease_never_ends_before_its_record(
+            now in 0..1_i64 << 42,
+            ttl in 1..1_i64 << 42,
+            ttl_min in 1..10_000_i64,
+        ) {
+            let expires_at = UnixMillis(now + ttl);
+            let (earliest, latest) = bounds(UnixMillis(now), expires_at, ttl_min);
+            prop_assert!(earliest * 1000 >= expires_at.0);
+            prop_assert!(latest >= earliest);
+            let slack = latest * 1000 - expires_at.0;
+            prop_assert!(slack <= 61_000 || slack <= ttl_min * 1000, "{} s", slack / 1000);
+        }
+    }
+
+    #[test]
+    fn an_hour_asks_for_61_minutes_as_kube_apiserver_does() {
+        let now = UnixMillis(1_700_000_000_000);
+        let (earliest, latest) = bounds(now, UnixMillis(now.0 + 3_600_000), 5);
+        assert_eq!(earliest - 1_700_000_000, 3600);
+        assert_eq!(latest - 1_700_000_000, 3660);
+    }
+
+    #[test]
+    fn numbers_etcd_drew_itself_are_not_taken_for_ours() {
+        assert_eq!(end_of(0), None);
+        assert_eq!(end_of(7_587_862_094_700_123_456), None);
+        assert_eq!(number(1 << END_BITS, 1), 0);
+        assert_eq!(number(-1, 1), 0);
+    }
+}

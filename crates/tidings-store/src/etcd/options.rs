@@ -1,0 +1,168 @@
+//! Where etcd is and how this backend uses it. Invalid values are refused when the store is opened.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+
+use super::OpenError;
+
+/// Options of an [`EtcdStore`](super::EtcdStore). Start from [`EtcdOptions::new`] and set fields.
+///
+/// ```
+/// use tidings_store::etcd::EtcdOptions;
+///
+/// let mut options = EtcdOptions::new(["http://10.0.0.1:2379", "http://10.0.0.2:2379"]);
+/// options.prefix = "/registry/events/".into();
+/// options.compaction_interval = None;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EtcdOptions {
+    /// The members' client URLs (`--etcd-servers`). At least one; all of one cluster.
+    pub endpoints: Vec<String>,
+    /// What stands before every key; kube-apiserver's `--etcd-prefix`, the resource and a slash.
+    /// Default `/registry/events/`. It must not be empty.
+    pub prefix: String,
+    /// User and password, if etcd's authentication is on.
+    pub credentials: Option<Credentials>,
+    /// Files for TLS; needed if and only if the endpoints begin with `https://`.
+    pub tls: Option<TlsFiles>,
+    /// How long a request may take with all its attempts. Default 10 s. After it a read fails, and a write is refused
+    /// or its outcome is [`Fault::Unknown`](crate::Fault::Unknown).
+    pub request_timeout: Duration,
+    /// How long one member may take to answer before another is asked. Default 3 s.
+    pub attempt_timeout: Duration,
+    /// How long a connection may take to be made. Default 2 s.
+    pub connect_timeout: Duration,
+    /// How often old revisions are compacted, together with every kube-apiserver on the same etcd
+    /// (`--etcd-compaction-interval`). Default 5 minutes, so history reaches back 5 to 10 minutes; `None` leaves it to others.
+    pub compaction_interval: Option<Duration>,
+    /// Most changes kept in memory for watchers. Default 100,000. Older ones are read from etcd's own history.
+    pub history_len_max: usize,
+    /// Most bytes of changes kept in memory for watchers. Default 64 MiB.
+    pub history_bytes_max: usize,
+    /// Most records in the local index, at about 400 bytes each. Default 300,000. Above it, lists by object and by time
+    /// read the whole prefix. Zero turns the index off.
+    pub index_len_max: usize,
+    /// The shortest lease asked for. Default 5 s. A record is not read past its expiry however long its lease lives.
+    pub lease_ttl_min: Duration,
+}
+
+/// User and password for etcd's authentication.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The user's name.
+    pub user: String,
+    /// Their password.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// PEM files for TLS, read once when the store is opened.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFiles {
+    /// The authorities that may have signed etcd's certificate (`--etcd-cafile`).
+    pub ca_file: Option<PathBuf>,
+    /// Our own certificate (`--etcd-certfile`); goes with the key.
+    pub cert_file: Option<PathBuf>,
+    /// Its private key (`--etcd-keyfile`).
+    pub key_file: Option<PathBuf>,
+}
+
+impl EtcdOptions {
+    /// The defaults, with these members.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            prefix: "/registry/events/".into(),
+            credentials: None,
+            tls: None,
+            request_timeout: Duration::from_secs(10),
+            attempt_timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(2),
+            compaction_interval: Some(Duration::from_secs(300)),
+            history_len_max: 100_000,
+            history_bytes_max: 64 << 20,
+            index_len_max: 300_000,
+            lease_ttl_min: Duration::from_secs(5),
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), OpenError> {
+        let refuse = |message: String| Err(OpenError::Options(message));
+        if self.endpoints.is_empty() {
+            return refuse("no endpoint is given; at least one etcd URL is needed".into());
+        }
+        for endpoint in &self.endpoints {
+            let tls = endpoint.starts_with("https://");
+            if !tls && !endpoint.starts_with("http://") {
+                return refuse(format!(
+                    "endpoint {endpoint:?} must begin with http:// or https://"
+                ));
+            }
+            if !tls && self.tls.is_some() {
+                return refuse(format!(
+                    "endpoint {endpoint:?} must begin with https://, for TLS files are given"
+                ));
+            }
+        }
+        if self.prefix.is_empty() {
+            return refuse("the prefix is empty; give one such as /registry/events/".into());
+        }
+        for (name, value) in [
+            ("request_timeout", self.request_timeout),
+            ("attempt_timeout", self.attempt_timeout),
+            ("connect_timeout", self.connect_timeout),
+        ] {
+            if value.is_zero() {
+                return refuse(format!("{name} is zero; it must be longer"));
+            }
+        }
+        if self
+            .compaction_interval
+            .is_some_and(|every| every < Duration::from_secs(1))
+        {
+            return refuse("compaction_interval is below one second; use None to turn it off".into());
+        }
+        if self.history_len_max == 0 || self.history_bytes_max == 0 {
+            return refuse("history_len_max and history_bytes_max must be above zero".into());
+        }
+        Ok(())
+    }
+}
+
+impl TlsFiles {
+    pub(super) fn load(&self) -> Result<ClientTlsConfig, OpenError> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|source| OpenError::TlsFile {
+                path: path.clone(),
+                source,
+            })
+        };
+        let mut config = ClientTlsConfig::new();
+        if let Some(path) = &self.ca_file {
+            config = config.ca_certificate(Certificate::from_pem(read(path)?));
+        }
+        match (&self.cert_file, &self.key_file) {
+            (Some(cert), Some(key)) => {
+                config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
+            }
+            (None, None) => {}
+            _ => {
+                return Err(OpenError::Options(
+                    "cert_file and key_file go together; only one is given".into(),
+                ));
+            }
+        }
+        Ok(config)
+    }
+}

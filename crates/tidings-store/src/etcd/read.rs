@@ -1,0 +1,296 @@
+//! Lists: in key order, by object, by time.
+//!
+//! Lists by object and by time ask the local index for candidates and then etcd for those records, at one revision. The
+//! records themselves decide, so an answer from the index is the answer a read of all keys would give. For the latest
+//! revision the index must have come at least as far as the cluster was when the request began.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+
+use super::Shared;
+use super::client::{TXN, signed};
+use super::walk::Walk;
+use super::wire::{KeyValue, RangeRequest, Request, Response, TxnRequest, TxnResponse};
+use crate::{At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, Page, ReadError, Record, Revision};
+
+/// How long the index may take to catch up before the whole prefix is read instead.
+const CATCH_UP: Duration = Duration::from_millis(100);
+
+/// Most candidates taken from the index.
+const CANDIDATES_MAX: usize = 5_000;
+
+/// Keys read in one transaction; etcd allows 128 operations by default.
+const FETCH_LEN: usize = 100;
+
+impl Shared {
+    pub(super) async fn list(&self, request: &ListRequest) -> Result<Page, ReadError> {
+        self.check_open()?;
+        if let Some(object) = &request.object
+            && let Some(page) = self.list_by_index(request, object).await?
+        {
+            return Ok(page);
+        }
+        self.list_by_walk(request).await
+    }
+
+    async fn list_by_walk(&self, request: &ListRequest) -> Result<Page, ReadError> {
+        let revision = match request.at {
+            At::Latest => 0,
+            At::Exact(0) => return Err(ReadError::Compacted { requested: 0, oldest: self.oldest().max(1) }),
+            At::Exact(revision) => revision,
+        };
+        let limit = request.limit.unwrap_or(usize::MAX);
+        let range = self.keys.range(&request.prefix, request.after.as_ref());
+        let mut walk = Walk::new(range, revision).part_len(limit.saturating_add(1));
+        let mut page = Page::default();
+        let mut remaining = 0;
+        'walk: while let Some(part) = walk.next(self).await? {
+            for version in part {
+                if !self.matches(request.object.as_ref(), &version) {
+                    continue;
+                }
+                let record = self.record(version).await;
+                if !self.is_live(&record) {
+                    continue;
+                }
+                if page.records.len() < limit {
+                    page.records.push(record);
+                    continue;
+                }
+                remaining += 1;
+                if !request.count_remaining {
+                    break 'walk;
+                }
+                if remaining == 1 && request.object.is_none() {
+                    let counted = walk.count.unwrap_or(0).saturating_sub(page.records.len() as u64);
+                    if let Some(ended) = self.ended_behind(request, &page, walk.revision()) {
+                        remaining = counted.saturating_sub(ended);
+                        break 'walk;
+                    }
+                    walk.keys_only();
+                }
+            }
+        }
+        page.revision = walk.revision();
+        page.more = remaining > 0;
+        page.remaining = request.count_remaining.then_some(remaining);
+        Ok(page)
+    }
+
+    /// How many of the keys etcd counts from the start of a page are not to be seen, if that is known here: those whose
+    /// version at the revision has ended by now.
+    fn ended_behind(&self, request: &ListRequest, page: &Page, revision: Revision) -> Option<u64> {
+        let now = self.clock.now();
+        let in_range = |key: &Bytes| {
+            key.starts_with(&request.prefix) && request.after.as_ref().is_none_or(|after| key > after)
+        };
+        let index_at = self.index.revision().filter(|at| *at >= revision)?;
+        let since = self.changes.between(revision, index_at)?;
+        let ended = self.index.ended(now, CANDIDATES_MAX)?;
+        if ended.len() == CANDIDATES_MAX {
+            return None;
+        }
+        let mut keys: BTreeSet<Bytes> = ended
+            .into_iter()
+            .filter(|(key, entry)| entry.revision <= revision && in_range(key))
+            .map(|(key, _)| key)
+            .collect();
+        for logged in since {
+            let previous = logged.change.previous();
+            // Only a key's first change behind the revision has a version of the revision before it.
+            if let Some(previous) = previous.filter(|it| it.revision <= revision && in_range(&it.key))
+                && previous.expires_at.is_some_and(|end| end <= now)
+            {
+                keys.insert(previous.key.clone());
+            }
+        }
+        debug_assert!(page.records.iter().all(|record| !keys.contains(&record.key)));
+        Some(keys.len() as u64)
+    }
+
+    fn matches(&self, object: Option<&ObjectSelector>, version: &KeyValue) -> bool {
+        object.is_none_or(|object| object.matches(&(self.describe)(&version.value).index))
+    }
+
+    /// `None` if the index is of no use for this request.
+    async fn list_by_index(
+        &self,
+        request: &ListRequest,
+        object: &ObjectSelector,
+    ) -> Result<Option<Page>, ReadError> {
+        let Some((mut keys, revision)) = self.candidates(request, object).await? else {
+            return Ok(None);
+        };
+        keys.retain(|key| {
+            key.starts_with(&request.prefix) && request.after.as_ref().is_none_or(|after| key > after)
+        });
+        let keys: Vec<_> = keys.into_iter().collect();
+        let limit = request.limit.unwrap_or(usize::MAX);
+        let mut page = Page {
+            revision,
+            ..Page::default()
+        };
+        let mut remaining = 0;
+        'fetch: for part in keys.chunks(FETCH_LEN) {
+            let Some(versions) = self.fetch(part, revision).await? else {
+                return Ok(None);
+            };
+            for version in versions {
+                if !self.matches(Some(object), &version) {
+                    continue;
+                }
+                let record = self.record(version).await;
+                if !self.is_live(&record) {
+                    continue;
+                }
+                if page.records.len() < limit {
+                    page.records.push(record);
+                    continue;
+                }
+                remaining += 1;
+                if !request.count_remaining {
+                    break 'fetch;
+                }
+            }
+        }
+        page.more = remaining > 0;
+        page.remaining = request.count_remaining.then_some(remaining);
+        Ok(Some(page))
+    }
+
+    /// Every key that can be of a record about the object at the request's revision, and that revision.
+    async fn candidates(
+        &self,
+        request: &ListRequest,
+        object: &ObjectSelector,
+    ) -> Result<Option<(BTreeSet<Bytes>, Revision)>, ReadError> {
+        let at_least = match request.at {
+            At::Latest => self.latest(self.client.deadline()).await.map_err(Fault::from)?,
+            At::Exact(revision) if revision < self.oldest() => return Ok(None),
+            At::Exact(revision) => revision,
+        };
+        if at_least > self.client.revision() || !self.index_reached(at_least).await {
+            return Ok(None);
+        }
+        let Some(found) = self.index.about(object, CANDIDATES_MAX) else {
+            return Ok(None);
+        };
+        let mut keys: BTreeSet<_> = found.keys.into_iter().collect();
+        let At::Exact(revision) = request.at else {
+            return Ok(Some((keys, found.revision)));
+        };
+        // What the index says now, and whatever has changed since.
+        let Some(since) = self.changes.between(revision, found.revision) else {
+            return Ok(None);
+        };
+        keys.extend(since.iter().map(|logged| Change::key(&logged.change).clone()));
+        Ok((keys.len() <= CANDIDATES_MAX).then_some((keys, revision)))
+    }
+
+    /// Waits a moment for the index to come to a revision. True if it is there.
+    pub(super) async fn index_reached(&self, revision: Revision) -> bool {
+        let there = || self.index.revision().map(|at| at >= revision);
+        match there() {
+            Some(false) => {}
+            known => return known.unwrap_or(false),
+        }
+        let mut fed = self.fed.subscribe();
+        self.want_progress.notify_one();
+        let _ = timeout(CATCH_UP, fed.wait_for(|fed| *fed >= revision)).await;
+        there().unwrap_or(false)
+    }
+
+    /// Some keys as they were at a revision; `None` if etcd has forgotten it.
+    async fn fetch(&self, keys: &[Bytes], revision: Revision) -> Result<Option<Vec<KeyValue>>, ReadError> {
+        let one = |key: &Bytes| {
+            Request::Range(RangeRequest {
+                key: self.keys.full(key),
+                revision: signed(revision),
+                ..RangeRequest::default()
+            })
+            .into()
+        };
+        let transaction = TxnRequest {
+            success: keys.iter().map(one).collect(),
+            ..TxnRequest::default()
+        };
+        let deadline = self.client.deadline();
+        let answer: Result<TxnResponse, _> = self.client.ask(TXN, transaction, deadline).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) if failure.is_compacted() || failure.is_future() => return Ok(None),
+            Err(failure) => return Err(Fault::from(failure).into()),
+        };
+        self.client.observe(answer.header);
+        let ranges = answer.responses.into_iter().filter_map(|it| match it.response {
+            Some(Response::Range(range)) => range.kvs.into_iter().next(),
+            _ => None,
+        });
+        Ok(Some(ranges.collect()))
+    }
+
+    pub(super) async fn newest(&self, request: &NewestRequest) -> Result<Page, ReadError> {
+        self.check_open()?;
+        if let Some(page) = self.newest_by_index(request).await? {
+            return Ok(page);
+        }
+        let mut walk = Walk::new(self.keys.range(&request.prefix, None), 0);
+        let mut newest: BTreeMap<_, Record> = BTreeMap::new();
+        let mut more = false;
+        while let Some(part) = walk.next(self).await? {
+            for version in part {
+                let seen = (self.describe)(&version.value).index.last_seen;
+                if request.since.is_some_and(|since| seen < since) {
+                    continue;
+                }
+                let record = self.record(version).await;
+                if !self.is_live(&record) {
+                    continue;
+                }
+                // Greater is newer; among equals the first key comes first.
+                let rank = (seen, record.revision, std::cmp::Reverse(record.key.clone()));
+                newest.insert(rank, record);
+                if newest.len() > request.limit {
+                    newest.pop_first();
+                    more = true;
+                }
+            }
+        }
+        Ok(Page {
+            records: newest.into_values().rev().collect(),
+            revision: walk.revision(),
+            more,
+            remaining: None,
+        })
+    }
+
+    async fn newest_by_index(&self, request: &NewestRequest) -> Result<Option<Page>, ReadError> {
+        if self.index.revision().is_none() || request.limit > CANDIDATES_MAX {
+            return Ok(None);
+        }
+        let latest = self.latest(self.client.deadline()).await.map_err(Fault::from)?;
+        if !self.index_reached(latest).await {
+            return Ok(None);
+        }
+        let now = self.clock.now();
+        let found = self.index.newest(&request.prefix, request.since, request.limit, now);
+        let Some(found) = found else { return Ok(None) };
+        let mut page = Page {
+            revision: found.revision,
+            more: found.more,
+            ..Page::default()
+        };
+        for part in found.keys.chunks(FETCH_LEN) {
+            let Some(versions) = self.fetch(part, found.revision).await? else {
+                return Ok(None);
+            };
+            for version in versions {
+                page.records.push(self.record(version).await);
+            }
+        }
+        Ok(Some(page))
+    }
+}

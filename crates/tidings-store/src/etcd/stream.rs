@@ -1,0 +1,208 @@
+//! One watch of etcd: whole revisions in order, or the reason why there are no more.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use super::client::{Client, Failure, STATUS, signed, unsigned};
+use super::keys::Keys;
+use super::wire::{self, WatchAction, WatchEvent, WatchRequest};
+use crate::Revision;
+
+/// Why a stream is over.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// etcd has forgotten changes that were not delivered yet, up to this revision.
+    Compacted(Revision),
+    /// The member or the connection failed; another stream can go on where this one stopped.
+    Failed(Failure),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// See the module documentation.
+pub(super) struct Stream {
+    client: Arc<Client>,
+    member: usize,
+    requests: mpsc::Sender<WatchRequest>,
+    responses: tonic::Streaming<wire::WatchResponse>,
+    /// The parts of an answer that etcd cut to pieces for its size.
+    parts: Vec<WatchEvent>,
+    /// Everything up to here was delivered.
+    position: Revision,
+    /// Whether this member's answers to progress requests keep their place among the events.
+    tells_progress: bool,
+}
+
+/// What a stream brought.
+pub(super) struct Delivery {
+    /// Changes in order; empty if only the revision moved on.
+    pub(super) events: Vec<WatchEvent>,
+    /// There is nothing before or at this revision that was not delivered.
+    pub(super) revision: Revision,
+}
+
+impl Stream {
+    /// Follows every key of the prefix after a revision.
+    pub(super) async fn open(
+        client: &Arc<Client>,
+        keys: &Keys,
+        after: Revision,
+    ) -> Result<Self, Ended> {
+        let member = client.current();
+        let opened = Self::open_at(client, member, keys, after).await;
+        opened.map_err(|failure| {
+            client.leave(member);
+            client.forget_token_after(&failure);
+            Ended::Failed(failure)
+        })
+    }
+
+    async fn open_at(
+        client: &Arc<Client>,
+        member: usize,
+        keys: &Keys,
+        after: Revision,
+    ) -> Result<Self, Failure> {
+        let status: wire::StatusResponse = client.ask_member(member, STATUS, wire::Empty {}).await?;
+        let (requests, receiver) = mpsc::channel(4);
+        let (key, range_end) = keys.all();
+        let create = wire::WatchCreateRequest {
+            key,
+            range_end,
+            start_revision: signed(after + 1),
+            progress_notify: true,
+            prev_kv: true,
+            fragment: true,
+        };
+        // The channel is new and has room.
+        let _ = requests.try_send(WatchRequest {
+            action: Some(WatchAction::Create(create)),
+        });
+        let responses = client.stream(member, receiver).await?;
+        Ok(Self {
+            client: Arc::clone(client),
+            member,
+            requests,
+            responses,
+            parts: Vec::new(),
+            position: after,
+            tells_progress: tells_progress(&status.version),
+        })
+    }
+
+    /// The next changes or news of progress. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<Delivery, Ended> {
+        let next = self.receive().await;
+        if let Err(Ended::Failed(failure)) = &next {
+            self.client.leave(self.member);
+            self.client.forget_token_after(failure);
+        }
+        next
+    }
+
+    async fn receive(&mut self) -> Result<Delivery, Ended> {
+        loop {
+            let answer = self.responses.message().await;
+            let answer = answer.map_err(|status| self.client.failure(self.member, &status))?;
+            let Some(answer) = answer else {
+                let status = Status::unavailable("the watch was closed");
+                return Err(self.client.failure(self.member, &status).into());
+            };
+            let at = self.client.observe(answer.header);
+            if answer.canceled {
+                if answer.compact_revision > 0 {
+                    return Err(Ended::Compacted(unsigned(answer.compact_revision)));
+                }
+                let text = format!("the watch was canceled: {}", answer.cancel_reason);
+                let status = if answer.cancel_reason.contains("auth token") {
+                    Status::unauthenticated(text)
+                } else {
+                    Status::unavailable(text)
+                };
+                return Err(self.client.failure(self.member, &status).into());
+            }
+            if answer.created {
+                continue;
+            }
+            let empty = answer.events.is_empty();
+            self.parts.extend(answer.events);
+            if answer.fragment {
+                continue;
+            }
+            let mut events = std::mem::take(&mut self.parts);
+            // A stream starts behind its position; this only keeps the promise should a member not keep its own.
+            events.retain(|event| revision_of(event) > self.position);
+            let revision = match events.last() {
+                Some(last) => revision_of(last),
+                // Only an answer without events speaks of progress: what follows the last of several events may be
+                // on its way.
+                None if empty => at,
+                None => continue,
+            };
+            if revision > self.position {
+                self.position = revision;
+                return Ok(Delivery { events, revision });
+            }
+        }
+    }
+
+    /// Asks for news of progress, where that can be believed.
+    pub(super) fn ask_progress(&self) {
+        if self.tells_progress {
+            // If the queue is full, enough requests are on their way.
+            let _ = self.requests.try_send(WatchRequest {
+                action: Some(WatchAction::Progress(wire::Empty {})),
+            });
+        }
+    }
+}
+
+pub(super) fn revision_of(event: &WatchEvent) -> Revision {
+    event.kv.as_ref().map_or(0, |kv| unsigned(kv.mod_revision))
+}
+
+/// Before 3.4.25 and 3.5.8 an answer to a progress request could overtake events (etcd issue 15220). The progress etcd
+/// tells on its own, every ten minutes, never does.
+fn tells_progress(version: &str) -> bool {
+    let mut numbers = version
+        .split(['.', '-', '+'])
+        .map(|part| part.parse::<u64>().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    let version = (next(), next(), next());
+    match version {
+        (3, 4, patch) => patch >= 25,
+        (3, 5, patch) => patch >= 8,
+        (major, minor, _) => (major, minor) > (3, 5),
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_believed_from_the_versions_that_order_it() {
+        let cases = [
+            ("3.3.27", false),
+            ("3.4.23", false),
+            ("3.4.25", true),
+            ("3.5.7", false),
+            ("3.5.8", true),
+            ("3.5.21", true),
+            ("3.6.0-rc.1", true),
+            ("4.0.0", true),
+            ("", false),
+            ("unknown", false),
+        ];
+        for (version, want) in cases {
+            assert_eq!(tells_progress(version), want, "{version:?}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Watches: from the shared history in memory while it reaches back far enough, else from a stream of their own.
+//!
+//! ```text
+//!   start ──▶ Recent ──fell behind──▶ Direct (no stream) ──▶ Direct (stream) ──caught up──▶ Recent
+//!                                           ▲     member failed     │
+//!                                           └───────────────────────┘
+//! ```
+//!
+//! Both tell the same story, so a watch may change over at any revision it has reached.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::Shared;
+use super::client::{Pause, RANGE, signed};
+use super::stream::{Ended, Stream};
+use super::wire::{RangeRequest, RangeResponse};
+use crate::changes::Older;
+use crate::{BoxFuture, Change, Fault, Revision, Watch, WatchError};
+
+/// Starts a watch after a revision.
+pub(super) async fn start(
+    shared: &Arc<Shared>,
+    prefix: Bytes,
+    after: Revision,
+) -> Result<Box<dyn Watch>, WatchError> {
+    shared.check_open()?;
+    let oldest = shared.oldest();
+    if after < oldest {
+        return Err(WatchError::Compacted { after, oldest });
+    }
+    if after > shared.client.revision() {
+        let current = shared.latest(shared.client.deadline()).await;
+        let current = current.map_err(Fault::from)?;
+        if after > current {
+            return Err(WatchError::Future { requested: after, current });
+        }
+    }
+    let source = match shared.recent(&prefix, after) {
+        Ok(recent) => Source::Recent(recent),
+        Err(WatchError::Compacted { .. }) => {
+            check_readable(shared, after).await?;
+            Source::Direct(Direct::new(shared))
+        }
+        Err(other) => return Err(other),
+    };
+    Ok(Box::new(EtcdWatch {
+        shared: Arc::clone(shared),
+        prefix,
+        position: after,
+        source,
+        ended: None,
+    }))
+}
+
+/// Whether etcd still has the history after a revision. Its watch would say so too, but only after the start.
+async fn check_readable(shared: &Shared, after: Revision) -> Result<(), WatchError> {
+    // etcd reads zero as the latest.
+    if after == 0 && shared.oldest() == 0 {
+        return Ok(());
+    }
+    let request = RangeRequest {
+        key: shared.keys.full(b""),
+        revision: signed(after),
+        ..RangeRequest::default()
+    };
+    let deadline = shared.client.deadline();
+    let answer: Result<RangeResponse, _> = shared.client.ask(RANGE, request, deadline).await;
+    match answer {
+        Ok(_) => Ok(()),
+        Err(failure) if failure.is_compacted() => {
+            let oldest = shared.oldest().max(after + 1);
+            Err(WatchError::Compacted { after, oldest })
+        }
+        Err(failure) => Err(Fault::from(failure).into()),
+    }
+}
+
+/// The history in memory is all the shared watcher may read; what is older is read by [`Direct`].
+struct NothingOlder(Arc<crate::changes::Changes>);
+
+impl Older for NothingOlder {
+    fn read(&self, after: Revision, _: usize) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
+        Err(WatchError::Compacted {
+            after,
+            oldest: self.oldest(),
+        })
+    }
+
+    fn oldest(&self) -> Revision {
+        self.0.oldest()
+    }
+}
+
+impl Shared {
+    fn recent(&self, prefix: &Bytes, after: Revision) -> Result<Box<dyn Watch>, WatchError> {
+        let older = Arc::new(NothingOlder(Arc::clone(&self.changes)));
+        self.changes.watch(prefix.clone(), after, older)
+    }
+}
+
+enum Source {
+    Recent(Box<dyn Watch>),
+    Direct(Direct),
+}
+
+/// A stream of one watch's own. Counted while it lives.
+struct Direct {
+    shared: Arc<Shared>,
+    stream: Option<Stream>,
+    pause: Pause,
+}
+
+impl Direct {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.direct_watches.fetch_add(1, Ordering::AcqRel);
+        Self {
+            shared: Arc::clone(shared),
+            stream: None,
+            pause: Pause::default(),
+        }
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        self.shared.direct_watches.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+struct EtcdWatch {
+    shared: Arc<Shared>,
+    prefix: Bytes,
+    position: Revision,
+    source: Source,
+    ended: Option<WatchError>,
+}
+
+impl EtcdWatch {
+    async fn wait(&mut self) -> Result<Vec<Arc<Change>>, WatchError> {
+        loop {
+            match &mut self.source {
+                Source::Recent(recent) => match recent.next().await {
+                    Ok(changes) => return Ok(changes),
+                    Err(WatchError::Compacted { .. }) => {
+                        self.position = recent.revision();
+                        self.source = Source::Direct(Direct::new(&self.shared));
+                    }
+                    Err(error) => return Err(error),
+                },
+                Source::Direct(_) => {
+                    let shared = Arc::clone(&self.shared);
+                    let changes = tokio::select! {
+                        changes = self.read_direct() => changes?,
+                        () = shared.until_closed() => return Err(Fault::Closed.into()),
+                    };
+                    if self.position >= self.shared.changes.oldest()
+                        && let Ok(recent) = self.shared.recent(&self.prefix, self.position)
+                    {
+                        self.source = Source::Recent(recent);
+                    }
+                    if !changes.is_empty() {
+                        return Ok(changes);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next changes of the own stream, perhaps none that match. Cancel-safe: the position moves with the return.
+    async fn read_direct(&mut self) -> Result<Vec<Arc<Change>>, WatchError> {
+        let Source::Direct(direct) = &mut self.source else {
+            return Ok(Vec::new());
+        };
+        let compacted = |oldest: Revision| {
+            self.shared.oldest.fetch_max(oldest, Ordering::AcqRel);
+            WatchError::Compacted {
+                after: self.position,
+                oldest: oldest.max(self.position + 1),
+            }
+        };
+        let delivery = loop {
+            let stream = match &mut direct.stream {
+                Some(stream) => stream,
+                none => {
+                    direct.pause.wait().await;
+                    let opened = Stream::open(&self.shared.client, &self.shared.keys, self.position);
+                    match opened.await {
+                        Ok(stream) => none.insert(stream),
+                        Err(Ended::Compacted(oldest)) => return Err(compacted(oldest)),
+                        Err(Ended::Failed(failure)) => {
+                            tracing::warn!(%failure, "a watch cannot be opened; trying the next member");
+                            continue;
+                        }
+                    }
+                }
+            };
+            match stream.next().await {
+                Ok(delivery) => break delivery,
+                Err(Ended::Compacted(oldest)) => return Err(compacted(oldest)),
+                Err(Ended::Failed(failure)) => {
+                    tracing::warn!(%failure, "a watch ended; going on at the next member");
+                    direct.stream = None;
+                }
+            }
+        };
+        // From here on the delivery is out of the stream: should this future be dropped while a lease is looked up, the
+        // stream is opened anew at the unmoved position.
+        let stream = direct.stream.take();
+        let Some(mut changes) = self.shared.changes_of(&delivery.events).await else {
+            return Err(compacted(delivery.revision));
+        };
+        direct.stream = stream;
+        direct.pause = Pause::default();
+        self.position = delivery.revision;
+        changes.retain(|change| change.key().starts_with(&self.prefix));
+        Ok(changes.into_iter().map(Arc::new).collect())
+    }
+}
+
+impl Watch for EtcdWatch {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Arc<Change>>, WatchError>> {
+        Box::pin(async move {
+            if let Some(error) = &self.ended {
+                return Err(error.clone());
+            }
+            self.wait()
+                .await
+                .inspect_err(|error| self.ended = Some(error.clone()))
+        })
+    }
+
+    fn revision(&self) -> Revision {
+        match &self.source {
+            Source::Recent(recent) => recent.revision(),
+            Source::Direct(_) => self.position,
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Writes: one transaction each, on the key's `ModRevision`.
+//!
+//! What may be sent again when an answer was lost:
+//!
+//! - An update or a delete on revision r: yes. The key can be at r only before it, so of all copies one takes effect.
+//! - A create: no. The key could have been created by the first copy, deleted by somebody, and created anew by the second.
+//!
+//! What was done is then told by reading the key: if it holds our value under our lease, and no other call of this process
+//! is writing the same there, the write is ours and its revision is the key's. Else the outcome is [`Fault::Unknown`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
+
+use super::client::{Pause, RANGE, TXN, signed, unsigned};
+use super::wire::{
+    Compare, CompareWith, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RangeResponse,
+    Request, Response, TxnRequest, TxnResponse,
+};
+use super::{Failure, Outcome, Shared};
+use crate::record::check_size;
+use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, WriteError};
+
+/// Deletes in one transaction. etcd allows 128 operations by default; each of these is a transaction of its own inside.
+const EXPIRE_BATCH: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the key kept changing until the time was up")]
+struct Contended;
+
+/// What became of a transaction on one key.
+enum Answered {
+    /// Its condition held; it was done at this revision.
+    Done(Revision, Option<KeyValue>),
+    /// Its condition did not hold: this is the key's version instead.
+    Other(Option<KeyValue>),
+}
+
+impl Shared {
+    /// The record under a key, also if it has expired.
+    pub(super) async fn get_any(
+        &self,
+        key: &[u8],
+        deadline: Instant,
+    ) -> Result<Option<Record>, Fault> {
+        let request = RangeRequest {
+            key: self.keys.full(key),
+            ..RangeRequest::default()
+        };
+        let answer: RangeResponse = self.client.ask(RANGE, request, deadline).await?;
+        self.client.observe(answer.header);
+        match answer.kvs.into_iter().next() {
+            Some(version) => Ok(Some(self.record(version).await)),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn put(
+        &self,
+        key: Bytes,
+        record: NewRecord,
+        expected: Option<Revision>,
+    ) -> Result<Revision, WriteError> {
+        check_size(&key, Some(&record))?;
+        self.check_open()?;
+        let deadline = self.client.deadline();
+        if let Some(expected) = expected {
+            self.check_live(&key, expected, deadline).await?;
+        }
+        let mut pause = Pause::default();
+        loop {
+            let lease = match record.expires_at {
+                Some(_) => self.lease_for(&key, &record, expected, deadline).await?,
+                None => 0,
+            };
+            let guard = record
+                .expires_at
+                .map(|end| self.expiries.begin(&key, &record.value, lease, end));
+            let put = Request::Put(PutRequest {
+                key: self.keys.full(&key),
+                value: record.value.clone(),
+                lease,
+            });
+            let answered = self.transact(&key, expected.unwrap_or(0), put, deadline).await;
+            let other = match answered {
+                Ok(Answered::Done(revision, _)) => {
+                    if let Some(end) = record.expires_at {
+                        self.expiries.wrote(revision, end);
+                    }
+                    return Ok(revision);
+                }
+                Ok(Answered::Other(other)) => other,
+                Err(failure) if failure.says("requested lease not found") => {
+                    self.leases.forget(lease).await;
+                    if timeout_at(deadline, pause.wait()).await.is_err() {
+                        return Err(Fault::from(failure).into());
+                    }
+                    continue;
+                }
+                Err(failure) if failure.outcome == Outcome::Unknown => {
+                    let settled = self.settle(&key, &record.value, lease, expected, failure);
+                    let revision = settled.await?;
+                    if let Some(end) = record.expires_at {
+                        self.expiries.wrote(revision, end);
+                    }
+                    return Ok(revision);
+                }
+                Err(failure) => return Err(Fault::from(failure).into()),
+            };
+            drop(guard);
+            let current = match other {
+                Some(version) => Some(self.record(version).await),
+                None => None,
+            };
+            match (current, expected) {
+                (Some(current), None) if !self.is_live(&current) => {
+                    self.remove_expired(&key, current.revision, deadline).await?;
+                }
+                // Deleted between the condition and the look: try again.
+                (None, None) => {}
+                (current, expected) => return Err(self.refusal(current.as_ref(), expected)),
+            }
+            if timeout_at(deadline, pause.wait()).await.is_err() {
+                return Err(Fault::Storage(Arc::new(Contended)).into());
+            }
+        }
+    }
+
+    /// A lease for a record. One that has expired already is refused, after what would be refused before it.
+    async fn lease_for(
+        &self,
+        key: &Bytes,
+        record: &NewRecord,
+        expected: Option<Revision>,
+        deadline: Instant,
+    ) -> Result<i64, WriteError> {
+        let Some(expires_at) = record.expires_at else {
+            return Ok(0);
+        };
+        let now = self.clock.now();
+        if expires_at <= now {
+            let current = self.get_any(key, deadline).await?;
+            let current = current.filter(|current| self.is_live(current));
+            return Err(match (&current, expected) {
+                (None, None) => WriteError::AlreadyExpired { expires_at, now },
+                (Some(current), Some(expected)) if current.revision == expected => {
+                    WriteError::AlreadyExpired { expires_at, now }
+                }
+                _ => self.refusal(current.as_ref(), expected),
+            });
+        }
+        let lease = self.leases.attach(&self.client, now, expires_at, deadline).await;
+        Ok(lease.map_err(Fault::from)?)
+    }
+
+    /// Refuses a write on a version whose time has come though etcd still has it. Costs a read only if that is not known.
+    async fn check_live(
+        &self,
+        key: &Bytes,
+        expected: Revision,
+        deadline: Instant,
+    ) -> Result<(), WriteError> {
+        let end = self.expiries.of_revision(expected);
+        let end = end.or_else(|| self.index.end_of(key, expected));
+        if end.is_some_and(|end| end > self.clock.now()) {
+            return Ok(());
+        }
+        match self.get_any(key, deadline).await? {
+            Some(current) if current.revision == expected && self.is_live(&current) => Ok(()),
+            current => Err(self.refusal(current.as_ref(), Some(expected))),
+        }
+    }
+
+    /// Why a write is refused, seeing what is there.
+    fn refusal(&self, current: Option<&Record>, expected: Option<Revision>) -> WriteError {
+        match (current.filter(|current| self.is_live(current)), expected) {
+            (None, _) => WriteError::NotFound,
+            (Some(current), None) => WriteError::AlreadyExists {
+                revision: current.revision,
+            },
+            (Some(current), Some(expected)) => WriteError::Conflict {
+                expected,
+                current: current.revision,
+            },
+        }
+    }
+
+    /// Does something to a key if it is at a revision (zero: not there), and otherwise looks what is there.
+    async fn transact(
+        &self,
+        key: &[u8],
+        expected: Revision,
+        then: Request,
+        deadline: Instant,
+    ) -> Result<Answered, Failure> {
+        let full = self.keys.full(key);
+        let look = RangeRequest {
+            key: full.clone(),
+            ..RangeRequest::default()
+        };
+        let at = CompareWith::ModRevision(signed(expected));
+        let transaction = TxnRequest {
+            compare: vec![Compare::equal(full, at)],
+            success: vec![then.into()],
+            failure: vec![Request::Range(look).into()],
+        };
+        let mut lost: Option<Failure> = None;
+        let mut pause = Pause::default();
+        loop {
+            let sent = self.client.order(TXN, transaction.clone(), deadline).await;
+            let failure = match sent {
+                Ok(answer) => {
+                    let answered = self.answered(answer);
+                    // Perhaps the copy whose answer was lost was done, and so the condition no longer holds.
+                    return match (answered, lost) {
+                        (Answered::Other(_), Some(failure)) => Err(failure),
+                        (answered, _) => Ok(answered),
+                    };
+                }
+                Err(failure) => failure,
+            };
+            let again = failure.outcome == Outcome::Unknown && expected > 0;
+            let failure = match lost {
+                // Once an answer was lost, no later refusal makes the outcome certain.
+                Some(lost) if failure.outcome != Outcome::Unknown => return Err(lost),
+                _ => failure,
+            };
+            if !again || timeout_at(deadline, pause.wait()).await.is_err() {
+                return Err(failure);
+            }
+            lost = Some(failure);
+        }
+    }
+
+    fn answered(&self, answer: TxnResponse) -> Answered {
+        let revision = self.client.observe(answer.header);
+        let version = answer.responses.into_iter().next().and_then(|it| it.response);
+        let version = match version {
+            Some(Response::Range(range)) => range.kvs.into_iter().next(),
+            Some(Response::DeleteRange(deleted)) => deleted.prev_kvs.into_iter().next(),
+            _ => None,
+        };
+        if answer.succeeded {
+            Answered::Done(revision, version)
+        } else {
+            Answered::Other(version)
+        }
+    }
+
+    /// Learns what became of a put whose answer was lost.
+    async fn settle(
+        &self,
+        key: &Bytes,
+        value: &Bytes,
+        lease: i64,
+        expected: Option<Revision>,
+        failure: Failure,
+    ) -> Result<Revision, WriteError> {
+        let request = RangeRequest {
+            key: self.keys.full(key),
+            ..RangeRequest::default()
+        };
+        // A time of its own: the write's may be used up, and an answer is worth waiting for.
+        let deadline = self.client.deadline();
+        let answer: Result<RangeResponse, _> = self.client.ask(RANGE, request, deadline).await;
+        if let Ok(answer) = answer {
+            self.client.observe(answer.header);
+            if let Some(version) = answer.kvs.into_iter().next()
+                && lease != 0
+                && version.lease == lease
+                && version.value == *value
+                && unsigned(version.mod_revision) > expected.unwrap_or(0)
+                && self.expiries.is_alone(key, lease, value)
+            {
+                return Ok(unsigned(version.mod_revision));
+            }
+        }
+        Err(Fault::Unknown(Arc::new(failure)).into())
+    }
+
+    pub(super) async fn remove(
+        &self,
+        key: Bytes,
+        expected: Option<Revision>,
+    ) -> Result<Deleted, WriteError> {
+        check_size(&key, None)?;
+        self.check_open()?;
+        let deadline = self.client.deadline();
+        let mut pause = Pause::default();
+        loop {
+            let current = self.get_any(&key, deadline).await?;
+            let Some(current) = current.filter(|current| self.is_live(current)) else {
+                return Err(WriteError::NotFound);
+            };
+            if expected.is_some_and(|expected| expected != current.revision) {
+                return Err(self.refusal(Some(&current), expected));
+            }
+            let delete = self.delete_request(&key);
+            let answered = self.transact(&key, current.revision, delete, deadline).await;
+            match answered {
+                Ok(Answered::Done(revision, _)) => {
+                    return Ok(Deleted {
+                        revision,
+                        previous: current,
+                    });
+                }
+                // Changed in between: look again, which also finds the right refusal.
+                Ok(Answered::Other(_)) => {}
+                Err(failure) if failure.outcome == Outcome::Unknown => {
+                    return Err(Fault::Unknown(Arc::new(failure)).into());
+                }
+                Err(failure) => return Err(Fault::from(failure).into()),
+            }
+            if timeout_at(deadline, pause.wait()).await.is_err() {
+                return Err(Fault::Storage(Arc::new(Contended)).into());
+            }
+        }
+    }
+
+    fn delete_request(&self, key: &[u8]) -> Request {
+        Request::DeleteRange(DeleteRangeRequest {
+            key: self.keys.full(key),
+            ..DeleteRangeRequest::default()
+        })
+    }
+
+    /// Writes down the end of one record, so that its key is free.
+    async fn remove_expired(
+        &self,
+        key: &[u8],
+        revision: Revision,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        let answered = self.transact(key, revision, self.delete_request(key), deadline).await;
+        match answered {
+            Ok(_) => Ok(()),
+            // Whether it is done shows when the key is tried again.
+            Err(failure) if failure.outcome == Outcome::Unknown => Ok(()),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Writes down the end of every record whose time has come.
+    pub(super) async fn expire(&self) -> Result<u64, WriteError> {
+        self.check_open()?;
+        let mut ended = Vec::new();
+        let mut walk = self.walk_all();
+        while let Some(part) = walk.next(self).await.map_err(into_fault)? {
+            for version in part {
+                let record = self.record(version).await;
+                if !self.is_live(&record) {
+                    ended.push((record.key, record.revision));
+                }
+            }
+        }
+        self.remove_ended(&ended).await
+    }
+
+    /// Deletes these versions, several at one revision, and returns how many were still there.
+    pub(super) async fn remove_ended(&self, ended: &[(Bytes, Revision)]) -> Result<u64, WriteError> {
+        let mut removed = 0;
+        for batch in ended.chunks(EXPIRE_BATCH) {
+            let one = |(key, revision): &(Bytes, Revision)| {
+                let at = CompareWith::ModRevision(signed(*revision));
+                Request::Txn(TxnRequest {
+                    compare: vec![Compare::equal(self.keys.full(key), at)],
+                    success: vec![self.delete_request(key).into()],
+                    failure: Vec::new(),
+                })
+                .into()
+            };
+            let transaction = TxnRequest {
+                success: batch.iter().map(one).collect(),
+                ..TxnRequest::default()
+            };
+            // On exact revisions, so it may be sent again; a deletion whose answer was lost is then not counted.
+            let deadline = self.client.deadline();
+            let answer: Result<TxnResponse, _> = self.client.ask(TXN, transaction, deadline).await;
+            let answer = answer.map_err(Fault::from)?;
+            self.client.observe(answer.header);
+            removed += answer
+                .responses
+                .iter()
+                .filter(|it| matches!(&it.response, Some(Response::Txn(inner)) if inner.succeeded))
+                .count() as u64;
+        }
+        Ok(removed)
+    }
+}
+
+/// A walk at the latest revision fails for no other reason.
+fn into_fault(error: ReadError) -> Fault {
+    match error {
+        ReadError::Fault(fault) => fault,
+        other => Fault::Storage(Arc::new(other)),
+    }
+}
