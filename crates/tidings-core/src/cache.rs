@@ -26,7 +26,10 @@ pub struct CacheStats {
 
 struct Slot<V> {
     value: V,
-    weight: usize,
+    /// Bytes of the entry and its key.
+    base: usize,
+    /// Bytes that the value keeps beside these; they may change.
+    extra: usize,
 }
 
 /// A bounded map from [`Key`]s.
@@ -73,22 +76,22 @@ impl<V> Cache<V> {
         self.slots.peek_mut(key).map(|slot| &mut slot.value)
     }
 
-    /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra` is what the value keeps in memory beside
-    /// itself and its key.
+    /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra` is how many bytes the value keeps in memory
+    /// beside itself and its key.
     pub(crate) fn put(&mut self, key: Key, value: V, extra: usize) {
-        let weight = SLOT_BYTES + size_of::<Slot<V>>() + key.size() + extra;
-        self.bytes += weight;
-        if let Some(old) = self.slots.put(key, Slot { value, weight }) {
-            self.bytes -= old.weight;
+        let base = SLOT_BYTES + size_of::<Slot<V>>() + key.size();
+        self.bytes += base + extra;
+        if let Some(old) = self.slots.put(key, Slot { value, base, extra }) {
+            self.bytes -= old.base + old.extra;
         }
         self.trim();
     }
 
-    /// Notes that the value under `key` keeps `bytes` more than before, and forgets what is too much.
-    pub(crate) fn grew(&mut self, key: &Key, bytes: usize) {
+    /// Notes how many bytes the value under `key` keeps now beside itself and its key, and forgets what is too much.
+    pub(crate) fn weigh(&mut self, key: &Key, extra: usize) {
         if let Some(slot) = self.slots.peek_mut(key) {
-            slot.weight += bytes;
-            self.bytes += bytes;
+            self.bytes = self.bytes - slot.extra + extra;
+            slot.extra = extra;
             self.trim();
         }
     }
@@ -108,7 +111,7 @@ impl<V> Cache<V> {
             let Some((_, slot)) = self.slots.pop_lru() else {
                 break;
             };
-            self.bytes -= slot.weight;
+            self.bytes -= slot.base + slot.extra;
             self.evictions += 1;
         }
     }

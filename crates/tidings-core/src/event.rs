@@ -386,6 +386,13 @@ impl Event {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// The finalizers of the wire event it was made from.
+    pub(crate) fn finalizers(&self) -> &[String] {
+        let wire = self.0.wire.as_ref();
+        wire.and_then(|wire| wire.metadata.finalizers.as_deref())
+            .unwrap_or_default()
+    }
+
     pub(crate) fn text(&self) -> &Packed<4> {
         &self.0.text
     }

@@ -18,6 +18,13 @@ pub(crate) fn client_go(occurrence: &Occurrence) -> Vec<u8> {
             o.time("lastTimestamp", last, Precision::Seconds);
         }
         o.optional("message", Some(occurrence.message()));
+        // Comparing sorts the one side's finalizers and not the other's, and so finds a new order in any that were not sorted.
+        let finalizers = occurrence.event().finalizers();
+        if !finalizers.is_sorted() {
+            o.object("metadata", |o| {
+                o.strings("$setElementOrder/finalizers", finalizers);
+            });
+        }
     });
     out
 }

@@ -123,9 +123,7 @@ fn metadata(o: &mut Object<'_>, meta: &ObjectMeta) {
         });
     });
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
-    o.list("finalizers", finalizers, |out, finalizer| {
-        string(out, finalizer);
-    });
+    o.strings("finalizers", finalizers);
     let managed = meta.managed_fields.as_deref().unwrap_or_default();
     o.list(
         "managedFields",
@@ -213,6 +211,11 @@ impl Object<'_> {
     /// An object, empty or not.
     pub(crate) fn object(&mut self, key: &str, members: impl FnOnce(&mut Object<'_>)) {
         object(self.key(key), members);
+    }
+
+    /// A list of strings, unless empty.
+    pub(crate) fn strings(&mut self, key: &str, strings: &[String]) {
+        self.list(key, strings, |out, text| string(out, text));
     }
 
     fn list<T>(&mut self, key: &str, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {

@@ -1,67 +1,81 @@
 //! Events that differ in nothing but their message: from the tenth on they are combined into one. client-go's `EventAggregator`.
 //!
-//! Invariant: a group never holds more members than one less than are combined, so a new member either joins or is combined.
-//! A member that is repeated goes on being counted by itself.
+//! A group takes members until it has one less than are combined; then it is full, and every event that is not one of its members is
+//! combined. A member that is repeated goes on being counted by itself.
+
+use std::time::Duration;
 
 use crate::Monotonic;
 use crate::cache::{Cache, CacheStats};
 use crate::key::Key;
 
 struct Group {
-    /// What tells its members apart, sorted.
-    members: Vec<Box<str>>,
+    /// Sorted by text.
+    members: Vec<Member>,
+    /// Bytes of `members`.
+    size: usize,
+    full: bool,
     last: Monotonic,
+}
+
+struct Member {
+    /// What tells it apart.
+    text: Box<str>,
+    /// How often client-go has dropped one of the group's members, perhaps this one, since this was last known to be one.
+    drops: u32,
 }
 
 pub(super) struct Aggregator {
     groups: Cache<Group>,
-    events: usize,
+    /// How many members make a group full.
+    room: usize,
     interval_nanos: i64,
+    /// Only for client-go's rules: how many drops a member stays for.
+    drops_max: Option<u32>,
 }
 
 impl Aggregator {
     pub(super) fn new(
         groups: (usize, usize),
         events: usize,
-        interval: std::time::Duration,
+        interval: Duration,
+        client_go: bool,
     ) -> Self {
         Self {
             groups: Cache::new(groups.0, groups.1),
-            events,
+            room: events.saturating_sub(1),
             interval_nanos: i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX),
+            drops_max: client_go.then(|| drops_survived(events)),
         }
     }
 
-    /// Notes `member` in the group at `key`; whether it is to be combined with others of the group.
-    ///
-    /// client-go adds the member to a full group and then drops one at random; here the one that makes the group full is the one dropped.
-    pub(super) fn is_similar(&mut self, now: Monotonic, key: &Key, member: &str) -> bool {
-        let room = self.events.saturating_sub(1);
-        if let Some(group) = self.groups.get(key)
-            && now.nanos_since(group.last) <= self.interval_nanos
-        {
-            group.last = now;
-            return match group
-                .members
-                .binary_search_by(|known| (**known).cmp(member))
-            {
-                Ok(_) => false,
-                Err(_) if group.members.len() >= room => true,
-                Err(place) => {
-                    group.members.insert(place, member.into());
-                    self.groups.grew(key, member_size(member));
-                    false
-                }
+    /// Notes `text` in the group at `key`; whether it is to be combined with others of the group.
+    pub(super) fn is_similar(&mut self, now: Monotonic, key: &Key, text: &str) -> bool {
+        let Some(group) = self.groups.get(key) else {
+            let mut group = Group {
+                members: Vec::new(),
+                size: 0,
+                full: false,
+                last: now,
             };
-        }
-        let (members, extra) = if room == 0 {
-            (Vec::new(), 0)
-        } else {
-            (vec![member.into()], member_size(member))
+            let similar = group.note(text, self.room, self.drops_max);
+            let size = group.size;
+            self.groups.put(key.clone(), group, size);
+            return similar;
         };
-        self.groups
-            .put(key.clone(), Group { members, last: now }, extra);
-        room == 0
+        if now.nanos_since(group.last) > self.interval_nanos {
+            group.members.clear();
+            group.full = false;
+            group.size = 0;
+        }
+        group.last = now;
+        let size_before = group.size;
+        let similar = group.note(text, self.room, self.drops_max);
+        let size = group.size;
+        if size != size_before {
+            self.groups.weigh(key, size);
+        }
+        similar
     }
 
     pub(super) fn stats(&self) -> CacheStats {
@@ -69,6 +83,61 @@ impl Aggregator {
     }
 }
 
-fn member_size(member: &str) -> usize {
-    size_of::<Box<str>>() + member.len()
+impl Group {
+    fn note(&mut self, text: &str, room: usize, drops_max: Option<u32>) -> bool {
+        self.full |= self.members.len() >= room;
+        let place = self
+            .members
+            .binary_search_by(|member| (*member.text).cmp(text));
+        match place {
+            Ok(place) => {
+                if let Some(member) = self.members.get_mut(place) {
+                    member.drops = 0;
+                }
+                false
+            }
+            Err(place) if !self.full => {
+                self.insert(place, text);
+                false
+            }
+            Err(place) => {
+                if let Some(drops_max) = drops_max {
+                    // client-go adds it all the same, and then drops one of all at random.
+                    self.insert(place, text);
+                    self.members.retain_mut(|member| {
+                        member.drops += 1;
+                        let stays = member.drops <= drops_max;
+                        if !stays {
+                            self.size -= member.size();
+                        }
+                        stays
+                    });
+                }
+                true
+            }
+        }
+    }
+
+    fn insert(&mut self, place: usize, text: &str) {
+        let member = Member {
+            text: text.into(),
+            drops: 0,
+        };
+        self.size += member.size();
+        self.members.insert(place, member);
+    }
+}
+
+impl Member {
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.text.len()
+    }
+}
+
+/// How often one of `members` can be dropped at random before a given one is more likely gone than not.
+fn drops_survived(members: usize) -> u32 {
+    let stays = 1. - 1. / members as f64;
+    // Half of them are gone after ln 2 / -ln(stays) drops.
+    let drops = (0.5_f64.ln() / stays.ln()).ceil() - 1.;
+    drops.clamp(0., f64::from(u32::MAX - 1)) as u32
 }

@@ -107,6 +107,7 @@ impl Correlator {
                 bounds,
                 options.aggregate_events,
                 options.aggregate_interval,
+                options.client_go,
             ),
             counter: Counter::new(bounds, options.client_go),
             spam_filter: SpamFilter::new(bounds, Rate::new(options.spam_qps, options.spam_burst)),

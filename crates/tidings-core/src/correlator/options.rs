@@ -97,8 +97,8 @@ impl Default for CorrelatorOptions {
 impl CorrelatorOptions {
     /// What client-go's correlator does with its default options, call for call: `NewEventCorrelator`.
     ///
-    /// Two things differ all the same. Where client-go drops a random member of a full group, this drops the one just added, so that the
-    /// same events always give the same calls. And different events never share a key.
+    /// Two things differ all the same. Where client-go drops a random member of a full group, here a member is gone once client-go would
+    /// more likely than not have dropped it, so that the same events always give the same calls. And different events never share a key.
     /// Caches hold 4,096 entries of any size. Counts wrap where client-go's do.
     pub fn client_go() -> Self {
         Self {
