@@ -1,0 +1,135 @@
+//! The correlator against client-go's: the same events at the same times, with the same answers of the sink, must lead to the same calls.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tidings_core::{Correlated, Correlator, NameStamps, Now, Occurrence, OccurrenceKind};
+
+use crate::difference::differences;
+use crate::scenario::{Call, Outcome, Scenario, ScenarioError, Step, list_scenarios, untyped};
+
+/// client-go's `maxTriesPerEvent`.
+const TRIES_MAX: usize = 12;
+
+/// Replays every scenario in `dir`, writes each difference and last a summary to `out`; whether there was none.
+pub(crate) fn run(dir: &Path, out: &mut impl Write) -> Result<bool, ScenarioError> {
+    let (mut scenarios, mut steps, mut differing) = (0, 0, 0);
+    for path in list_scenarios(dir)? {
+        let scenario = Scenario::read(&path)?;
+        scenarios += 1;
+        steps += scenario.steps.len();
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        for difference in replay(&scenario) {
+            differing += 1;
+            writeln!(out, "{}: {difference}", name.display())?;
+        }
+    }
+    writeln!(
+        out,
+        "{scenarios} scenarios, {steps} steps, {differing} differences"
+    )?;
+    Ok(differing == 0)
+}
+
+/// What differs, call by call.
+fn replay(scenario: &Scenario) -> Vec<String> {
+    let names = Arc::new(NameStamps::new(0));
+    let mut correlator = match Correlator::new(scenario.options.clone(), names) {
+        Ok(correlator) => correlator,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut found = Vec::new();
+    for (index, step) in scenario.steps.iter().enumerate() {
+        let calls = handle(&mut correlator, step);
+        // The file's own line numbers: the options stand in the first.
+        let line = index + 2;
+        for call in 0..calls.len().max(step.calls.len()) {
+            let place = format!("line {line} ({}), call {}", step.at, call + 1);
+            found.extend(
+                differ(step.calls.get(call), calls.get(call))
+                    .map(|difference| format!("{place}: {difference}")),
+            );
+        }
+    }
+    found
+}
+
+fn differ(theirs: Option<&Call>, ours: Option<&Call>) -> Option<String> {
+    let shown = |call: &Call| format!("{} {}/{}", call.verb, call.namespace, call.name);
+    match (theirs, ours) {
+        (None, None) => None,
+        (Some(theirs), None) => Some(format!("client-go {}, tidings nothing", shown(theirs))),
+        (None, Some(ours)) => Some(format!("client-go nothing, tidings {}", shown(ours))),
+        (Some(theirs), Some(ours)) if theirs == ours => None,
+        (Some(theirs), Some(ours)) => {
+            let (their_call, our_call) = (shown(theirs), shown(ours));
+            let mut parts = differences(&theirs.body, &ours.body);
+            if their_call != our_call {
+                parts.insert(0, format!("client-go {their_call}, tidings {our_call}"));
+            }
+            Some(parts.join("; "))
+        }
+    }
+}
+
+/// The calls made for one event: client-go's `recordToSink`, without the pauses.
+fn handle(correlator: &mut Correlator, step: &Step) -> Vec<Call> {
+    let Correlated::Write(occurrence) = correlator.correlate(Now::at(step.at), &step.event) else {
+        return Vec::new();
+    };
+    let mut sink = Sink {
+        outcomes: &step.outcomes,
+        calls: Vec::new(),
+    };
+    for _ in 0..TRIES_MAX {
+        match attempt(&mut sink, &occurrence) {
+            Outcome::Transport => {}
+            Outcome::Ok => {
+                correlator.acknowledged(&occurrence);
+                return sink.calls;
+            }
+            Outcome::NotFound | Outcome::AlreadyExists | Outcome::Forbidden => break,
+        }
+    }
+    correlator.lost(&occurrence);
+    sink.calls
+}
+
+/// client-go's `recordEvent`: what is not there to be patched is created.
+fn attempt(sink: &mut Sink<'_>, occurrence: &Occurrence) -> Outcome {
+    if occurrence.kind() == OccurrenceKind::Patch {
+        let outcome = sink.call("patch", occurrence, &occurrence.patch_body());
+        if outcome != Outcome::NotFound {
+            return outcome;
+        }
+    }
+    let occurrence = occurrence.as_create();
+    sink.call("create", &occurrence, &occurrence.create_body())
+}
+
+/// Notes calls and answers them from a script; with `ok` when that runs out.
+struct Sink<'a> {
+    outcomes: &'a [Outcome],
+    calls: Vec<Call>,
+}
+
+impl Sink<'_> {
+    fn call(&mut self, verb: &str, occurrence: &Occurrence, body: &[u8]) -> Outcome {
+        let outcome = self.outcomes.get(self.calls.len()).copied();
+        let body = if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(body)
+                .unwrap_or_else(|error| Value::from(format!("no JSON: {error}")))
+        };
+        self.calls.push(Call {
+            verb: verb.to_owned(),
+            namespace: occurrence.namespace().to_owned(),
+            name: occurrence.name().into_owned(),
+            body: untyped(body),
+        });
+        outcome.unwrap_or(Outcome::Ok)
+    }
+}

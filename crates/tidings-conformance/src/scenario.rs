@@ -1,0 +1,225 @@
+//! A scenario as it stands in its file: options, then a line for each event with what client-go asked of the sink for it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use tidings_core::{CorrelatorOptions, Event};
+
+/// Why scenarios cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ScenarioError {
+    #[error("{}: {source}", path.display())]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}: holds no *.jsonl, one scenario each", path.display())]
+    NoScenarios { path: PathBuf },
+    #[error("{}:1: no options: the first line is {{\"options\": {{…}}}}", path.display())]
+    NoOptions { path: PathBuf },
+    #[error("{}:{line}: {source}", path.display())]
+    Json {
+        path: PathBuf,
+        line: usize,
+        source: serde_json::Error,
+    },
+    #[error("{}:1: {what}", path.display())]
+    Options { path: PathBuf, what: String },
+    #[error("writing the result: {0}")]
+    Write(#[from] std::io::Error),
+}
+
+/// client-go's `CorrelatorOptions`, as far as they are data. 0 stands for the default, as in client-go.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Options {
+    #[serde(rename = "lruCacheSize")]
+    lru_cache_size: i64,
+    burst_size: i64,
+    qps: f32,
+    max_events: i64,
+    max_interval_in_seconds: i64,
+}
+
+impl Options {
+    /// The same for our correlator. client-go takes negative numbers without a word; what they come to there has its own name here.
+    pub(crate) fn to_correlator_options(&self) -> Result<CorrelatorOptions, String> {
+        let mut options = CorrelatorOptions::client_go();
+        if self.lru_cache_size != 0 {
+            // Negative: every entry is thrown out at once.
+            options = options.cache_entries_max(usize::try_from(self.lru_cache_size).unwrap_or(0));
+        }
+        if self.burst_size != 0 {
+            // Negative: there is never a token.
+            let burst = self.burst_size.clamp(0, u32::MAX.into());
+            options = options.spam_burst(u32::try_from(burst).unwrap_or(u32::MAX));
+        }
+        if self.qps != 0. {
+            // Negative: no token comes back.
+            options = options.spam_qps(self.qps.max(0.));
+        }
+        if self.max_events < 0 {
+            // Converted to unsigned, more than there will ever be.
+            options = options.without_aggregation();
+        } else if self.max_events > 0 {
+            options =
+                options.aggregate_events(usize::try_from(self.max_events).unwrap_or(usize::MAX));
+        }
+        if self.max_interval_in_seconds != 0 {
+            let seconds = u64::try_from(self.max_interval_in_seconds).map_err(|_| {
+                let seconds = self.max_interval_in_seconds;
+                format!("maxIntervalInSeconds is {seconds}: it must not be negative")
+            })?;
+            options = options.aggregate_interval(Duration::from_secs(seconds));
+        }
+        options.validate().map_err(|error| error.to_string())?;
+        Ok(options)
+    }
+}
+
+/// The first line.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    options: Options,
+}
+
+/// What the sink answers to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Outcome {
+    Ok,
+    NotFound,
+    AlreadyExists,
+    Forbidden,
+    /// No answer: the call is tried again.
+    Transport,
+}
+
+/// A call to the sink.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Call {
+    pub(crate) verb: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// The event, or the patch; null for a patch without a body.
+    #[serde(deserialize_with = "without_type")]
+    pub(crate) body: Value,
+}
+
+/// An event, when it is handled, what the sink answers, and what client-go asked of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Step {
+    pub(crate) at: Timestamp,
+    #[serde(deserialize_with = "event")]
+    pub(crate) event: Event,
+    #[serde(default, deserialize_with = "list")]
+    pub(crate) outcomes: Vec<Outcome>,
+    #[serde(default, deserialize_with = "list")]
+    pub(crate) calls: Vec<Call>,
+}
+
+/// A file.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) options: CorrelatorOptions,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// The scenarios of a folder, by name.
+pub(crate) fn list_scenarios(dir: &Path) -> Result<Vec<PathBuf>, ScenarioError> {
+    let failed = |source| ScenarioError::Read {
+        path: dir.to_owned(),
+        source,
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "jsonl")
+        {
+            paths.push(path);
+        }
+    }
+    if paths.is_empty() {
+        return Err(ScenarioError::NoScenarios {
+            path: dir.to_owned(),
+        });
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+impl Scenario {
+    pub(crate) fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let read = |source| ScenarioError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let json = |line| {
+            move |source| ScenarioError::Json {
+                path: path.to_owned(),
+                line,
+                source,
+            }
+        };
+        let mut lines = BufReader::new(File::open(path).map_err(read)?).lines();
+        let head = lines.next().ok_or_else(|| ScenarioError::NoOptions {
+            path: path.to_owned(),
+        })?;
+        let head: Head = serde_json::from_str(&head.map_err(read)?).map_err(json(1))?;
+        let options =
+            head.options
+                .to_correlator_options()
+                .map_err(|what| ScenarioError::Options {
+                    path: path.to_owned(),
+                    what,
+                })?;
+
+        let mut steps = Vec::new();
+        for (line, text) in (2..).zip(lines) {
+            let text = text.map_err(read)?;
+            if !text.trim().is_empty() {
+                steps.push(serde_json::from_str(&text).map_err(json(line))?);
+            }
+        }
+        Ok(Self { options, steps })
+    }
+}
+
+/// An event or a patch without `kind` and `apiVersion`. client-go's recorder sets neither; its REST client adds both, later than where the
+/// calls were noted, and we with the body.
+pub(crate) fn untyped(mut body: Value) -> Value {
+    if let Value::Object(fields) = &mut body {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    body
+}
+
+fn without_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Value::deserialize(deserializer).map(untyped)
+}
+
+fn event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Event, D::Error> {
+    let event: v1::Event =
+        serde_json::from_value(without_type(deserializer)?).map_err(serde::de::Error::custom)?;
+    Ok(Event::from_wire(event))
+}
+
+/// A list; null is an empty one, as in Go.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
