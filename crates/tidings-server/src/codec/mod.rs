@@ -1,0 +1,183 @@
+//! Events between wire, store and memory.
+//!
+//! In memory there is one type: the core/v1 protobuf message, in canonical form (what is empty is unset). At rest it is
+//! that message in Kubernetes' envelope, without resourceVersion and selfLink, exactly the bytes kube-apiserver keeps in
+//! etcd. On the wire it is either API version's JSON, YAML or protobuf.
+
+pub(crate) mod json;
+mod objects;
+pub(crate) mod protobuf;
+pub(crate) mod time;
+
+use bytes::Bytes;
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use prost::Message;
+use serde::Deserializer;
+
+use json::{Members, Object, Reading, TypeMeta};
+use objects::{CoreV1, EventsV1};
+use time::Moment;
+
+/// The two API versions an event is served in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Api {
+    /// `v1`.
+    Core,
+    /// `events.k8s.io/v1`.
+    Events,
+}
+
+impl Api {
+    /// The group, empty for core.
+    pub(crate) fn group(self) -> &'static str {
+        match self {
+            Self::Core => "",
+            Self::Events => "events.k8s.io",
+        }
+    }
+
+    /// `apiVersion`.
+    pub(crate) fn api_version(self) -> &'static str {
+        match self {
+            Self::Core => "v1",
+            Self::Events => "events.k8s.io/v1",
+        }
+    }
+
+    /// `events` or `events.events.k8s.io`, as messages name the resource.
+    pub(crate) fn resource(self) -> &'static str {
+        match self {
+            Self::Core => "events",
+            Self::Events => "events.events.k8s.io",
+        }
+    }
+}
+
+/// A body that could not be read: a fragment for the message.
+pub(crate) type Unreadable = String;
+
+/// Reads an event of either version from any self-describing data (JSON bytes, a JSON value).
+pub(crate) fn read_event<'de, D: Deserializer<'de>>(
+    api: Api,
+    value: D,
+    reading: &mut Reading,
+) -> Result<(TypeMeta, Event), D::Error> {
+    let (type_meta, mut event) = match api {
+        Api::Core => json::read_document::<CoreV1, Event, D>(value, reading)?,
+        Api::Events => json::read_document::<EventsV1, Event, D>(value, reading)?,
+    };
+    canonicalize(&mut event);
+    Ok((type_meta, event))
+}
+
+/// Reads an event from an opened protobuf envelope.
+pub(crate) fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
+    let mut event = match api {
+        Api::Core => Event::decode(raw),
+        Api::Events => k8s_pb::api::events::v1::Event::decode(raw).map(protobuf::from_events),
+    }
+    .map_err(|error| error.to_string())?;
+    if let Some(metadata) = &mut event.metadata {
+        metadata.managed_fields.clear();
+    }
+    canonicalize(&mut event);
+    Ok(event)
+}
+
+fn canonicalize(event: &mut Event) {
+    Object::<CoreV1>::canonicalize(event);
+}
+
+/// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go without).
+pub(crate) fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
+    json::write_members(out, |members| {
+        if alone {
+            write_type(members, "Event", api.api_version());
+        }
+        match api {
+            Api::Core => Object::<CoreV1>::write_fields(event, members),
+            Api::Events => Object::<EventsV1>::write_fields(event, members),
+        }
+    });
+}
+
+/// Appends the members every document starts with.
+pub(crate) fn write_type(members: &mut Members<'_>, kind: &str, api_version: &str) {
+    members.string("kind", kind);
+    members.string("apiVersion", api_version);
+}
+
+/// Appends a list's metadata.
+pub(crate) fn write_list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
+    json::write_members(out, |members| Object::<CoreV1>::write_fields(meta, members));
+}
+
+/// Appends a `PartialObjectMetadata`, with `kind` and `apiVersion` when it stands alone.
+pub(crate) fn write_partial(
+    metadata: &ObjectMeta,
+    api_version: &str,
+    alone: bool,
+    out: &mut Vec<u8>,
+) {
+    json::write_members(out, |members| {
+        if alone {
+            write_type(members, "PartialObjectMetadata", api_version);
+        }
+        members.raw("metadata", |out| {
+            json::write_members(out, |m| Object::<CoreV1>::write_fields(metadata, m))
+        });
+    });
+}
+
+/// Appends the event as an enveloped protobuf message.
+pub(crate) fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
+    match api {
+        Api::Core => protobuf::envelop(api.api_version(), "Event", &event),
+        Api::Events => protobuf::envelop(api.api_version(), "Event", &protobuf::to_events(event)),
+    }
+}
+
+/// The event's bytes at rest.
+pub(crate) fn encode_stored(event: &Event) -> Bytes {
+    let mut event = event.clone();
+    if let Some(metadata) = &mut event.metadata {
+        metadata.resource_version = None;
+        metadata.self_link = None;
+    }
+    canonicalize(&mut event);
+    protobuf::envelop("v1", "Event", &event).into()
+}
+
+/// Reads an event from its bytes at rest and gives it the revision it was stored at.
+///
+/// # Errors
+/// What is wrong with the bytes: they are damaged, or another program's.
+pub(crate) fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unreadable> {
+    let enveloped = protobuf::open(value)?;
+    if enveloped.kind != "Event" || enveloped.api_version != "v1" {
+        return Err(format!(
+            "the record holds a {} of {:?}",
+            enveloped.kind, enveloped.api_version
+        ));
+    }
+    let mut event = Event::decode(enveloped.raw).map_err(|error| error.to_string())?;
+    let metadata = event.metadata.get_or_insert_default();
+    metadata.managed_fields.clear();
+    metadata.resource_version = Some(revision.to_string());
+    Ok(event)
+}
+
+/// When a `Time` is, if it is set.
+pub(crate) fn time(
+    time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::Time>,
+) -> Option<Moment> {
+    json::moment(time.map(|time| (time.seconds, time.nanos)))
+}
+
+/// When a `MicroTime` is, if it is set.
+pub(crate) fn micro_time(
+    time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::MicroTime>,
+) -> Option<Moment> {
+    json::moment(time.map(|time| (time.seconds, time.nanos)))
+}

@@ -1,0 +1,231 @@
+//! Kubernetes' two time forms: `Time` (whole seconds) and `MicroTime` (exactly six fractional digits), always printed
+//! in UTC, as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` read and write them.
+
+use jiff::{Timestamp, civil};
+
+/// Seconds since the Unix epoch and nanoseconds within that second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment {
+    pub(crate) seconds: i64,
+    pub(crate) nanos: i32,
+}
+
+/// The years Go can print and parse back: 0 to 9999.
+const SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
+
+impl Moment {
+    /// The moment, if it lies in a year that RFC 3339 can write.
+    pub(crate) fn new(seconds: i64, nanos: i32) -> Option<Self> {
+        (SECONDS.contains(&seconds) && (0..1_000_000_000).contains(&nanos))
+            .then_some(Self { seconds, nanos })
+    }
+
+    /// The same moment as jiff's type.
+    pub(crate) fn timestamp(self) -> Option<Timestamp> {
+        Timestamp::new(self.seconds, self.nanos).ok()
+    }
+
+    /// Cuts to microseconds, all that `MicroTime` keeps.
+    pub(crate) fn truncated_to_micros(self) -> Self {
+        Self {
+            nanos: self.nanos / 1000 * 1000,
+            ..self
+        }
+    }
+}
+
+/// Reads a `Time`: any RFC 3339 text; what is below a second is dropped.
+pub(crate) fn parse_time(text: &str) -> Result<Moment, String> {
+    let (moment, _) = parse(text).ok_or_else(|| unreadable(text, "2006-01-02T15:04:05Z07:00"))?;
+    Ok(Moment { nanos: 0, ..moment })
+}
+
+/// Reads a `MicroTime`: RFC 3339 with exactly six digits behind the point.
+pub(crate) fn parse_micro_time(text: &str) -> Result<Moment, String> {
+    match parse(text) {
+        Some((moment, 6)) => Ok(moment),
+        _ => Err(unreadable(text, "2006-01-02T15:04:05.000000Z07:00")),
+    }
+}
+
+fn unreadable(text: &str, layout: &str) -> String {
+    format!("parsing time {text:?}: expected the form {layout:?}")
+}
+
+/// The moment and the number of its fractional digits.
+fn parse(text: &str) -> Option<(Moment, usize)> {
+    let bytes = text.as_bytes();
+    let number = |range: std::ops::Range<usize>| -> Option<i16> {
+        bytes.get(range)?.iter().try_fold(0_i16, |value, digit| {
+            digit
+                .is_ascii_digit()
+                .then(|| value * 10 + i16::from(digit - b'0'))
+        })
+    };
+    let is = |at: usize, byte: u8| bytes.get(at) == Some(&byte);
+    if !(is(4, b'-') && is(7, b'-') && is(10, b'T') && is(13, b':') && is(16, b':')) {
+        return None;
+    }
+    let small = |range| number(range).and_then(|value| i8::try_from(value).ok());
+    let date = civil::Date::new(number(0..4)?, small(5..7)?, small(8..10)?).ok()?;
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+
+    let mut rest = bytes.get(19..)?;
+    let mut nanos = 0_i32;
+    let mut digits = 0;
+    if let [b'.' | b',', fraction @ ..] = rest {
+        digits = fraction
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
+        if digits == 0 {
+            return None;
+        }
+        let (fraction, after) = fraction.split_at_checked(digits)?;
+        nanos = fraction
+            .iter()
+            .chain(std::iter::repeat(&b'0'))
+            .take(9)
+            .fold(0, |value, digit| value * 10 + i32::from(digit - b'0'));
+        rest = after;
+    }
+    let offset_minutes = match rest {
+        b"Z" => 0,
+        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
+            let digit = |byte: &u8| byte.is_ascii_digit().then(|| i64::from(byte - b'0'));
+            let (hours, minutes) = (digit(h1)? * 10 + digit(h2)?, digit(m1)? * 10 + digit(m2)?);
+            if hours > 24 || minutes > 60 {
+                return None;
+            }
+            (hours * 60 + minutes) * if *sign == b'-' { -1 } else { 1 }
+        }
+        _ => return None,
+    };
+    let days = i64::from((date - civil::date(1970, 1, 1)).get_days());
+    let of_day = i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
+    Some((
+        Moment::new(days * 86_400 + of_day - offset_minutes * 60, nanos)?,
+        digits,
+    ))
+}
+
+/// Appends a `Time` in quotes.
+pub(crate) fn write_time(moment: Moment, out: &mut Vec<u8>) {
+    write(moment, None, out);
+}
+
+/// Appends a `MicroTime` in quotes.
+pub(crate) fn write_micro_time(moment: Moment, out: &mut Vec<u8>) {
+    write(moment, Some(moment.nanos / 1000), out);
+}
+
+fn write(moment: Moment, micros: Option<i32>, out: &mut Vec<u8>) {
+    let Some(timestamp) = moment.timestamp() else {
+        // Only bytes that another program stored can hold such a year.
+        out.extend_from_slice(b"null");
+        return;
+    };
+    let when = jiff::tz::Offset::UTC.to_datetime(timestamp);
+    let mut text = *b"\"0000-00-00T00:00:00";
+    let fields: [(usize, usize, i32); 6] = [
+        (1, 4, i32::from(when.year())),
+        (6, 2, i32::from(when.month())),
+        (9, 2, i32::from(when.day())),
+        (12, 2, i32::from(when.hour())),
+        (15, 2, i32::from(when.minute())),
+        (18, 2, i32::from(when.second())),
+    ];
+    for (at, width, value) in fields {
+        if let Some(place) = text.get_mut(at..at + width) {
+            digits(place, value);
+        }
+    }
+    out.extend_from_slice(&text);
+    if let Some(micros) = micros {
+        let mut fraction = *b".000000";
+        digits(&mut fraction[1..], micros);
+        out.extend_from_slice(&fraction);
+    }
+    out.extend_from_slice(b"Z\"");
+}
+
+fn digits(place: &mut [u8], mut value: i32) {
+    for byte in place.iter_mut().rev() {
+        *byte = b'0' + u8::try_from(value % 10).unwrap_or(0);
+        value /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(moment: Moment, micro: bool) -> String {
+        let mut out = Vec::new();
+        if micro {
+            write_micro_time(moment, &mut out)
+        } else {
+            write_time(moment, &mut out)
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn time_drops_fractions_and_normalises_offsets() {
+        for (input, output) in [
+            ("2024-10-24T11:12:13Z", "2024-10-24T11:12:13Z"),
+            ("2024-10-24T11:12:13.999Z", "2024-10-24T11:12:13Z"),
+            ("2024-10-24T11:12:13+02:00", "2024-10-24T09:12:13Z"),
+            ("1969-12-31T23:59:59-01:00", "1970-01-01T00:59:59Z"),
+            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+            ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(
+                printed(parse_time(input).unwrap(), false),
+                format!("\"{output}\""),
+                "{input}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_rfc_3339_is_refused() {
+        for input in [
+            "",
+            "2024",
+            "2024-10-24 11:12:13Z",
+            "2024-10-24T11:12:13",
+            "2024-02-30T00:00:00Z",
+            "2024-10-24T24:00:00Z",
+            "2024-10-24T11:12:13.Z",
+            "2024-10-24T11:12:13z",
+            "2024-10-24T11:12:13+0200",
+            "2024-10-24T11:12:13Zz",
+            "9999-12-31T23:59:59-01:00",
+            "２024-10-24T11:12:13Z",
+        ] {
+            assert!(parse_time(input).is_err(), "{input}");
+        }
+    }
+
+    #[test]
+    fn micro_time_wants_exactly_six_digits() {
+        assert_eq!(
+            printed(
+                parse_micro_time("2024-10-24T11:12:13.000120+01:00").unwrap(),
+                true
+            ),
+            "\"2024-10-24T10:12:13.000120Z\""
+        );
+        for input in [
+            "2024-10-24T11:12:13Z",
+            "2024-10-24T11:12:13.123Z",
+            "2024-10-24T11:12:13.123456789Z",
+        ] {
+            assert!(parse_micro_time(input).is_err(), "{input}");
+        }
+    }
+}

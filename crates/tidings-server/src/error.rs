@@ -1,0 +1,430 @@
+//! `Status`, the one form of every error (and of a successful delete), and how the errors of other layers become one.
+//!
+//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use tidings_core::validate::FieldError;
+use tidings_store::{Fault, ReadError, WriteError};
+
+use crate::codec::Api;
+
+/// A Kubernetes `Status` on its way to a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Status(Box<Body>);
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata,
+    status: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+struct Metadata {
+    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
+    continue_token: String,
+}
+
+/// What a Status is about.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) causes: Vec<StatusCause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after_seconds: Option<u32>,
+}
+
+/// One of several reasons.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatusCause {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) field: String,
+}
+
+impl Status {
+    pub(crate) fn of(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Body {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Metadata::default(),
+            status: "Failure",
+            message: message.into(),
+            reason,
+            details: None,
+            code: Some(code.as_u16()),
+        }))
+    }
+
+    fn details(mut self, details: Details) -> Self {
+        self.0.details = Some(details);
+        self
+    }
+
+    fn about(self, api: Api, name: &str) -> Self {
+        self.details(Details {
+            name: name.into(),
+            group: api.group().into(),
+            kind: "events".into(),
+            ..Details::default()
+        })
+    }
+
+    /// The answer to a delete that was done.
+    pub(crate) fn deleted(api: Api, name: &str, uid: &str) -> Self {
+        let mut status = Self::of(StatusCode::OK, "", "").about(api, name);
+        status.0.status = "Success";
+        status.0.code = None;
+        if let Some(details) = &mut status.0.details {
+            details.uid = uid.into();
+        }
+        status
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::of(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    pub(crate) fn not_found(api: Api, name: &str) -> Self {
+        let message = format!("{} {name:?} not found", api.resource());
+        Self::of(StatusCode::NOT_FOUND, "NotFound", message).about(api, name)
+    }
+
+    /// The path is none of ours.
+    pub(crate) fn no_such_path() -> Self {
+        Self::of(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .details(Details::default())
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::of(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .details(Details::default())
+    }
+
+    pub(crate) fn not_acceptable(accepted: &str) -> Self {
+        let message = format!("only the following media types are accepted: {accepted}");
+        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::of(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
+    }
+
+    pub(crate) fn body_too_large(limit: usize) -> Self {
+        let message = format!("Request entity too large: limit is {limit}");
+        Self::of(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+        )
+    }
+
+    pub(crate) fn already_exists(api: Api, name: &str) -> Self {
+        let message = format!("{} {name:?} already exists", api.resource());
+        Self::of(StatusCode::CONFLICT, "AlreadyExists", message).about(api, name)
+    }
+
+    /// Every name that was generated was taken: worth another try.
+    pub(crate) fn generated_name_taken(api: Api, name: &str) -> Self {
+        let mut status = Self::already_exists(api, name);
+        if let Some(details) = &mut status.0.details {
+            details.retry_after_seconds = Some(1);
+        }
+        status
+    }
+
+    pub(crate) fn conflict(api: Api, name: &str, why: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: {why}",
+            api.resource()
+        );
+        Self::of(StatusCode::CONFLICT, "Conflict", message).about(api, name)
+    }
+
+    pub(crate) fn modified(api: Api, name: &str) -> Self {
+        Self::conflict(
+            api,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// The object or the options break rules. `group` is empty for events: a real server says so for both versions.
+    pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
+        let mut texts: Vec<String> = Vec::new();
+        for error in errors {
+            let text = format!("{}: {error}", error.field);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = match texts.as_slice() {
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let qualified = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
+        let causes = errors
+            .iter()
+            .map(|error| StatusCause {
+                reason: error.cause.reason(),
+                message: error.to_string(),
+                field: error.field.clone(),
+            })
+            .collect();
+        Self::of(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!("{qualified} {name:?} is invalid: {list}"),
+        )
+        .details(Details {
+            name: name.into(),
+            group: group.into(),
+            kind: kind.into(),
+            causes,
+            ..Details::default()
+        })
+    }
+
+    /// A patch that is well-formed but cannot be applied to this object.
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
+        Self::of(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    }
+
+    /// The history no longer reaches back; `continue_token` resumes at the latest revision.
+    pub(crate) fn expired(message: &str, continue_token: Option<String>) -> Self {
+        let mut status = Self::of(StatusCode::GONE, "Expired", message);
+        status.0.metadata.continue_token = continue_token.unwrap_or_default();
+        status
+    }
+
+    pub(crate) fn watch_expired() -> Self {
+        Self::expired(
+            "The resourceVersion for the provided watch is too old.",
+            None,
+        )
+    }
+
+    pub(crate) fn too_large_resource_version(requested: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {requested}, current: {current}");
+        Self::of(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!("Timeout: {message}"),
+        )
+        .details(Details {
+            causes: vec![StatusCause {
+                reason: "ResourceVersionTooLarge",
+                message: "Too large resource version".into(),
+                field: String::new(),
+            }],
+            retry_after_seconds: Some(1),
+            ..Details::default()
+        })
+    }
+
+    pub(crate) fn timeout() -> Self {
+        Self::of(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            "Timeout: request did not complete within the allotted timeout",
+        )
+        .details(Details::default())
+    }
+
+    /// A 500 without a reason, as unexpected errors of a real server are.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::of(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        let mut status = Self::of(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "ServiceUnavailable",
+            message,
+        );
+        status.0.details = Some(Details {
+            retry_after_seconds: Some(1),
+            ..Details::default()
+        });
+        status
+    }
+
+    fn fault(fault: &Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::unavailable("the server is shutting down"),
+            Fault::NoSpace => Self::of(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "InternalError",
+                "no space left in the event store",
+            ),
+            other => {
+                tracing::error!(error = %other, "the store failed");
+                Self::of(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "InternalError",
+                    format!("Internal error occurred: {other}"),
+                )
+            }
+        }
+    }
+
+    /// Stored bytes that are no event.
+    pub(crate) fn damaged(key: &[u8], why: &str) -> Self {
+        let key = String::from_utf8_lossy(key);
+        tracing::error!(%key, why, "a stored event cannot be read");
+        Self::of(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: the stored event {key} cannot be read: {why}"),
+        )
+    }
+
+    /// What a failed read answers.
+    pub(crate) fn from_read(error: &ReadError, continue_token: Option<String>) -> Self {
+        match error {
+            ReadError::Compacted { .. } => Self::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                 list without the continue parameter, or use the continue token in this response to retrieve the \
+                 remainder of the results.",
+                continue_token,
+            ),
+            ReadError::Future { requested, current } => {
+                Self::too_large_resource_version(*requested, *current)
+            }
+            ReadError::Fault(fault) => Self::fault(fault),
+            other => Self::internal(other.to_string()),
+        }
+    }
+
+    /// What a failed write answers.
+    pub(crate) fn from_write(error: &WriteError, api: Api, name: &str) -> Self {
+        match error {
+            WriteError::AlreadyExists { .. } => Self::already_exists(api, name),
+            WriteError::NotFound => Self::not_found(api, name),
+            WriteError::Conflict { .. } => Self::modified(api, name),
+            WriteError::TooLarge { .. } => Self::of(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLarge",
+                error.to_string(),
+            ),
+            WriteError::Fault(fault) => Self::fault(fault),
+            other => Self::internal(other.to_string()),
+        }
+    }
+
+    pub(crate) fn code(&self) -> StatusCode {
+        self.0
+            .code
+            .and_then(|code| StatusCode::from_u16(code).ok())
+            .unwrap_or(StatusCode::OK)
+    }
+
+    /// The JSON of the Status, without a line end.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        // Strings and integers only: this cannot fail.
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
+}
+
+impl Status {
+    /// The Status as an enveloped protobuf message, for protobuf watches.
+    pub(crate) fn to_protobuf(&self) -> Vec<u8> {
+        use k8s_pb::apimachinery::pkg::apis::meta::v1 as meta;
+        let body = &self.0;
+        let text = |text: &str| Some(text.to_owned());
+        let message = meta::Status {
+            metadata: Some(meta::ListMeta::default()),
+            status: text(body.status),
+            message: text(&body.message),
+            reason: text(body.reason),
+            details: body.details.as_ref().map(|details| meta::StatusDetails {
+                name: text(&details.name),
+                group: text(&details.group),
+                kind: text(&details.kind),
+                uid: text(&details.uid),
+                causes: details
+                    .causes
+                    .iter()
+                    .map(|cause| meta::StatusCause {
+                        reason: text(cause.reason),
+                        message: text(&cause.message),
+                        field: text(&cause.field),
+                    })
+                    .collect(),
+                retry_after_seconds: details
+                    .retry_after_seconds
+                    .and_then(|seconds| i32::try_from(seconds).ok()),
+            }),
+            code: body.code.map(i32::from),
+        };
+        crate::codec::protobuf::envelop("v1", "Status", &message)
+    }
+}
+
+impl IntoResponse for Status {
+    fn into_response(self) -> Response {
+        let retry_after = self
+            .0
+            .details
+            .as_ref()
+            .and_then(|details| details.retry_after_seconds);
+        let mut json = self.to_json();
+        json.push(b'\n');
+        let content_type = [(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        )];
+        let mut response = (self.code(), content_type, json).into_response();
+        if let Some(seconds) = retry_after {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

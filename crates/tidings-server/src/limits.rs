@@ -1,0 +1,87 @@
+//! What a client may take up: the size of bodies, requests in flight, and time.
+
+use std::sync::Arc;
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::error::Status;
+use crate::query::Query;
+use crate::server::ApiServer;
+
+/// Longest accepted body, in bytes.
+pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Reads a body of at most [`BODY_BYTES_MAX`].
+///
+/// # Errors
+/// 413 for a longer one, 400 if the client went away in the middle.
+pub(crate) async fn read_body(body: Body) -> Result<bytes::Bytes, Status> {
+    use http_body_util::{BodyExt, LengthLimitError, Limited};
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Status::body_too_large(BODY_BYTES_MAX)),
+        Err(error) => Err(Status::bad_request(format!(
+            "the body could not be read: {error}"
+        ))),
+    }
+}
+
+/// Whether a request is a watch: these last long and are counted by nobody.
+pub(crate) fn is_watch(method: &Method, path: &str, query: &Query) -> bool {
+    method == Method::GET && (query.flag("watch") || path.contains("/v1/watch/"))
+}
+
+/// Lets so many requests in at once and gives each its time; the rest are told to come back.
+pub(crate) async fn limit(
+    State(server): State<Arc<ApiServer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let query = Query::parse(request.uri().query());
+    if is_watch(request.method(), request.uri().path(), &query) {
+        return next.run(request).await;
+    }
+    let reading = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
+    let permits = if reading {
+        &server.reads
+    } else {
+        &server.writes
+    };
+    let Ok(_permit) = permits.try_acquire() else {
+        return too_many_requests();
+    };
+    let timeout = match query.timeout() {
+        Ok(None | Some(Duration::ZERO)) => server.options.request_timeout,
+        Ok(Some(asked)) => asked.min(server.options.request_timeout),
+        Err(status) => return status.into_response(),
+    };
+    match tokio::time::timeout(timeout, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Status::timeout().into_response(),
+    }
+}
+
+fn too_many_requests() -> Response {
+    let headers = [
+        (header::RETRY_AFTER, HeaderValue::from_static("1")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        ),
+    ];
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        headers,
+        "Too many requests, please try again later.\n",
+    )
+        .into_response()
+}

@@ -1,0 +1,187 @@
+//! The three kinds of patch, applied to an event's JSON in the version of the request
+//! (`k8s.io/apiserver/pkg/endpoints/handlers/patch.go`).
+
+mod strategic;
+
+use http::StatusCode;
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use crate::error::Status;
+use crate::limits::BODY_BYTES_MAX;
+
+/// So many operations of a JSON patch are accepted.
+const OPERATIONS_MAX: usize = 10_000;
+
+/// So deep may a JSON patch reach; an event has no more than five levels.
+const POINTER_DEPTH_MAX: usize = 64;
+
+/// A parsed patch.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    Json(Vec<PatchOperation>),
+    Merge(Value),
+    Strategic(Value),
+}
+
+const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
+
+impl Patch {
+    /// Reads a patch of the kind its Content-Type names.
+    ///
+    /// # Errors
+    /// 415 for another kind, 400 for what is not such a patch, 413 for too many operations.
+    pub(crate) fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Self, Status> {
+        let kind = content_type
+            .unwrap_or_default()
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim();
+        let unreadable = |error: serde_json::Error| {
+            Status::bad_request(format!("error decoding patch: {error}"))
+        };
+        let object = || match serde_json::from_slice(body).map_err(unreadable)? {
+            object @ Value::Object(_) => Ok(object),
+            _ => Err(Status::bad_request(
+                "error decoding patch: a JSON object is accepted",
+            )),
+        };
+        match kind {
+            "application/json-patch+json" => {
+                let operations: Vec<PatchOperation> =
+                    serde_json::from_slice(body).map_err(unreadable)?;
+                if operations.len() > OPERATIONS_MAX {
+                    return Err(Status::of(
+                        StatusCode::PAYLOAD_TOO_LARGE,
+                        "RequestEntityTooLarge",
+                        format!(
+                            "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
+                            operations.len()
+                        ),
+                    ));
+                }
+                Ok(Self::Json(operations))
+            }
+            "application/merge-patch+json" => Ok(Self::Merge(object()?)),
+            "application/strategic-merge-patch+json" => Ok(Self::Strategic(object()?)),
+            _ => Err(Status::unsupported_media_type(ACCEPTED)),
+        }
+    }
+
+    /// Applies the patch.
+    ///
+    /// # Errors
+    /// 422 if it is well-formed but does not fit this object.
+    pub(crate) fn apply(&self, target: &mut Value) -> Result<(), Status> {
+        match self {
+            Self::Json(operations) => apply_operations(target, operations),
+            Self::Merge(patch) => {
+                json_patch::merge(target, patch);
+                Ok(())
+            }
+            Self::Strategic(patch) => {
+                strategic::apply(target, patch).map_err(Status::unprocessable)
+            }
+        }
+    }
+}
+
+/// Applies operations one by one, keeping an eye on what copying may multiply.
+fn apply_operations(target: &mut Value, operations: &[PatchOperation]) -> Result<(), Status> {
+    let mut copied = 0;
+    for operation in operations {
+        if operation.path().count() > POINTER_DEPTH_MAX {
+            return Err(Status::unprocessable(format!(
+                "the path {:?} is too deep",
+                operation.path().as_str()
+            )));
+        }
+        if let PatchOperation::Copy(copy) = operation {
+            copied += copy.from.resolve(target).map_or(0, size);
+            if copied > BODY_BYTES_MAX {
+                return Err(Status::unprocessable(
+                    "the patch's copies add up to too large an object",
+                ));
+            }
+        }
+        json_patch::patch(target, std::slice::from_ref(operation)).map_err(|error| {
+            Status::unprocessable(format!(
+                "the server rejected our request due to an error in our request: {error}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// About how many bytes a value takes as JSON.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
+        Value::Object(members) => {
+            members
+                .iter()
+                .map(|(key, value)| key.len() + 4 + size(value))
+                .sum::<usize>()
+                + 2
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn copies_cannot_blow_an_object_up() {
+        let double = json!({"op": "copy", "from": "", "path": "/a"});
+        let operations = serde_json::to_vec(&vec![double; 64]).unwrap();
+        let patch = Patch::parse(Some("application/json-patch+json"), &operations).unwrap();
+        let mut target = json!({"text": "x".repeat(100)});
+        assert_eq!(
+            patch.apply(&mut target).unwrap_err().code(),
+            StatusCode::UNPROCESSABLE_ENTITY
+        );
+    }
+
+    #[test]
+    fn kinds_and_their_errors() {
+        for (kind, body, code) in [
+            ("application/json-patch+json", "{}", 400),
+            ("application/json-patch+json", "[{\"op\":\"fly\"}]", 400),
+            ("application/merge-patch+json", "[]", 400),
+            ("application/merge-patch+json", "{", 400),
+            (
+                "application/strategic-merge-patch+json; charset=utf-8",
+                "1",
+                400,
+            ),
+            ("application/apply-patch+yaml", "{}", 415),
+            ("application/json", "{}", 415),
+            ("", "{}", 415),
+        ] {
+            assert_eq!(
+                Patch::parse(Some(kind), body.as_bytes())
+                    .unwrap_err()
+                    .code()
+                    .as_u16(),
+                code,
+                "{kind} {body}"
+            );
+        }
+        let absent = br#"[{"op":"test","path":"/a","value":1}]"#;
+        let patch = Patch::parse(Some("application/json-patch+json"), absent).unwrap();
+        assert_eq!(
+            patch
+                .apply(&mut json!({"a": 2}))
+                .unwrap_err()
+                .code()
+                .as_u16(),
+            422
+        );
+    }
+}

@@ -1,0 +1,349 @@
+//! Strategic merge patch (`k8s.io/apimachinery/pkg/util/strategicpatch`), as far as an event's schema reaches.
+//!
+//! Maps merge key by key and `null` deletes, as in a merge patch. Two lists merge instead of being replaced:
+//! `metadata.ownerReferences` by `uid`, and `metadata.finalizers` as a set. The directives `$patch`, `$retainKeys`,
+//! `$setElementOrder/…` and `$deleteFromPrimitiveList/…` are honoured.
+
+use serde_json::{Map, Value};
+
+/// Applies a patch to an event's JSON.
+///
+/// # Errors
+/// A fragment naming the directive or list that is not accepted.
+pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), String> {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) => {
+            merge(target, patch, &mut Vec::new()).map(|_| ())
+        }
+        _ => Err("the patch is not a JSON object".into()),
+    }
+}
+
+/// Whether the map itself remains, or a directive deletes it.
+#[derive(PartialEq)]
+enum Fate {
+    Remains,
+    Deleted,
+}
+
+/// How a list merges, by its path.
+fn is_set(path: &[&str]) -> bool {
+    path == ["metadata", "finalizers"]
+}
+
+fn merge_key(path: &[&str]) -> Option<&'static str> {
+    (path == ["metadata", "ownerReferences"]).then_some("uid")
+}
+
+fn merge<'a>(
+    target: &mut Map<String, Value>,
+    patch: &'a Map<String, Value>,
+    path: &mut Vec<&'a str>,
+) -> Result<Fate, String> {
+    match patch.get("$patch").map(Value::as_str) {
+        None | Some(Some("merge")) => {}
+        Some(Some("replace")) => {
+            *target = without_directives(patch);
+            return Ok(Fate::Remains);
+        }
+        Some(Some("delete")) => {
+            target.clear();
+            return Ok(Fate::Deleted);
+        }
+        Some(_) => {
+            return Err(format!(
+                "unknown patch type found: {}",
+                patch.get("$patch").unwrap_or(&Value::Null)
+            ));
+        }
+    }
+    if let Some(retained) = patch.get("$retainKeys") {
+        let retained = strings(retained)
+            .ok_or("invalid patch format of $retainKeys: a list of strings is accepted")?;
+        target.retain(|key, _| retained.contains(&key.as_str()));
+    }
+    for (key, value) in patch {
+        if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
+            let gone = strings(value).ok_or(
+                "invalid patch format of $deleteFromPrimitiveList: a list of strings is accepted",
+            )?;
+            if let Some(Value::Array(items)) = target.get_mut(list) {
+                items.retain(|item| item.as_str().is_none_or(|item| !gone.contains(&item)));
+            }
+        } else if key.starts_with('$') {
+            if !matches!(key.as_str(), "$patch" | "$retainKeys")
+                && !key.starts_with("$setElementOrder/")
+            {
+                return Err(format!("unknown directive {key:?} in the patch"));
+            }
+        } else {
+            path.push(key);
+            merge_member(target, key, value, path)?;
+            path.pop();
+        }
+    }
+    for (key, order) in patch {
+        if let Some(list) = key.strip_prefix("$setElementOrder/") {
+            path.push(list);
+            if let (Some(Value::Array(items)), Value::Array(order)) = (target.get_mut(list), order)
+            {
+                reorder(items, order, merge_key(path));
+            }
+            path.pop();
+        }
+    }
+    Ok(Fate::Remains)
+}
+
+fn merge_member<'a>(
+    target: &mut Map<String, Value>,
+    key: &'a str,
+    value: &'a Value,
+    path: &mut Vec<&'a str>,
+) -> Result<(), String> {
+    match (value, target.get_mut(key)) {
+        (Value::Null, _) => {
+            target.remove(key);
+        }
+        (Value::Object(patch), Some(Value::Object(inner))) => {
+            if merge(inner, patch, path)? == Fate::Deleted {
+                target.remove(key);
+            }
+        }
+        (Value::Object(patch), _) => {
+            let mut inner = Map::new();
+            if merge(&mut inner, patch, path)? == Fate::Remains {
+                target.insert(key.to_owned(), Value::Object(inner));
+            }
+        }
+        (Value::Array(patch), existing) if is_set(path) => {
+            let mut items = match existing {
+                Some(Value::Array(items)) => std::mem::take(items),
+                _ => Vec::new(),
+            };
+            for item in patch {
+                if !items.contains(item) {
+                    items.push(item.clone());
+                }
+            }
+            target.insert(key.to_owned(), Value::Array(items));
+        }
+        (Value::Array(patch), existing) if merge_key(path).is_some() => {
+            let items = match existing {
+                Some(Value::Array(items)) => std::mem::take(items),
+                _ => Vec::new(),
+            };
+            let merged = merge_list(items, patch, merge_key(path).unwrap_or_default(), path)?;
+            target.insert(key.to_owned(), Value::Array(merged));
+        }
+        (other, _) => {
+            target.insert(key.to_owned(), other.clone());
+        }
+    }
+    Ok(())
+}
+
+fn merge_list<'a>(
+    mut items: Vec<Value>,
+    patch: &'a [Value],
+    key: &str,
+    path: &mut Vec<&'a str>,
+) -> Result<Vec<Value>, String> {
+    let directive = |item: &Value| {
+        item.get("$patch")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    if patch
+        .iter()
+        .any(|item| directive(item).as_deref() == Some("replace"))
+    {
+        let kept = patch.iter().filter(|item| directive(item).is_none());
+        return Ok(kept
+            .filter_map(Value::as_object)
+            .map(|item| Value::Object(without_directives(item)))
+            .collect());
+    }
+    for item in patch {
+        let Value::Object(fields) = item else {
+            return Err(format!("{}: the items are not objects", path.join(".")));
+        };
+        let Some(identity) = fields.get(key) else {
+            return Err(format!(
+                "map: {item} does not contain declared merge key: {key}"
+            ));
+        };
+        let at = items
+            .iter()
+            .position(|existing| existing.get(key) == Some(identity));
+        match (directive(item).as_deref(), at) {
+            (Some("delete"), Some(at)) => {
+                items.remove(at);
+            }
+            (Some("delete"), None) => {}
+            (_, Some(at)) => {
+                if let Some(Value::Object(existing)) = items.get_mut(at) {
+                    merge(existing, fields, path)?;
+                }
+            }
+            (_, None) => {
+                let mut added = Map::new();
+                merge(&mut added, fields, path)?;
+                items.push(Value::Object(added));
+            }
+        }
+    }
+    Ok(items)
+}
+
+/// Puts the items into the given order; those it does not name keep their place behind.
+fn reorder(items: &mut [Value], order: &[Value], key: Option<&str>) {
+    let identity = |item: &Value| match key {
+        Some(key) => item.get(key).cloned(),
+        None => Some(item.clone()),
+    };
+    items.sort_by_key(|item| {
+        let item = identity(item);
+        order
+            .iter()
+            .position(|wanted| identity(wanted) == item)
+            .unwrap_or(usize::MAX)
+    });
+}
+
+fn without_directives(patch: &Map<String, Value>) -> Map<String, Value> {
+    patch
+        .iter()
+        .filter(|(key, value)| !key.starts_with('$') && !value.is_null())
+        .map(|(key, value)| {
+            let value = value.as_object().map_or_else(
+                || value.clone(),
+                |inner| Value::Object(without_directives(inner)),
+            );
+            (key.clone(), value)
+        })
+        .collect()
+}
+
+fn strings(value: &Value) -> Option<Vec<&str>> {
+    value.as_array()?.iter().map(Value::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn patches() {
+        let target = || {
+            json!({
+                "count": 1,
+                "metadata": {
+                    "labels": {"a": "1", "b": "2"},
+                    "finalizers": ["x", "y"],
+                    "ownerReferences": [{"uid": "1", "name": "one"}, {"uid": "2", "name": "two"}],
+                },
+                "series": null,
+            })
+        };
+        for (what, patch, pointer, expected) in [
+            (
+                "scalars are replaced",
+                json!({"count": 2}),
+                "/count",
+                json!(2),
+            ),
+            (
+                "null deletes",
+                json!({"metadata": {"labels": {"a": null}}}),
+                "/metadata/labels",
+                json!({"b": "2"}),
+            ),
+            (
+                "nulls in new maps vanish",
+                json!({"series": {"count": 2, "x": null}}),
+                "/series",
+                json!({"count": 2}),
+            ),
+            (
+                "sets unite",
+                json!({"metadata": {"finalizers": ["y", "z"]}}),
+                "/metadata/finalizers",
+                json!(["x", "y", "z"]),
+            ),
+            (
+                "items leave a set",
+                json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["x"]}}),
+                "/metadata/finalizers",
+                json!(["y"]),
+            ),
+            (
+                "sets are ordered",
+                json!({"metadata": {"$setElementOrder/finalizers": ["z", "y", "x"], "finalizers": ["z"]}}),
+                "/metadata/finalizers",
+                json!(["z", "y", "x"]),
+            ),
+            (
+                "owners merge by uid",
+                json!({"metadata": {"ownerReferences": [{"uid": "2", "name": "zwei"}, {"uid": "3"}]}}),
+                "/metadata/ownerReferences",
+                json!([{"uid": "1", "name": "one"}, {"uid": "2", "name": "zwei"}, {"uid": "3"}]),
+            ),
+            (
+                "owners leave by uid",
+                json!({"metadata": {"ownerReferences": [{"uid": "1", "$patch": "delete"}]}}),
+                "/metadata/ownerReferences",
+                json!([{"uid": "2", "name": "two"}]),
+            ),
+            (
+                "a list can be replaced",
+                json!({"metadata": {"ownerReferences": [{"uid": "9"}, {"$patch": "replace"}]}}),
+                "/metadata/ownerReferences",
+                json!([{"uid": "9"}]),
+            ),
+            (
+                "a map can be replaced",
+                json!({"metadata": {"labels": {"$patch": "replace", "c": "3"}}}),
+                "/metadata/labels",
+                json!({"c": "3"}),
+            ),
+            (
+                "keys can be retained",
+                json!({"metadata": {"labels": {"$retainKeys": ["b", "c"], "c": "3"}}}),
+                "/metadata/labels",
+                json!({"b": "2", "c": "3"}),
+            ),
+        ] {
+            let mut patched = target();
+            apply(&mut patched, &patch).unwrap();
+            assert_eq!(patched.pointer(pointer), Some(&expected), "{what}");
+        }
+        let mut patched = target();
+        apply(
+            &mut patched,
+            &json!({"metadata": {"labels": {"$patch": "delete"}}}),
+        )
+        .unwrap();
+        assert_eq!(patched.pointer("/metadata/labels"), None);
+    }
+
+    #[test]
+    fn what_is_not_accepted() {
+        for patch in [
+            json!([]),
+            json!({"$patch": "explode"}),
+            json!({"$patch": 1}),
+            json!({"$boom": 1}),
+            json!({"metadata": {"ownerReferences": [{"name": "no uid"}]}}),
+            json!({"metadata": {"ownerReferences": [1]}}),
+            json!({"$retainKeys": "a"}),
+        ] {
+            assert!(
+                apply(&mut json!({"metadata": {}}), &patch).is_err(),
+                "{patch}"
+            );
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The parameters of a request's query, read and checked as `k8s.io/apimachinery/pkg/apis/meta/internalversion` does.
+
+use std::time::Duration;
+
+use tidings_core::validate::FieldError;
+
+use crate::codec::Api;
+use crate::error::Status;
+use crate::selector::{FieldSelector, LabelSelector, Selector};
+
+/// A query's pairs in order; an empty pair (kube-rs sends `?&limit=500`) is skipped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn parse(query: Option<&str>) -> Self {
+        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        Self(
+            pairs
+                .filter(|(name, _)| !name.is_empty())
+                .map(|(k, v)| (k.into_owned(), v.into_owned()))
+                .collect(),
+        )
+    }
+
+    /// The first value of a parameter; absent and empty are the same.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .iter()
+            .filter(move |(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(key, _)| key == name)
+    }
+
+    /// A boolean as the API server's parameter conversion reads it: present without a value is true, and so is anything
+    /// but `0` and `false`.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.optional_flag(name).unwrap_or(false)
+    }
+
+    fn optional_flag(&self, name: &str) -> Option<bool> {
+        let value = self
+            .0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)?;
+        Some(!matches!(
+            value.to_ascii_lowercase().as_str(),
+            "0" | "false"
+        ))
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Status> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let number = value.parse();
+        number.map(Some).map_err(|_| {
+            Status::bad_request(format!("{name}: {value:?} is not an accepted number"))
+        })
+    }
+
+    /// How long the client is willing to wait (`?timeout=8s`), in Go's notation.
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>, Status> {
+        let Some(text) = self.get("timeout") else {
+            return Ok(None);
+        };
+        parse_go_duration(text).map(Some).ok_or_else(|| {
+            Status::bad_request(format!(
+                "invalid timeout specified in the request URL - {text:?}"
+            ))
+        })
+    }
+
+    /// `dryRun`: nothing is stored if it is `All`; no other value is accepted.
+    pub(crate) fn dry_run(&self, options_kind: &str) -> Result<bool, Status> {
+        let values: Vec<&str> = self.values("dryRun").collect();
+        check_dry_run(&values, options_kind)
+    }
+
+    /// `fieldValidation`: what becomes of fields that are unknown or given twice.
+    pub(crate) fn field_validation(&self, options_kind: &str) -> Result<FieldValidation, Status> {
+        match self.get("fieldValidation") {
+            None | Some("Warn") => Ok(FieldValidation::Warn),
+            Some("Strict") => Ok(FieldValidation::Strict),
+            Some("Ignore") => Ok(FieldValidation::Ignore),
+            Some(other) => Err(invalid_option(
+                options_kind,
+                FieldError::invalid(
+                    "fieldValidation",
+                    other,
+                    "must be one of Ignore, Warn, Strict",
+                ),
+            )),
+        }
+    }
+
+    /// `fieldManager` is checked and otherwise has no effect: this server keeps no managedFields.
+    pub(crate) fn check_field_manager(&self, options_kind: &str) -> Result<(), Status> {
+        let Some(manager) = self.get("fieldManager") else {
+            return Ok(());
+        };
+        if manager.len() > 128 {
+            let error = FieldError::invalid("fieldManager", "", "may not be more than 128 bytes");
+            return Err(invalid_option(options_kind, error));
+        }
+        if manager.chars().any(char::is_control) {
+            let error = FieldError::invalid(
+                "fieldManager",
+                manager,
+                "should only contain printable characters",
+            );
+            return Err(invalid_option(options_kind, error));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a request is a dry run.
+pub(crate) fn check_dry_run(values: &[&str], options_kind: &str) -> Result<bool, Status> {
+    if let Some(other) = values.iter().find(|value| **value != "All") {
+        return Err(invalid_option(
+            options_kind,
+            FieldError::invalid(
+                "dryRun",
+                other,
+                "Unsupported value: supported values: \"All\"",
+            ),
+        ));
+    }
+    Ok(!values.is_empty())
+}
+
+fn invalid_option(kind: &str, error: FieldError) -> Status {
+    Status::invalid(kind, "meta.k8s.io", "", &[error])
+}
+
+/// See [`Query::field_validation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+/// The parameters of list, watch and deletecollection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListOptions {
+    pub(crate) selector: Selector,
+    pub(crate) watch: bool,
+    pub(crate) limit: Option<usize>,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) resource_version: ResourceVersion,
+    pub(crate) match_exact: Option<bool>,
+    pub(crate) allow_bookmarks: bool,
+    /// Whether a watch starts with what exists; `None` leaves it to the resource version.
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// `resourceVersion`, where unset and `0` both stand before everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ResourceVersion {
+    #[default]
+    Unset,
+    Zero,
+    At(u64),
+}
+
+impl ResourceVersion {
+    /// Reads the parameter.
+    pub(crate) fn parse(text: Option<&str>) -> Result<Self, Status> {
+        match text {
+            None => Ok(Self::Unset),
+            Some("0") => Ok(Self::Zero),
+            Some(text) => match text.parse() {
+                Ok(0) => Ok(Self::Zero),
+                Ok(revision) => Ok(Self::At(revision)),
+                Err(_) => Err(Status::bad_request(format!(
+                    "invalid resource version: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                ))),
+            },
+        }
+    }
+}
+
+impl ListOptions {
+    /// Reads and checks the parameters; `watch` forces a watch (the deprecated `/watch/` paths).
+    ///
+    /// # Errors
+    /// 400 for what cannot be read, 422 for what does not go together.
+    pub(crate) fn parse(api: Api, query: &Query, watch: bool) -> Result<Self, Status> {
+        let fields = query
+            .get("fieldSelector")
+            .map(|text| FieldSelector::parse(api, text))
+            .transpose();
+        let labels = query
+            .get("labelSelector")
+            .map(LabelSelector::parse)
+            .transpose();
+        let selector = Selector {
+            fields: fields.map_err(Status::bad_request)?.unwrap_or_default(),
+            labels: labels
+                .map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?
+                .unwrap_or_default(),
+        };
+        let watch = watch || query.flag("watch");
+        let options = Self {
+            selector,
+            watch,
+            limit: query
+                .number::<i64>("limit")?
+                .and_then(|limit| usize::try_from(limit).ok())
+                .filter(|limit| *limit > 0),
+            continue_token: query.get("continue").map(str::to_owned),
+            resource_version: ResourceVersion::Unset,
+            match_exact: None,
+            allow_bookmarks: query.flag("allowWatchBookmarks"),
+            send_initial_events: query.optional_flag("sendInitialEvents"),
+            timeout: query
+                .number::<i64>("timeoutSeconds")?
+                .and_then(|s| u64::try_from(s).ok())
+                .map(Duration::from_secs),
+        };
+        let errors = options.combination_errors(query);
+        if !errors.is_empty() {
+            return Err(Status::invalid("ListOptions", "meta.k8s.io", "", &errors));
+        }
+        let resource_version = query.get("resourceVersion");
+        if options.continue_token.is_some()
+            && !watch
+            && resource_version.is_some_and(|version| version != "0")
+        {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        Ok(Self {
+            resource_version: ResourceVersion::parse(resource_version)?,
+            match_exact: query
+                .get("resourceVersionMatch")
+                .map(|value| value == "Exact"),
+            ..options
+        })
+    }
+
+    fn combination_errors(&self, query: &Query) -> Vec<FieldError> {
+        let forbidden = |field: &str, detail: &str| FieldError {
+            cause: tidings_core::validate::Cause::Forbidden,
+            ..FieldError::required(field, detail)
+        };
+        let mut errors = Vec::new();
+        let version_match = query.get("resourceVersionMatch");
+        if let Some(value) = version_match {
+            if !matches!(value, "Exact" | "NotOlderThan") {
+                errors.push(FieldError::invalid(
+                    "resourceVersionMatch",
+                    value,
+                    "Unsupported value: supported values: \"Exact\", \"NotOlderThan\"",
+                ));
+            }
+        }
+        if self.watch {
+            match (self.send_initial_events, version_match) {
+                (Some(_), None) => errors.push(forbidden(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                )),
+                (Some(_), Some("Exact")) => errors.push(forbidden(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                )),
+                (None, Some(_)) => errors.push(forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                )),
+                _ => {}
+            }
+            return errors;
+        }
+        if self.send_initial_events.is_some() {
+            errors.push(forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
+        }
+        if let Some(value) = version_match {
+            let resource_version = query.get("resourceVersion");
+            if self.continue_token.is_some() {
+                errors.push(forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
+            }
+            if resource_version.is_none() {
+                errors.push(forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
+            }
+            if value == "Exact" && resource_version == Some("0") {
+                errors.push(forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ));
+            }
+        }
+        errors
+    }
+}
+
+/// Reads a duration in Go's notation, such as `1h30m`, `8s` or `500ms`; negative and fractional ones are not accepted.
+pub fn parse_go_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit())?;
+        let (number, after) = rest.split_at(digits);
+        let unit_len = after
+            .find(|character: char| character.is_ascii_digit())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_len);
+        let unit = match unit {
+            "h" => Duration::from_secs(3600),
+            "m" => Duration::from_secs(60),
+            "s" => Duration::from_secs(1),
+            "ms" => Duration::from_millis(1),
+            "us" | "µs" => Duration::from_micros(1),
+            "ns" => Duration::from_nanos(1),
+            _ => return None,
+        };
+        total = total.checked_add(unit.checked_mul(number.parse().ok()?)?)?;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(query: &str) -> Result<ListOptions, Status> {
+        ListOptions::parse(Api::Core, &Query::parse(Some(query)), false)
+    }
+
+    #[test]
+    fn an_empty_first_pair_is_skipped() {
+        assert_eq!(options("&limit=500").unwrap().limit, Some(500));
+    }
+
+    #[test]
+    fn combinations_that_are_refused() {
+        for (query, code) in [
+            ("fieldSelector=spec.x=1", 400),
+            ("labelSelector=a+in", 400),
+            ("resourceVersion=x", 400),
+            ("continue=t&resourceVersion=5", 400),
+            ("limit=x", 400),
+            ("resourceVersionMatch=Exact", 422),
+            ("resourceVersionMatch=Exact&resourceVersion=0", 422),
+            ("resourceVersionMatch=Newest&resourceVersion=1", 422),
+            (
+                "resourceVersionMatch=NotOlderThan&resourceVersion=1&continue=t",
+                422,
+            ),
+            ("sendInitialEvents=true", 422),
+            ("watch=true&sendInitialEvents=true", 422),
+            (
+                "watch=true&sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1",
+                422,
+            ),
+            ("watch=true&resourceVersionMatch=NotOlderThan", 422),
+        ] {
+            assert_eq!(
+                options(query).map(|_| ()).unwrap_err().code().as_u16(),
+                code,
+                "{query}"
+            );
+        }
+    }
+
+    #[test]
+    fn combinations_that_are_accepted() {
+        for query in [
+            "",
+            "resourceVersion=0",
+            "resourceVersion=7&resourceVersionMatch=Exact&limit=1",
+            "continue=t&resourceVersion=0",
+            "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+            "watch=1&limit=5&timeoutSeconds=290",
+            "limit=0",
+            "limit=-1",
+        ] {
+            assert!(options(query).is_ok(), "{query}");
+        }
+    }
+
+    #[test]
+    fn go_durations() {
+        for (text, millis) in [
+            ("8s", 8000),
+            ("1h30m", 5_400_000),
+            ("1m0s", 60_000),
+            ("500ms", 500),
+            ("0", 0),
+            ("1h0m0s", 3_600_000),
+        ] {
+            assert_eq!(
+                parse_go_duration(text),
+                Some(Duration::from_millis(millis)),
+                "{text}"
+            );
+        }
+        for text in ["", "8", "s", "-1s", "1.5s", "1d", "99999999999999999999h"] {
+            assert_eq!(parse_go_duration(text), None, "{text}");
+        }
+    }
+}

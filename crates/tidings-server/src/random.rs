@@ -1,0 +1,70 @@
+//! Randomness: uids, the ends of generated names, tokens, and how long a watch lasts.
+
+/// What generated names end in: no vowels, so no words.
+const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+fn bytes<const N: usize>() -> Result<[u8; N], getrandom::Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A version 4 UUID.
+pub(crate) fn uuid() -> Result<String, getrandom::Error> {
+    let mut bytes: [u8; 16] = bytes()?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        push_hex(*byte, &mut text);
+    }
+    Ok(text)
+}
+
+/// The end of a generated name.
+pub(crate) fn name_suffix() -> Result<String, getrandom::Error> {
+    let words: [u8; 5] = bytes()?;
+    // The slight preference for the first letters is of no consequence: a taken name is tried again.
+    Ok(words
+        .iter()
+        .filter_map(|byte| NAME_ALPHABET.get(usize::from(byte % 27)))
+        .map(|byte| char::from(*byte))
+        .collect())
+}
+
+/// A token nobody can guess: 256 bits.
+pub(crate) fn token() -> Result<String, getrandom::Error> {
+    let mut text = String::with_capacity(64);
+    for byte in bytes::<32>()? {
+        push_hex(byte, &mut text);
+    }
+    Ok(text)
+}
+
+fn push_hex(byte: u8, text: &mut String) {
+    for nibble in [byte >> 4, byte & 15] {
+        text.extend(char::from_digit(u32::from(nibble), 16));
+    }
+}
+
+/// A number between 0 and 1; one half if the system has no randomness to give.
+pub(crate) fn fraction() -> f64 {
+    bytes::<4>().map_or(0.5, |bytes| {
+        f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn uuids_have_their_form() {
+        let uuid = super::uuid().unwrap();
+        let lens: Vec<usize> = uuid.split('-').map(str::len).collect();
+        assert_eq!(lens, [8, 4, 4, 4, 12]);
+        assert_eq!(uuid.as_bytes()[14], b'4');
+        assert_ne!(uuid, super::uuid().unwrap());
+    }
+}

@@ -1,0 +1,89 @@
+//! A request to the events API, taken apart once: version, namespace, name, query, body.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use crate::codec::Api;
+use crate::error::Status;
+use crate::limits::read_body;
+use crate::negotiate::{Answer, Form, negotiate};
+use crate::query::Query;
+use crate::server::{ApiServer, Key};
+
+/// A request for events.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) api: Api,
+    /// From the path; empty for all namespaces.
+    pub(crate) namespace: String,
+    /// From the path; empty for a collection.
+    pub(crate) name: String,
+    /// Whether the path is one of the deprecated `/watch/` ones.
+    pub(crate) watch_path: bool,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Call {
+    pub(crate) fn key(&self) -> Key {
+        Key {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// The form of the answer.
+    pub(crate) fn form(&self, answer: Answer) -> Result<Form, Status> {
+        negotiate(&self.headers, &self.query, answer)
+    }
+
+    pub(crate) fn content_type(&self) -> Option<&str> {
+        self.headers
+            .get(http::header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+    }
+}
+
+impl FromRequest<Arc<ApiServer>> for Call {
+    type Rejection = Status;
+
+    async fn from_request(request: Request, server: &Arc<ApiServer>) -> Result<Self, Status> {
+        let (mut parts, body) = request.into_parts();
+        let path = parts.uri.path();
+        let api = if path.starts_with("/api/") {
+            Api::Core
+        } else {
+            Api::Events
+        };
+        let watch_path = path.contains("/v1/watch/");
+        let parameters = RawPathParams::from_request_parts(&mut parts, server)
+            .await
+            .map_err(|_| Status::no_such_path())?;
+        let parameter = |name: &str| {
+            parameters
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.to_owned())
+                .unwrap_or_default()
+        };
+        let (namespace, name) = (parameter("namespace"), parameter("name"));
+        let body = if parts.method == Method::GET {
+            Bytes::new()
+        } else {
+            read_body(body).await?
+        };
+        Ok(Self {
+            api,
+            namespace,
+            name,
+            watch_path,
+            query: Query::parse(parts.uri.query()),
+            headers: parts.headers,
+            body,
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! Which path is answered by whom, and what every answer has in common.
+
+mod body;
+mod call;
+mod discovery;
+mod health;
+mod list;
+mod openapi;
+mod review;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use crate::error::Status;
+use crate::limits;
+use crate::server::ApiServer;
+
+/// The whole API as a service, to be put behind a listener or called directly.
+pub fn router(server: Arc<ApiServer>) -> Router {
+    let events = |prefix: &str| -> Router<Arc<ApiServer>> {
+        Router::new()
+            .route(&format!("{prefix}/events"), get(list::list))
+            .route(
+                &format!("{prefix}/namespaces/{{namespace}}/events"),
+                get(list::list)
+                    .post(write::create)
+                    .delete(write::delete_collection),
+            )
+            .route(
+                &format!("{prefix}/namespaces/{{namespace}}/events/{{name}}"),
+                get(list::get)
+                    .put(write::replace)
+                    .patch(write::patch)
+                    .delete(write::delete),
+            )
+            .route(&format!("{prefix}/watch/events"), get(list::list))
+            .route(
+                &format!("{prefix}/watch/namespaces/{{namespace}}/events"),
+                get(list::list),
+            )
+            .route(
+                &format!("{prefix}/watch/namespaces/{{namespace}}/events/{{name}}"),
+                get(list::list),
+            )
+    };
+    let api = Router::new()
+        .merge(events("/api/v1"))
+        .merge(events("/apis/events.k8s.io/v1"))
+        .route("/api", get(discovery::core_versions))
+        .route("/apis", get(discovery::groups))
+        .route("/apis/events.k8s.io", get(discovery::group))
+        .route("/api/v1", get(discovery::resources))
+        .route("/apis/events.k8s.io/v1", get(discovery::resources))
+        .route("/api/v1/namespaces", get(discovery::namespaces))
+        .route("/api/v1/namespaces/{namespace}", get(discovery::namespace))
+        .route(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            post(review::access),
+        )
+        .route(
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            post(review::subject),
+        )
+        .route("/openapi/v3", get(openapi::index))
+        .route("/openapi/v3/{*path}", get(openapi::version))
+        .fallback(|| async { Status::no_such_path() })
+        .method_not_allowed_fallback(|| async { Status::method_not_allowed() })
+        .layer(middleware::from_fn_with_state(
+            server.clone(),
+            limits::limit,
+        ))
+        .layer(middleware::from_fn_with_state(server.clone(), authenticate));
+    // What kube-apiserver's default roles let everybody read.
+    let public = Router::new()
+        .route("/version", get(discovery::version))
+        .route("/healthz", get(health::all))
+        .route("/healthz/{check}", get(health::one))
+        .route("/livez", get(health::all))
+        .route("/livez/{check}", get(health::one))
+        .route("/readyz", get(health::all))
+        .route("/readyz/{check}", get(health::one));
+    public
+        .merge(api)
+        .layer(middleware::from_fn_with_state(
+            server.clone(),
+            common_headers,
+        ))
+        .with_state(server)
+}
+
+/// Lets in whom the authenticator knows.
+async fn authenticate(
+    State(server): State<Arc<ApiServer>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match server.authenticator.authenticate(request.headers()) {
+        Some(user) => {
+            request.extensions_mut().insert(user.clone());
+            next.run(request).await
+        }
+        None => Status::unauthorized().into_response(),
+    }
+}
+
+static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// An Audit-Id of a client is given back if it is no longer than this.
+const AUDIT_ID_BYTES_MAX: usize = 64;
+
+/// The headers of every answer.
+async fn common_headers(
+    State(_server): State<Arc<ApiServer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let given = request
+        .headers()
+        .get(&AUDIT_ID)
+        .filter(|id| id.len() <= AUDIT_ID_BYTES_MAX)
+        .cloned();
+    let made = || {
+        crate::random::uuid()
+            .ok()
+            .and_then(|id| HeaderValue::from_str(&id).ok())
+    };
+    let audit_id = given.or_else(made);
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    if let Some(audit_id) = audit_id {
+        headers.insert(AUDIT_ID.clone(), audit_id);
+    }
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-cache, private"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}

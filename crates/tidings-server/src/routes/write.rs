@@ -1,0 +1,566 @@
+//! Create, update, patch and delete of one event, and the deletion of many.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Time};
+use prost::Message;
+use serde::Deserialize;
+use serde_json::Value;
+use tidings_store::{NewRecord, WriteError};
+
+use super::body::{self, Sent, event_response};
+use super::call::Call;
+use super::list;
+use crate::codec::json::Reading;
+use crate::codec::{self, Api};
+use crate::error::Status;
+use crate::negotiate::{Answer, Media, body_media};
+use crate::patch::Patch;
+use crate::query::{ListOptions, ResourceVersion, check_dry_run};
+use crate::server::{ApiServer, Key, Stored};
+use crate::{random, rules};
+
+/// So often a generated name is made anew when it is taken.
+const GENERATE_ATTEMPTS: usize = 8;
+/// Of a generateName so many bytes are kept before the random end.
+const GENERATE_STEM_BYTES_MAX: usize = 58;
+/// So often a change without a resourceVersion is made again on what another wrote in between.
+const CHANGE_ATTEMPTS: usize = 64;
+
+/// POST to a namespace's events.
+pub(crate) async fn create(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    const OPTIONS: &str = "CreateOptions";
+    let form = call.form(Answer::Object)?;
+    let dry_run = call.query.dry_run(OPTIONS)?;
+    call.query.check_field_manager(OPTIONS)?;
+    let Sent { event, warnings } = body::read_event(&call, call.query.field_validation(OPTIONS)?)?;
+    let event = create_event(&server, &call, event, dry_run).await?;
+    event_response(
+        &call,
+        form,
+        StatusCode::CREATED,
+        &event,
+        server.clock.now(),
+        &warnings,
+    )
+}
+
+async fn create_event(
+    server: &ApiServer,
+    call: &Call,
+    mut event: Event,
+    dry_run: bool,
+) -> Result<Event, Status> {
+    let api = call.api;
+    let metadata = event.metadata.get_or_insert_default();
+    settle_namespace(metadata, &call.namespace)?;
+    if !metadata.resource_version().is_empty() {
+        return Err(Status::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    let uid = random::uuid().map_err(|error| Status::internal(error.to_string()))?;
+    rules::prepare_create(metadata, uid, now(server));
+
+    let generated = metadata.name().is_empty() && !metadata.generate_name().is_empty();
+    let attempts = if generated { GENERATE_ATTEMPTS } else { 1 };
+    for attempt in 1..=attempts {
+        if generated {
+            let metadata = event.metadata.get_or_insert_default();
+            metadata.name = Some(generated_name(metadata.generate_name())?);
+        }
+        let name = event
+            .metadata
+            .as_ref()
+            .map(|metadata| metadata.name().to_owned())
+            .unwrap_or_default();
+        refuse_if_any(&name, &rules::check_create(api, &event))?;
+        let key = Key {
+            namespace: call.namespace.clone(),
+            name,
+        };
+        if dry_run {
+            let existing = server
+                .store
+                .get(key.bytes())
+                .await
+                .map_err(|error| Status::from_read(&error, None))?;
+            return if existing.is_some() {
+                Err(Status::already_exists(api, &key.name))
+            } else {
+                Ok(event)
+            };
+        }
+        match server
+            .store
+            .create(key.bytes(), record(server, &event))
+            .await
+        {
+            Ok(revision) => {
+                event.metadata.get_or_insert_default().resource_version =
+                    Some(revision.to_string());
+                return Ok(event);
+            }
+            Err(WriteError::AlreadyExists { .. }) if generated && attempt < attempts => {}
+            Err(WriteError::AlreadyExists { .. }) if generated => {
+                return Err(Status::generated_name_taken(api, &key.name));
+            }
+            Err(error) => return Err(Status::from_write(&error, api, &key.name)),
+        }
+    }
+    Err(Status::internal("no name could be generated"))
+}
+
+fn generated_name(base: &str) -> Result<String, Status> {
+    let mut stem = base.len().min(GENERATE_STEM_BYTES_MAX);
+    while !base.is_char_boundary(stem) {
+        stem -= 1;
+    }
+    let suffix = random::name_suffix().map_err(|error| Status::internal(error.to_string()))?;
+    Ok(format!("{}{suffix}", base.get(..stem).unwrap_or_default()))
+}
+
+/// PUT of an event; creates it if there is none.
+pub(crate) async fn replace(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    const OPTIONS: &str = "UpdateOptions";
+    let form = call.form(Answer::Object)?;
+    let dry_run = call.query.dry_run(OPTIONS)?;
+    call.query.check_field_manager(OPTIONS)?;
+    let Sent {
+        mut event,
+        warnings,
+    } = body::read_event(&call, call.query.field_validation(OPTIONS)?)?;
+    let metadata = event.metadata.get_or_insert_default();
+    settle_namespace(metadata, &call.namespace)?;
+    if metadata.name() != call.name {
+        return Err(Status::bad_request(if metadata.name().is_empty() {
+            "name must be provided".to_owned()
+        } else {
+            format!(
+                "the name of the object ({}) does not match the name on the URL ({})",
+                metadata.name(),
+                call.name
+            )
+        }));
+    }
+    let answer = |code, event: &Event| {
+        event_response(&call, form, code, event, server.clock.now(), &warnings)
+    };
+
+    for _ in 0..CHANGE_ATTEMPTS {
+        let stored = match server.stored(call.api, &call.key()).await {
+            Err(status) if status.code() == StatusCode::NOT_FOUND => {
+                let metadata = event.metadata.get_or_insert_default();
+                if !metadata.uid().is_empty() {
+                    return Err(wrong_uid(call.api, &call.name, metadata.uid(), ""));
+                }
+                let mut event = event.clone();
+                event.metadata.get_or_insert_default().resource_version = None;
+                match create_event(&server, &call, event, dry_run).await {
+                    // Somebody else created it just now: replace that.
+                    Err(status) if status.code() == StatusCode::CONFLICT && !dry_run => continue,
+                    created => return answer(StatusCode::CREATED, &created?),
+                }
+            }
+            stored => stored?,
+        };
+        let metadata = event.metadata.get_or_insert_default();
+        let stored_uid = stored
+            .event
+            .metadata
+            .as_ref()
+            .map(|metadata| metadata.uid())
+            .unwrap_or_default();
+        if !metadata.uid().is_empty() && metadata.uid() != stored_uid {
+            return Err(wrong_uid(call.api, &call.name, metadata.uid(), stored_uid));
+        }
+        match change(
+            &server,
+            call.api,
+            &call.key(),
+            &stored,
+            event.clone(),
+            dry_run,
+        )
+        .await?
+        {
+            Changed::Done(event) => return answer(StatusCode::OK, &event),
+            Changed::Overtaken => {}
+        }
+    }
+    Err(Status::modified(call.api, &call.name))
+}
+
+/// PATCH of an event.
+pub(crate) async fn patch(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    const OPTIONS: &str = "PatchOptions";
+    let form = call.form(Answer::Object)?;
+    let dry_run = call.query.dry_run(OPTIONS)?;
+    call.query.check_field_manager(OPTIONS)?;
+    let validation = call.query.field_validation(OPTIONS)?;
+    let patch = Patch::parse(call.content_type(), &call.body)?;
+
+    for _ in 0..CHANGE_ATTEMPTS {
+        let stored = server.stored(call.api, &call.key()).await?;
+        let mut json = Vec::with_capacity(1024);
+        codec::write_event(call.api, &stored.event, true, &mut json);
+        let mut value: Value =
+            serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))?;
+        patch.apply(&mut value)?;
+        let mut reading = Reading::default();
+        let (_, patched) = codec::read_event(call.api, value, &mut reading).map_err(|error| {
+            Status::unprocessable(format!("the patched Event cannot be read: {error}"))
+        })?;
+        let warnings = body::heed(reading, validation)?;
+        match change(&server, call.api, &call.key(), &stored, patched, dry_run).await? {
+            Changed::Done(event) => {
+                return event_response(
+                    &call,
+                    form,
+                    StatusCode::OK,
+                    &event,
+                    server.clock.now(),
+                    &warnings,
+                );
+            }
+            Changed::Overtaken => {}
+        }
+    }
+    Err(Status::modified(call.api, &call.name))
+}
+
+/// What became of an attempt to change an event.
+enum Changed {
+    Done(Box<Event>),
+    /// Somebody else changed it in between, and the request did not insist on a version: try again.
+    Overtaken,
+}
+
+/// Puts `new` in the place of what is stored.
+async fn change(
+    server: &ApiServer,
+    api: Api,
+    key: &Key,
+    stored: &Stored,
+    mut new: Event,
+    dry_run: bool,
+) -> Result<Changed, Status> {
+    let old = &stored.event;
+    let metadata = new.metadata.get_or_insert_default();
+    let insisted = match ResourceVersion::parse(
+        Some(metadata.resource_version()).filter(|version| !version.is_empty()),
+    )? {
+        ResourceVersion::At(revision) => Some(revision),
+        ResourceVersion::Unset | ResourceVersion::Zero => None,
+    };
+    if insisted.is_some_and(|revision| revision != stored.record.revision) {
+        return Err(Status::modified(api, &key.name));
+    }
+    rules::prepare_update(metadata, &old.metadata.clone().unwrap_or_default());
+    let finished = metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty();
+    refuse_if_any(&key.name, &rules::check_update(api, &new, old))?;
+
+    let record = record(server, &new);
+    let unchanged =
+        record.value == stored.record.value || record.value == codec::encode_stored(old);
+    let revision = if unchanged || dry_run {
+        Ok(stored.record.revision)
+    } else if finished {
+        // The last finalizer is gone: the delete that waited for it is done now.
+        server
+            .store
+            .delete(key.bytes(), Some(stored.record.revision))
+            .await
+            .map(|deleted| deleted.revision)
+    } else {
+        server
+            .store
+            .update(key.bytes(), record, stored.record.revision)
+            .await
+    };
+    match revision {
+        Ok(revision) => {
+            new.metadata.get_or_insert_default().resource_version = Some(revision.to_string());
+            Ok(Changed::Done(Box::new(new)))
+        }
+        Err(WriteError::Conflict { .. } | WriteError::NotFound) if insisted.is_none() => {
+            Ok(Changed::Overtaken)
+        }
+        Err(error) => Err(Status::from_write(&error, api, &key.name)),
+    }
+}
+
+/// DELETE of an event.
+pub(crate) async fn delete(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    let form = call.form(Answer::Object)?;
+    let options = read_delete_options(&call)?;
+    let key = call.key();
+    for _ in 0..CHANGE_ATTEMPTS {
+        let stored = server.stored(call.api, &key).await?;
+        let metadata = stored.event.metadata.clone().unwrap_or_default();
+        check_preconditions(&call, &options, &metadata)?;
+        match remove(&server, call.api, &key, &stored, options.dry_run).await? {
+            Removed::Gone => {
+                return Ok(Status::deleted(call.api, &key.name, metadata.uid()).into_response());
+            }
+            Removed::Waiting(event) => {
+                return event_response(
+                    &call,
+                    form,
+                    StatusCode::OK,
+                    &event,
+                    server.clock.now(),
+                    &[],
+                );
+            }
+            Removed::Overtaken => {}
+        }
+    }
+    Err(Status::modified(call.api, &call.name))
+}
+
+enum Removed {
+    Gone,
+    /// Finalizers hold it back.
+    Waiting(Box<Event>),
+    Overtaken,
+}
+
+async fn remove(
+    server: &ApiServer,
+    api: Api,
+    key: &Key,
+    stored: &Stored,
+    dry_run: bool,
+) -> Result<Removed, Status> {
+    let metadata = stored.event.metadata.as_ref();
+    let held_back = metadata.is_some_and(|metadata| !metadata.finalizers.is_empty());
+    if held_back {
+        let mut event = stored.event.clone();
+        let metadata = event.metadata.get_or_insert_default();
+        if metadata.deletion_timestamp.is_some() || dry_run {
+            return Ok(Removed::Waiting(Box::new(event)));
+        }
+        metadata.deletion_timestamp = Some(now(server));
+        metadata.deletion_grace_period_seconds = Some(0);
+        return match server
+            .store
+            .update(key.bytes(), record(server, &event), stored.record.revision)
+            .await
+        {
+            Ok(revision) => {
+                event.metadata.get_or_insert_default().resource_version =
+                    Some(revision.to_string());
+                Ok(Removed::Waiting(Box::new(event)))
+            }
+            Err(WriteError::Conflict { .. }) => Ok(Removed::Overtaken),
+            Err(error) => Err(Status::from_write(&error, api, &key.name)),
+        };
+    }
+    if dry_run {
+        return Ok(Removed::Gone);
+    }
+    match server
+        .store
+        .delete(key.bytes(), Some(stored.record.revision))
+        .await
+    {
+        Ok(_) => Ok(Removed::Gone),
+        Err(WriteError::Conflict { .. }) => Ok(Removed::Overtaken),
+        Err(error) => Err(Status::from_write(&error, api, &key.name)),
+    }
+}
+
+/// DELETE of a namespace's events, or of those that selectors choose.
+pub(crate) async fn delete_collection(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    let form = call.form(Answer::List)?;
+    let options = ListOptions::parse(call.api, &call.query, false)?;
+    let delete_options = read_delete_options(&call)?;
+    let page = list::collect(&server, &call, &options).await?;
+    for stored in &page.events {
+        let metadata = stored.event.metadata.clone().unwrap_or_default();
+        let key = Key {
+            namespace: metadata.namespace().into(),
+            name: metadata.name().into(),
+        };
+        let mut current = Stored {
+            event: stored.event.clone(),
+            record: stored.record.clone(),
+        };
+        loop {
+            match remove(&server, call.api, &key, &current, delete_options.dry_run).await {
+                Ok(Removed::Gone | Removed::Waiting(_)) => break,
+                // What somebody else deleted first is deleted all the same.
+                Err(status) if status.code() == StatusCode::NOT_FOUND => break,
+                Err(status) => return Err(status),
+                Ok(Removed::Overtaken) => match server.stored(call.api, &key).await {
+                    Ok(stored) => current = stored,
+                    Err(status) if status.code() == StatusCode::NOT_FOUND => break,
+                    Err(status) => return Err(status),
+                },
+            }
+        }
+    }
+    list::page_response(&server, &call, form, &page)
+}
+
+#[derive(Default)]
+struct Deletion {
+    dry_run: bool,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DeleteOptionsBody {
+    kind: Option<String>,
+    dry_run: Option<Vec<String>>,
+    preconditions: Option<PreconditionsBody>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PreconditionsBody {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+/// Reads `DeleteOptions` from the body and the query. Grace periods and propagation have no effect on events.
+fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
+    const OPTIONS: &str = "DeleteOptions";
+    let mut deletion = Deletion {
+        dry_run: call.query.dry_run(OPTIONS)?,
+        ..Deletion::default()
+    };
+    if call.body.is_empty() {
+        return Ok(deletion);
+    }
+    let unreadable =
+        |why: String| Status::bad_request(format!("DeleteOptions cannot be handled: {why}"));
+    let (dry_run, preconditions) = match body_media(&call.headers)? {
+        Media::Protobuf => {
+            let enveloped = codec::protobuf::open(&call.body).map_err(unreadable)?;
+            let options = DeleteOptions::decode(enveloped.raw)
+                .map_err(|error| unreadable(error.to_string()))?;
+            let preconditions = options.preconditions.map(|given| PreconditionsBody {
+                uid: given.uid,
+                resource_version: given.resource_version,
+            });
+            (options.dry_run, preconditions)
+        }
+        media => {
+            let options: DeleteOptionsBody = match media {
+                Media::Yaml => serde_saphyr::from_slice(&call.body)
+                    .map_err(|error| unreadable(error.to_string()))?,
+                _ => serde_json::from_slice(&call.body)
+                    .map_err(|error| unreadable(error.to_string()))?,
+            };
+            if let Some(kind) = options
+                .kind
+                .filter(|kind| !kind.is_empty() && kind != OPTIONS)
+            {
+                return Err(unreadable(format!("no kind {kind:?} is accepted here")));
+            }
+            (options.dry_run.unwrap_or_default(), options.preconditions)
+        }
+    };
+    let dry_run: Vec<&str> = dry_run.iter().map(String::as_str).collect();
+    deletion.dry_run |= check_dry_run(&dry_run, OPTIONS)?;
+    let preconditions = preconditions.unwrap_or_default();
+    deletion.uid = preconditions.uid.filter(|uid| !uid.is_empty());
+    deletion.resource_version = preconditions
+        .resource_version
+        .filter(|version| !version.is_empty());
+    Ok(deletion)
+}
+
+fn check_preconditions(
+    call: &Call,
+    options: &Deletion,
+    metadata: &ObjectMeta,
+) -> Result<(), Status> {
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != metadata.uid()) {
+        return Err(wrong_uid(call.api, &call.name, uid, metadata.uid()));
+    }
+    if let Some(version) = options
+        .resource_version
+        .as_deref()
+        .filter(|version| *version != metadata.resource_version())
+    {
+        return Err(Status::conflict(
+            call.api,
+            &call.name,
+            &format!(
+                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
+                metadata.resource_version()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn wrong_uid(api: Api, name: &str, wanted: &str, found: &str) -> Status {
+    let why =
+        format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+    Status::conflict(api, name, &why)
+}
+
+fn settle_namespace(metadata: &mut ObjectMeta, namespace: &str) -> Result<(), Status> {
+    if metadata.namespace().is_empty() {
+        metadata.namespace = Some(namespace.to_owned());
+    } else if metadata.namespace() != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+fn refuse_if_any(name: &str, errors: &[tidings_core::validate::FieldError]) -> Result<(), Status> {
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid("Event", "", name, errors))
+    }
+}
+
+/// The record of an event written now. What waits for finalizers does not expire.
+fn record(server: &ApiServer, event: &Event) -> NewRecord {
+    let deleted = event
+        .metadata
+        .as_ref()
+        .is_some_and(|metadata| metadata.deletion_timestamp.is_some());
+    let record = NewRecord::new(codec::encode_stored(event)).index(rules::index(event));
+    if deleted {
+        record
+    } else {
+        record.expires_at(server.expiry())
+    }
+}
+
+fn now(server: &ApiServer) -> Time {
+    Time {
+        seconds: Some(server.clock.now().as_second()),
+        nanos: Some(0),
+    }
+}

@@ -1,0 +1,161 @@
+//! The server's side of `tidings_core::validate`: what it looks at in a stored event, and what a create or an update
+//! does to metadata before the rules apply (`k8s.io/apiserver/pkg/registry/rest/{create,update,meta}.go`).
+
+use k8s_pb::api::core::v1::{Event, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tidings_core::validate::{
+    self, EventFields, FieldError, MetadataFields, ReferenceFields, RequestVersion,
+};
+use tidings_store::{Index, UnixMillis};
+
+use crate::codec::time::Moment;
+use crate::codec::{self, Api};
+
+/// The rules for a new event; metadata is looked at only if the event itself is fine.
+pub(crate) fn check_create(api: Api, event: &Event) -> Vec<FieldError> {
+    let fields = fields(event);
+    let errors = validate::validate_create(&fields, version(api));
+    if errors.is_empty() {
+        validate::validate_metadata(&fields.metadata, validate::check_path_segment_name)
+    } else {
+        errors
+    }
+}
+
+/// The rules for a changed event: metadata first, then the event itself.
+pub(crate) fn check_update(api: Api, new: &Event, old: &Event) -> Vec<FieldError> {
+    let (new, old) = (fields(new), fields(old));
+    let mut errors = validate::validate_metadata_update(&new.metadata, &old.metadata);
+    errors.extend(validate::validate_update(&new, &old, version(api)));
+    errors
+}
+
+fn version(api: Api) -> RequestVersion {
+    match api {
+        Api::Core => RequestVersion::CoreV1,
+        Api::Events => RequestVersion::EventsV1,
+    }
+}
+
+/// Gives a new event what the server decides: uid and creation time; takes away what clients may not set.
+pub(crate) fn prepare_create(metadata: &mut ObjectMeta, uid: String, now: Time) {
+    metadata.uid = Some(uid);
+    metadata.creation_timestamp = Some(now);
+    metadata.deletion_timestamp = None;
+    metadata.deletion_grace_period_seconds = None;
+    metadata.self_link = None;
+    metadata.resource_version = None;
+}
+
+/// Keeps in a changed event what no update changes.
+pub(crate) fn prepare_update(new: &mut ObjectMeta, old: &ObjectMeta) {
+    if new.uid().is_empty() {
+        new.uid.clone_from(&old.uid);
+    }
+    new.creation_timestamp = old.creation_timestamp;
+    new.deletion_timestamp = old.deletion_timestamp;
+    new.deletion_grace_period_seconds = old.deletion_grace_period_seconds;
+    new.generation = old.generation;
+    new.self_link = None;
+}
+
+/// What the store finds the event by.
+pub(crate) fn index(event: &Event) -> Index {
+    let object = event.involved_object.as_ref();
+    let text = |of: fn(&ObjectReference) -> &str| object.map(of).unwrap_or_default().to_owned();
+    let last_seen = event
+        .series
+        .as_ref()
+        .and_then(|series| codec::micro_time(series.last_observed_time))
+        .or_else(|| codec::time(event.last_timestamp))
+        .or_else(|| codec::micro_time(event.event_time))
+        .or_else(|| codec::time(event.first_timestamp))
+        .or_else(|| {
+            codec::time(
+                event
+                    .metadata
+                    .as_ref()
+                    .and_then(|metadata| metadata.creation_timestamp),
+            )
+        });
+    Index {
+        object_uid: text(|object| object.uid()),
+        object_kind: text(|object| object.kind()),
+        object_namespace: text(|object| object.namespace()),
+        object_name: text(|object| object.name()),
+        last_seen: UnixMillis(
+            last_seen
+                .and_then(Moment::timestamp)
+                .map_or(0, |timestamp| timestamp.as_millisecond()),
+        ),
+    }
+}
+
+fn fields(event: &Event) -> EventFields<'_> {
+    let timestamp = |moment: Option<Moment>| moment.and_then(Moment::timestamp);
+    EventFields {
+        metadata: event.metadata.as_ref().map(metadata).unwrap_or_default(),
+        involved_object: event
+            .involved_object
+            .as_ref()
+            .map(reference)
+            .unwrap_or_default(),
+        related: event.related.as_ref().map(reference),
+        reason: event.reason(),
+        message: event.message(),
+        source: event
+            .source
+            .as_ref()
+            .map(|source| [source.component(), source.host()])
+            .unwrap_or_default(),
+        first_timestamp: timestamp(codec::time(event.first_timestamp)),
+        last_timestamp: timestamp(codec::time(event.last_timestamp)),
+        count: event.count(),
+        event_type: event.r#type(),
+        event_time: timestamp(codec::micro_time(event.event_time)),
+        series: event.series.as_ref().map(|series| {
+            (
+                series.count(),
+                timestamp(codec::micro_time(series.last_observed_time)),
+            )
+        }),
+        action: event.action(),
+        reporting_controller: event.reporting_component(),
+        reporting_instance: event.reporting_instance(),
+    }
+}
+
+fn reference(object: &ObjectReference) -> ReferenceFields<'_> {
+    [
+        object.kind(),
+        object.namespace(),
+        object.name(),
+        object.uid(),
+        object.api_version(),
+        object.resource_version(),
+        object.field_path(),
+    ]
+}
+
+fn metadata(metadata: &ObjectMeta) -> MetadataFields<'_> {
+    MetadataFields {
+        name: metadata.name(),
+        generate_name: metadata.generate_name(),
+        namespace: metadata.namespace(),
+        uid: metadata.uid(),
+        generation: metadata.generation(),
+        labels: Some(&metadata.labels),
+        annotations: Some(&metadata.annotations),
+        owner_references: metadata
+            .owner_references
+            .iter()
+            .map(|owner| {
+                (
+                    [owner.api_version(), owner.kind(), owner.name(), owner.uid()],
+                    owner.controller(),
+                )
+            })
+            .collect(),
+        finalizers: &metadata.finalizers,
+    }
+}

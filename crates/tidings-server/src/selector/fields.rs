@@ -1,0 +1,338 @@
+//! Field selectors (`k8s.io/apimachinery/pkg/fields`): terms joined by commas, compared exactly.
+
+use k8s_pb::api::core::v1::Event;
+use tidings_store::ObjectSelector;
+
+use crate::codec::Api;
+
+/// A parsed field selector; the empty one matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldSelector {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    field: EventField,
+    equal: bool,
+    value: String,
+}
+
+/// The fields one can select by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventField {
+    Kind,
+    Namespace,
+    Name,
+    Uid,
+    ApiVersion,
+    ResourceVersion,
+    FieldPath,
+    Reason,
+    ReportingComponent,
+    Source,
+    Type,
+    MetadataName,
+    MetadataNamespace,
+}
+
+impl EventField {
+    fn parse(api: Api, label: &str) -> Option<Self> {
+        let reference = match api {
+            Api::Core => label.strip_prefix("involvedObject."),
+            Api::Events => label.strip_prefix("regarding."),
+        };
+        if let Some(field) = reference {
+            return Some(match field {
+                "kind" => Self::Kind,
+                "namespace" => Self::Namespace,
+                "name" => Self::Name,
+                "uid" => Self::Uid,
+                "apiVersion" => Self::ApiVersion,
+                "resourceVersion" => Self::ResourceVersion,
+                "fieldPath" => Self::FieldPath,
+                _ => return None,
+            });
+        }
+        Some(match (label, api) {
+            ("reason", _) => Self::Reason,
+            ("reportingComponent", Api::Core) | ("reportingController", Api::Events) => {
+                Self::ReportingComponent
+            }
+            ("source", Api::Core) => Self::Source,
+            ("type", _) => Self::Type,
+            ("metadata.name", _) => Self::MetadataName,
+            ("metadata.namespace", _) => Self::MetadataNamespace,
+            _ => return None,
+        })
+    }
+
+    fn of(self, event: &Event) -> &str {
+        let object = event.involved_object.as_ref();
+        let metadata = event.metadata.as_ref();
+        match self {
+            Self::Kind => object.map(|object| object.kind()),
+            Self::Namespace => object.map(|object| object.namespace()),
+            Self::Name => object.map(|object| object.name()),
+            Self::Uid => object.map(|object| object.uid()),
+            Self::ApiVersion => object.map(|object| object.api_version()),
+            Self::ResourceVersion => object.map(|object| object.resource_version()),
+            Self::FieldPath => object.map(|object| object.field_path()),
+            Self::Reason => Some(event.reason()),
+            Self::ReportingComponent => Some(event.reporting_component()),
+            Self::Source => event
+                .source
+                .as_ref()
+                .map(|source| source.component())
+                .filter(|component| !component.is_empty())
+                .or(Some(event.reporting_component())),
+            Self::Type => Some(event.r#type()),
+            Self::MetadataName => metadata.map(|metadata| metadata.name()),
+            Self::MetadataNamespace => metadata.map(|metadata| metadata.namespace()),
+        }
+        .unwrap_or_default()
+    }
+}
+
+impl FieldSelector {
+    /// Reads a selector.
+    ///
+    /// # Errors
+    /// A fragment naming the term or field that is not accepted.
+    pub(crate) fn parse(api: Api, text: &str) -> Result<Self, String> {
+        let mut terms = Vec::new();
+        for term in split_unescaped(text) {
+            if term.is_empty() {
+                continue;
+            }
+            let (label, equal, value) = split_operator(term)
+                .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
+            let field = EventField::parse(api, label)
+                .ok_or_else(|| format!("field label not supported: {label}"))?;
+            let value = unescape(value)
+                .ok_or_else(|| format!("invalid field selector value {value:?} in '{text}'"))?;
+            terms.push(Term {
+                field,
+                equal,
+                value,
+            });
+        }
+        Ok(Self { terms })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    pub(crate) fn matches(&self, event: &Event) -> bool {
+        self.terms
+            .iter()
+            .all(|term| (term.field.of(event) == term.value) == term.equal)
+    }
+
+    /// Narrows the selection to one name.
+    pub(crate) fn require_name(&mut self, name: &str) {
+        self.terms.push(Term {
+            field: EventField::MetadataName,
+            equal: true,
+            value: name.into(),
+        });
+    }
+
+    /// The one value a field must have, if there is such a term.
+    fn required(&self, field: EventField) -> Option<&str> {
+        self.terms
+            .iter()
+            .find(|term| term.equal && term.field == field)
+            .map(|term| term.value.as_str())
+    }
+
+    /// The one name that can match.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.required(EventField::MetadataName)
+    }
+
+    /// The one namespace that can match.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.required(EventField::MetadataNamespace)
+    }
+
+    /// The one object that can match, if the selector pins it down as far as the store's index needs.
+    pub(crate) fn object(&self) -> Option<ObjectSelector> {
+        if let Some(uid) = self.required(EventField::Uid).filter(|uid| !uid.is_empty()) {
+            return Some(ObjectSelector::Uid(uid.into()));
+        }
+        Some(ObjectSelector::Name {
+            kind: self.required(EventField::Kind)?.into(),
+            namespace: self.required(EventField::Namespace)?.into(),
+            name: self
+                .required(EventField::Name)
+                .filter(|name| !name.is_empty())?
+                .into(),
+        })
+    }
+}
+
+/// Splits at commas that no backslash escapes.
+fn split_unescaped(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    let mut escaped = false;
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                parts.push(text.get(from..at).unwrap_or_default());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text.get(from..).unwrap_or_default());
+    parts
+}
+
+fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
+    let (at, _) = term.char_indices().find(|(at, _)| {
+        let rest = term.get(*at..).unwrap_or_default();
+        rest.starts_with("!=") || rest.starts_with('=')
+    })?;
+    let (label, rest) = term.split_at_checked(at)?;
+    if let Some(value) = rest.strip_prefix("!=") {
+        return Some((label, false, value));
+    }
+    let value = rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?;
+    Some((label, true, value))
+}
+
+/// Undoes `\\`, `\,` and `\=`; a bare comma or equals sign, or another escape, is none.
+fn unescape(value: &str) -> Option<String> {
+    let mut out = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => out.push(
+                characters
+                    .next()
+                    .filter(|next| matches!(next, '\\' | ',' | '='))?,
+            ),
+            ',' | '=' => return None,
+            other => out.push(other),
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::{EventSource, ObjectReference};
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn event() -> Event {
+        Event {
+            metadata: Some(ObjectMeta {
+                name: Some("web.1".into()),
+                namespace: Some("shop".into()),
+                ..Default::default()
+            }),
+            involved_object: Some(ObjectReference {
+                kind: Some("Pod".into()),
+                namespace: Some("shop".into()),
+                name: Some("web".into()),
+                uid: Some("u1".into()),
+                field_path: Some("spec.containers{a,b}".into()),
+                ..Default::default()
+            }),
+            reason: Some("BackOff".into()),
+            reporting_component: Some("kubelet".into()),
+            source: Some(EventSource::default()),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn terms() {
+        for (selector, matches) in [
+            ("", true),
+            ("reason=BackOff", true),
+            ("reason==BackOff,type=", true),
+            ("reason!=BackOff", false),
+            ("reason=backoff", false),
+            ("involvedObject.kind=Pod,involvedObject.name=web", true),
+            ("involvedObject.uid!=u1", false),
+            (r"involvedObject.fieldPath=spec.containers{a\,b}", true),
+            ("source=kubelet", true),
+            ("metadata.name=web.1,metadata.namespace=shop", true),
+            ("metadata.namespace!=shop", false),
+        ] {
+            assert_eq!(
+                FieldSelector::parse(Api::Core, selector)
+                    .unwrap()
+                    .matches(&event()),
+                matches,
+                "{selector}"
+            );
+        }
+        assert!(
+            FieldSelector::parse(
+                Api::Events,
+                "regarding.name=web,reportingController=kubelet"
+            )
+            .unwrap()
+            .matches(&event())
+        );
+    }
+
+    #[test]
+    fn what_is_not_accepted() {
+        for (api, selector, error) in [
+            (
+                Api::Core,
+                "regarding.name=x",
+                "field label not supported: regarding.name",
+            ),
+            (
+                Api::Events,
+                "involvedObject.name=x",
+                "field label not supported: involvedObject.name",
+            ),
+            (Api::Events, "source=x", "field label not supported: source"),
+            (
+                Api::Core,
+                "reason",
+                "invalid selector: 'reason'; can't understand 'reason'",
+            ),
+            (
+                Api::Core,
+                "reason=a=b",
+                "invalid field selector value \"a=b\" in 'reason=a=b'",
+            ),
+            (
+                Api::Core,
+                r"reason=\x",
+                r#"invalid field selector value "\\x" in 'reason=\x'"#,
+            ),
+        ] {
+            assert_eq!(FieldSelector::parse(api, selector).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn what_describe_asks_is_found_by_index() {
+        let parse = |text| FieldSelector::parse(Api::Core, text).unwrap().object();
+        let by_uid = Some(ObjectSelector::Uid("u1".into()));
+        assert_eq!(
+            parse("involvedObject.name=web,involvedObject.namespace=shop,involvedObject.uid=u1"),
+            by_uid
+        );
+        assert!(parse("involvedObject.name=web,involvedObject.namespace=shop").is_none());
+        assert!(
+            parse("involvedObject.name=web,involvedObject.namespace=shop,involvedObject.kind=Pod")
+                .is_some()
+        );
+        assert!(parse("involvedObject.uid!=u1").is_none());
+    }
+}

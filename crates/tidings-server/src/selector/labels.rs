@@ -1,0 +1,263 @@
+//! Label selectors (`k8s.io/apimachinery/pkg/labels`): `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a`, `!a`,
+//! `a>1`, `a<1`, joined by commas.
+
+use std::collections::BTreeMap;
+
+use tidings_core::validate::{check_label_value, check_qualified_name};
+
+/// A parsed label selector; the empty one matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LabelSelector {
+    requirements: Vec<(String, Requirement)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Requirement {
+    Exists,
+    Absent,
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+impl LabelSelector {
+    /// Reads a selector.
+    ///
+    /// # Errors
+    /// A fragment saying what was found where something else was expected, or which key or value is not valid.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut parser = Parser {
+            tokens: tokens(text),
+            at: 0,
+        };
+        let mut requirements = Vec::new();
+        while parser.peek() != &Token::End {
+            requirements.push(parser.requirement()?);
+            match parser.next() {
+                Token::End => break,
+                Token::Symbol(",") if parser.peek() != &Token::End => {}
+                Token::Symbol(",") => return Err("found '', expected: identifier after ','".into()),
+                found => {
+                    return Err(format!(
+                        "found '{}', expected: ',' or 'end of string'",
+                        found.text()
+                    ));
+                }
+            }
+        }
+        Ok(Self { requirements })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.requirements.iter().all(|(key, requirement)| {
+            let value = labels.get(key);
+            match requirement {
+                Requirement::Exists => value.is_some(),
+                Requirement::Absent => value.is_none(),
+                Requirement::In(values) => value.is_some_and(|value| values.contains(value)),
+                Requirement::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+                Requirement::GreaterThan(bound) => {
+                    number(value).is_some_and(|value| value > *bound)
+                }
+                Requirement::LessThan(bound) => number(value).is_some_and(|value| value < *bound),
+            }
+        })
+    }
+}
+
+fn number(value: Option<&String>) -> Option<i64> {
+    value?.parse().ok()
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Symbol(&'static str),
+    End,
+}
+
+impl Token {
+    fn text(&self) -> &str {
+        match self {
+            Self::Word(word) => word,
+            Self::Symbol(symbol) => symbol,
+            Self::End => "",
+        }
+    }
+}
+
+fn tokens(text: &str) -> Vec<Token> {
+    const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "<", ">", "(", ")", ","];
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
+            tokens.push(Token::Symbol(symbol));
+            rest = rest.get(symbol.len()..).unwrap_or_default();
+        } else {
+            let end = rest
+                .find(|character: char| character.is_whitespace() || "=!<>(),".contains(character))
+                .unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            tokens.push(Token::Word(word.into()));
+            rest = after;
+        }
+        rest = rest.trim_start();
+    }
+    tokens
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    at: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        self.tokens.get(self.at).unwrap_or(&Token::End)
+    }
+
+    fn next(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.at += 1;
+        token
+    }
+
+    fn requirement(&mut self) -> Result<(String, Requirement), String> {
+        if self.peek() == &Token::Symbol("!") {
+            self.next();
+            return Ok((self.key()?, Requirement::Absent));
+        }
+        let key = self.key()?;
+        let requirement = match self.peek().clone() {
+            Token::End | Token::Symbol(",") => Requirement::Exists,
+            Token::Symbol("=" | "==") => {
+                self.next();
+                Requirement::In(vec![self.value()?])
+            }
+            Token::Symbol("!=") => {
+                self.next();
+                Requirement::NotIn(vec![self.value()?])
+            }
+            Token::Symbol(">") => {
+                self.next();
+                Requirement::GreaterThan(self.integer()?)
+            }
+            Token::Symbol("<") => {
+                self.next();
+                Requirement::LessThan(self.integer()?)
+            }
+            Token::Word(word) if word == "in" => {
+                self.next();
+                Requirement::In(self.values()?)
+            }
+            Token::Word(word) if word == "notin" => {
+                self.next();
+                Requirement::NotIn(self.values()?)
+            }
+            found => {
+                return Err(format!(
+                    "found '{}', expected: in, notin, =, ==, !=, gt, lt",
+                    found.text()
+                ));
+            }
+        };
+        Ok((key, requirement))
+    }
+
+    fn key(&mut self) -> Result<String, String> {
+        match self.next() {
+            Token::Word(key) => match check_qualified_name(&key).first() {
+                None => Ok(key),
+                Some(complaint) => Err(format!("key: Invalid value: {key:?}: {complaint}")),
+            },
+            found => Err(format!(
+                "found '{}', expected: !, identifier, or 'end of string'",
+                found.text()
+            )),
+        }
+    }
+
+    /// A value may be empty: what follows is then a comma, a bracket or the end.
+    fn value(&mut self) -> Result<String, String> {
+        let Token::Word(value) = self.peek().clone() else {
+            return Ok(String::new());
+        };
+        self.next();
+        match check_label_value(&value).first() {
+            None => Ok(value),
+            Some(complaint) => Err(format!("values: Invalid value: {value:?}: {complaint}")),
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64, String> {
+        let value = self.value()?;
+        value.parse().map_err(|_| format!("values: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"))
+    }
+
+    fn values(&mut self) -> Result<Vec<String>, String> {
+        match self.next() {
+            Token::Symbol("(") => {}
+            found => return Err(format!("found '{}', expected: '('", found.text())),
+        }
+        let mut values = vec![self.value()?];
+        loop {
+            match self.next() {
+                Token::Symbol(",") => values.push(self.value()?),
+                Token::Symbol(")") => return Ok(values),
+                found => return Err(format!("found '{}', expected: ',' or ')'", found.text())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirements() {
+        let labels: BTreeMap<String, String> = [("app", "web"), ("tier", ""), ("n", "5")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into();
+        for (selector, matches) in [
+            ("", true),
+            ("app", true),
+            ("!app", false),
+            ("absent", false),
+            ("! absent", true),
+            ("app=web", true),
+            ("app == web, tier=", true),
+            ("app!=web", false),
+            ("absent!=web", true),
+            ("app in (web, api)", true),
+            ("app in (api)", false),
+            ("app notin (api),absent notin (x)", true),
+            ("tier in (,x)", true),
+            ("n>4,n<6", true),
+            ("n>5", false),
+            ("app>1", false),
+        ] {
+            assert_eq!(
+                LabelSelector::parse(selector).unwrap().matches(&labels),
+                matches,
+                "{selector}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_accepted() {
+        for selector in [
+            "=a", "a=b c", "a in", "a in (b", "a,", ",", "a b", "!", "_a", "a=-", "a>x", "a in b",
+            "a=b)", "a=(b)",
+        ] {
+            assert!(LabelSelector::parse(selector).is_err(), "{selector}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What every request handler shares: the store, the clock, the options, and who may come in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_store::{BoxFuture, ReadError, Record, Store, UnixMillis};
+use tokio::sync::{Semaphore, watch};
+
+use crate::auth::Authenticator;
+use crate::clock::Clock;
+use crate::codec::{self, Api};
+use crate::encoded::EncodedEvents;
+use crate::error::Status;
+
+/// How the API behaves. The names are those of kube-apiserver's flags where it has one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ApiOptions {
+    /// How long an event is kept after the last write to it (`--event-ttl`). Default: one hour.
+    pub event_ttl: Duration,
+    /// So many reading requests are served at once, watches aside (`--max-requests-inflight`). Default: 400.
+    pub max_requests_inflight: usize,
+    /// So many writing requests are served at once (`--max-mutating-requests-inflight`). Default: 200.
+    pub max_mutating_requests_inflight: usize,
+    /// A request other than a watch is given up after this (`--request-timeout`). Default: one minute.
+    pub request_timeout: Duration,
+    /// Watches without a timeout of their own end after this to twice this (`--min-request-timeout`). Default: 30 minutes.
+    pub min_request_timeout: Duration,
+    /// A watcher that allows bookmarks gets one this often, also when nothing happens. Default: one minute.
+    pub bookmark_interval: Duration,
+}
+
+impl Default for ApiOptions {
+    fn default() -> Self {
+        Self {
+            event_ttl: Duration::from_secs(3600),
+            max_requests_inflight: 400,
+            max_mutating_requests_inflight: 200,
+            request_timeout: Duration::from_secs(60),
+            min_request_timeout: Duration::from_secs(1800),
+            bookmark_interval: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The state of the API, shared by all requests; see [`router`](crate::router).
+pub struct ApiServer {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: ApiOptions,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) reads: Semaphore,
+    pub(crate) writes: Semaphore,
+    pub(crate) encoded: EncodedEvents,
+    stopping: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// Serves a store to whom the authenticator lets in.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        authenticator: Authenticator,
+        options: ApiOptions,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            authenticator,
+            reads: Semaphore::new(options.max_requests_inflight),
+            writes: Semaphore::new(options.max_mutating_requests_inflight),
+            encoded: EncodedEvents::default(),
+            stopping: watch::Sender::new(false),
+            options,
+        }
+    }
+
+    /// Ends all watches cleanly and reports not ready from now on. Other requests are still served.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Resolves when [`stop`](Self::stop) is called.
+    pub(crate) fn stopped(&self) -> BoxFuture<'static, ()> {
+        let mut stopping = self.stopping.subscribe();
+        Box::pin(async move {
+            // An error means the server itself is gone, which is stopping too.
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+        })
+    }
+
+    /// When an event written now ends.
+    pub(crate) fn expiry(&self) -> UnixMillis {
+        let ttl = i64::try_from(self.options.event_ttl.as_millis()).unwrap_or(i64::MAX);
+        UnixMillis(self.clock.now().as_millisecond().saturating_add(ttl))
+    }
+
+    /// The stored event under a key, with its record.
+    ///
+    /// # Errors
+    /// 404 if there is none.
+    pub(crate) async fn stored(&self, api: Api, key: &Key) -> Result<Stored, Status> {
+        let record = self
+            .store
+            .get(key.bytes())
+            .await
+            .map_err(|error: ReadError| Status::from_read(&error, None))?;
+        Stored::decode(record.ok_or_else(|| Status::not_found(api, &key.name))?)
+    }
+}
+
+/// An event and the record it was read from.
+pub(crate) struct Stored {
+    pub(crate) event: k8s_pb::api::core::v1::Event,
+    pub(crate) record: Record,
+}
+
+impl Stored {
+    pub(crate) fn decode(record: Record) -> Result<Self, Status> {
+        let event = codec::decode_stored(&record.value, record.revision)
+            .map_err(|why| Status::damaged(&record.key, &why))?;
+        Ok(Self { event, record })
+    }
+}
+
+/// Where an event is stored: `namespace/name`.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Key {
+    pub(crate) fn bytes(&self) -> bytes::Bytes {
+        format!("{}/{}", self.namespace, self.name).into()
+    }
+}

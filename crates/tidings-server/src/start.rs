@@ -1,0 +1,271 @@
+//! A whole server from a data folder: certificate, tokens, kubeconfig, listener.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use base64::Engine;
+use tidings_store::Store;
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::auth::{Authenticator, Token, TokenFileError, User, parse_token_file};
+use crate::clock::SystemClock;
+use crate::random;
+use crate::serve::serve;
+use crate::server::{ApiOptions, ApiServer};
+use crate::tls::{self, TlsError, write_private};
+
+/// Where and how a server runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StartOptions {
+    /// Where events, certificates, tokens and the kubeconfig are kept. It is made if it is not there.
+    pub data_dir: PathBuf,
+    /// The address to listen on. Default: 127.0.0.1.
+    pub bind_address: IpAddr,
+    /// The port to listen on; 0 takes a free one. Default: 6443.
+    pub secure_port: u16,
+    /// Tokens in kube-apiserver's CSV form. Default: one token of the server's own, made on first start.
+    pub token_auth_file: Option<PathBuf>,
+    /// How the API behaves.
+    pub api: ApiOptions,
+}
+
+impl StartOptions {
+    /// The defaults, with this data folder.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            bind_address: Ipv4Addr::LOCALHOST.into(),
+            secure_port: 6443,
+            token_auth_file: None,
+            api: ApiOptions::default(),
+        }
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A file or folder could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The store could not be opened.
+    #[error("cannot open the event store: {0}")]
+    Store(#[from] OpenError),
+    /// The token file is not usable.
+    #[error("{}: {source}", path.display())]
+    TokenFile {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TokenFileError,
+    },
+    /// There is no certificate to serve with.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system gave no randomness for a token.
+    #[error("no random bytes for a token: {0}")]
+    Random(#[from] getrandom::Error),
+}
+
+/// A server that runs. Dropping it without [`shutdown`](Running::shutdown) ends the server too, but waits for nothing.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The path of a kubeconfig for it, readable by its owner only.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Stops accepting, ends watches cleanly, finishes requests in flight and closes the store.
+    pub async fn shutdown(mut self) {
+        if let Some(stop) = self.stop.take() {
+            // An error means the task is over already.
+            let _ = stop.send(());
+        }
+        if let Err(error) = (&mut self.task).await {
+            tracing::error!(%error, "the server ended abnormally");
+        }
+    }
+}
+
+/// Starts a server over the embedded store in the data folder; it answers when this returns. Needs a tokio runtime.
+///
+/// # Errors
+/// [`StartError`] says which file, address or token was wrong.
+///
+/// ```
+/// use tidings_server::{StartOptions, start};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let mut options = StartOptions::new(folder.path());
+/// options.secure_port = 0;
+/// let server = start(options).await?;
+/// println!("kubectl --kubeconfig {} get events -A", server.kubeconfig().display());
+/// server.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn start(options: StartOptions) -> Result<Running, StartError> {
+    create_private_dir(&options.data_dir)?;
+    let store = EmbeddedStore::open(options.data_dir.join("store"), EmbeddedOptions::default())?;
+    start_with_store(Arc::new(store), options).await
+}
+
+/// Like [`start`], over another store. The data folder then holds only certificates, tokens and the kubeconfig.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_with_store(
+    store: Arc<dyn Store>,
+    options: StartOptions,
+) -> Result<Running, StartError> {
+    create_private_dir(&options.data_dir)?;
+    let tokens = match &options.token_auth_file {
+        Some(path) => read_tokens(path)?,
+        None => own_tokens(&options.data_dir.join("tokens.csv"))?,
+    };
+    let identity = tls::server_identity(
+        &options.data_dir.join("pki"),
+        &tls::names(options.bind_address),
+    )?;
+
+    let address = SocketAddr::new(options.bind_address, options.secure_port);
+    let listening = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+
+    let kubeconfig = options.data_dir.join("kubeconfig");
+    let token = tokens
+        .first()
+        .map(|token| token.token.as_str())
+        .unwrap_or_default();
+    let text = kubeconfig_text(address, &identity.authority_pem, token);
+    write_private(&kubeconfig, text.as_bytes()).map_err(|source| StartError::File {
+        path: kubeconfig.clone(),
+        source,
+    })?;
+
+    let server = ApiServer::new(
+        store.clone(),
+        Arc::new(SystemClock),
+        Authenticator::new(tokens),
+        options.api,
+    );
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        let stopped = async {
+            // A dropped sender ends the server as well.
+            let _ = stopped.await;
+        };
+        serve(listener, Arc::new(server), identity.config, stopped).await;
+        store.close().await;
+    });
+    Ok(Running {
+        address,
+        kubeconfig,
+        stop: Some(stop),
+        task,
+    })
+}
+
+fn create_private_dir(path: &Path) -> Result<(), StartError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(|source| StartError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn read_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
+    let bytes = fs::read(path).map_err(|source| StartError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    parse_token_file(&bytes).map_err(|source| StartError::TokenFile {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The server's own token, made on first start.
+fn own_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
+    if path.exists() {
+        return read_tokens(path);
+    }
+    let token = random::token()?;
+    let user = User::new("admin", random::uuid()?, ["system:masters".to_owned()]);
+    let line = format!("{token},{},{},\"system:masters\"\n", user.name, user.uid);
+    write_private(path, line.as_bytes()).map_err(|source| StartError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(vec![Token { token, user }])
+}
+
+fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: &str) -> String {
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let server = SocketAddr::new(host, address.port());
+    let authority = base64::engine::general_purpose::STANDARD.encode(authority_pem);
+    // Every JSON string is a YAML string too, whatever characters a token has.
+    let token = serde_json::Value::from(token);
+    format!(
+        "apiVersion: v1
+kind: Config
+current-context: tidings
+clusters:
+- name: tidings
+  cluster:
+    server: https://{server}
+    certificate-authority-data: {authority}
+contexts:
+- name: tidings
+  context:
+    cluster: tidings
+    user: admin
+users:
+- name: admin
+  user:
+    token: {token}
+"
+    )
+}

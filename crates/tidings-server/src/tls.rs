@@ -1,0 +1,154 @@
+//! The server's certificate. A certificate authority of our own is made on first start and kept in the data folder, so
+//! that clients which trust it still do after a restart; from it a serving certificate is made anew at every start.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kept key is not usable.
+    #[error("{}: not a usable private key ({source}); remove the folder to have a new authority made", path.display())]
+    Key {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: rcgen::Error,
+    },
+    /// A certificate could not be made.
+    #[error("a certificate could not be made: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The certificate was not accepted by the TLS library.
+    #[error("the certificate cannot be used: {0}")]
+    Rustls(#[from] rustls::Error),
+}
+
+/// What clients trust, and what connections are accepted with.
+pub(crate) struct ServerIdentity {
+    pub(crate) authority_pem: String,
+    pub(crate) config: Arc<ServerConfig>,
+}
+
+/// Loads or makes the authority in `folder` and makes a certificate for these names and addresses.
+pub(crate) fn server_identity(folder: &Path, names: &[String]) -> Result<ServerIdentity, TlsError> {
+    let (authority_pem, key) = authority(folder)?;
+    let issuer = Issuer::new(authority_params(), key);
+
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = common_name("tidings");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, &issuer)?;
+
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+        )?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(ServerIdentity {
+        authority_pem,
+        config: Arc::new(config),
+    })
+}
+
+/// The names and addresses a server bound to this address is reached by.
+pub(crate) fn names(bind_address: IpAddr) -> Vec<String> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    let bound = bind_address.to_string();
+    if !bind_address.is_unspecified() && !names.contains(&bound) {
+        names.push(bound);
+    }
+    names
+}
+
+fn authority(folder: &Path) -> Result<(String, KeyPair), TlsError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| TlsError::File { path, source }
+    };
+    let key_path = folder.join("ca.key");
+    let certificate_path = folder.join("ca.crt");
+    match fs::read_to_string(&key_path) {
+        Ok(pem) => {
+            let key = KeyPair::from_pem(&pem).map_err(|source| TlsError::Key {
+                path: key_path,
+                source,
+            })?;
+            let certificate =
+                fs::read_to_string(&certificate_path).map_err(at(&certificate_path))?;
+            Ok((certificate, key))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(folder).map_err(at(folder))?;
+            let key = KeyPair::generate()?;
+            let certificate = authority_params().self_signed(&key)?.pem();
+            // The key comes last: it is what says that the pair is complete.
+            write_private(&certificate_path, certificate.as_bytes())
+                .map_err(at(&certificate_path))?;
+            write_private(&key_path, key.serialize_pem().as_bytes()).map_err(at(&key_path))?;
+            Ok((certificate, key))
+        }
+        Err(error) => Err(at(&key_path)(error)),
+    }
+}
+
+/// The authority but for its key: always the same, so that a kept key signs for a kept certificate.
+fn authority_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name("tidings-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished_name = DistinguishedName::new();
+    distinguished_name.push(DnType::CommonName, name);
+    distinguished_name
+}
+
+/// Writes a file only its owner can read, whole or not at all.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    // A file left behind by an interrupted start may have other permissions.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
