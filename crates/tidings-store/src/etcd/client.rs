@@ -147,7 +147,9 @@ impl Client {
         let tls = tls.transpose()?;
         let member = |url: &String| {
             let refuse = |error: tonic::transport::Error| {
-                let cause = error.source().map_or_else(String::new, |it| format!(": {it}"));
+                let cause = error
+                    .source()
+                    .map_or_else(String::new, |it| format!(": {it}"));
                 OpenError::Options(format!("endpoint {url:?} cannot be used: {error}{cause}"))
             };
             let mut endpoint = Endpoint::from_shared(url.clone())
@@ -169,7 +171,11 @@ impl Client {
             })
         };
         Ok(Self {
-            members: options.endpoints.iter().map(member).collect::<Result<_, _>>()?,
+            members: options
+                .endpoints
+                .iter()
+                .map(member)
+                .collect::<Result<_, _>>()?,
             current: AtomicUsize::new(0),
             credentials: options.credentials.clone(),
             token: RwLock::default(),
@@ -221,8 +227,10 @@ impl Client {
         M: prost::Message + Clone + Send + Sync + 'static,
         R: prost::Message + Default + Send + Sync + 'static,
     {
-        self.send(path, message, deadline, |outcome| outcome != Outcome::Unknown)
-            .await
+        self.send(path, message, deadline, |outcome| {
+            outcome != Outcome::Unknown
+        })
+        .await
     }
 
     async fn send<M, R>(
@@ -295,10 +303,14 @@ impl Client {
             outcome: Outcome::NotDone,
             ..self.failure(member, &Status::unavailable(chain(&error)))
         })?;
-        grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::<M, R>::default())
-            .await
-            .map(tonic::Response::into_inner)
-            .map_err(|status| self.failure(member, &status))
+        grpc.unary(
+            request,
+            PathAndQuery::from_static(path),
+            ProstCodec::<M, R>::default(),
+        )
+        .await
+        .map(tonic::Response::into_inner)
+        .map_err(|status| self.failure(member, &status))
     }
 
     /// Opens a watch stream to a member. It ends by itself when the member has lost its leader.
@@ -323,9 +335,11 @@ impl Client {
             .map(tonic::Response::into_inner)
             .map_err(|status| self.failure(member, &status))
         };
-        timeout(self.attempt_timeout, open).await.unwrap_or_else(|_| {
-            Err(self.failure(member, &Status::deadline_exceeded("no answer in time")))
-        })
+        timeout(self.attempt_timeout, open)
+            .await
+            .unwrap_or_else(|_| {
+                Err(self.failure(member, &Status::deadline_exceeded("no answer in time")))
+            })
     }
 
     /// Asks one member and no other.
@@ -344,7 +358,10 @@ impl Client {
     }
 
     fn grpc(&self, member: usize) -> Result<tonic::client::Grpc<Channel>, Failure> {
-        let channel = self.members.get(member).map(|member| member.channel.clone());
+        let channel = self
+            .members
+            .get(member)
+            .map(|member| member.channel.clone());
         let channel = channel
             .ok_or_else(|| self.failure(member, &Status::internal("there is no such member")))?;
         Ok(tonic::client::Grpc::new(channel)
@@ -361,7 +378,11 @@ impl Client {
         let metadata = request.metadata_mut();
         metadata.insert("hasleader", MetadataValue::from_static("true"));
         if let Some(credentials) = &self.credentials {
-            let known = self.token.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let known = self
+                .token
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
             let token = match known {
                 Some(token) => token,
                 None => self.authenticate(member, credentials).await?,
@@ -380,8 +401,9 @@ impl Client {
             name: credentials.user.clone(),
             password: credentials.password.clone(),
         };
-        let answer: Result<wire::AuthenticateResponse, _> =
-            self.unary(member, AUTHENTICATE, Request::new(request)).await;
+        let answer: Result<wire::AuthenticateResponse, _> = self
+            .unary(member, AUTHENTICATE, Request::new(request))
+            .await;
         // Whatever became of it, the request it is for has not been sent.
         let answer = answer.map_err(|failure| Failure {
             outcome: match failure.outcome {
@@ -391,7 +413,10 @@ impl Client {
             ..failure
         })?;
         let token = MetadataValue::try_from(answer.token.as_str()).map_err(|_| {
-            self.failure(member, &Status::invalid_argument("the token is not printable"))
+            self.failure(
+                member,
+                &Status::invalid_argument("the token is not printable"),
+            )
         })?;
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
         Ok(token)
@@ -422,7 +447,7 @@ impl Client {
     }
 
     pub(super) fn failure(&self, member: usize, status: &Status) -> Failure {
-        let detail = status.source().map(|source| chain(source));
+        let detail = status.source().map(chain);
         let message = match detail {
             Some(detail) if !status.message().contains(&detail) => {
                 format!("{}: {detail}", status.message())
@@ -433,7 +458,10 @@ impl Client {
             outcome: outcome(status),
             code: status.code(),
             message,
-            endpoint: self.members.get(member).map_or_else(String::new, |it| it.url.clone()),
+            endpoint: self
+                .members
+                .get(member)
+                .map_or_else(String::new, |it| it.url.clone()),
         }
     }
 }

@@ -44,13 +44,19 @@ pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
         sleep(every).await;
         match round(&shared, version, revision).await {
             Ok(next) => (version, revision) = next,
-            Err(failure) => tracing::warn!(%failure, "compaction of etcd's history failed; trying again later"),
+            Err(failure) => {
+                tracing::warn!(%failure, "compaction of etcd's history failed; trying again later")
+            }
         }
     }
 }
 
 /// One round; returns the version and revision for the next.
-async fn round(shared: &Shared, version: i64, revision: Revision) -> Result<(i64, Revision), Failure> {
+async fn round(
+    shared: &Shared,
+    version: i64,
+    revision: Revision,
+) -> Result<(i64, Revision), Failure> {
     let key = Bytes::from_static(KEY.as_bytes());
     let put = Request::Put(PutRequest {
         key: key.clone(),
@@ -70,7 +76,11 @@ async fn round(shared: &Shared, version: i64, revision: Revision) -> Result<(i64
     let answer: TxnResponse = shared.client.order(TXN, transaction, deadline).await?;
     let latest = shared.client.observe(answer.header);
     if !answer.succeeded {
-        let response = answer.responses.into_iter().next().and_then(|it| it.response);
+        let response = answer
+            .responses
+            .into_iter()
+            .next()
+            .and_then(|it| it.response);
         let Some(Response::Range(range)) = response else {
             return Ok((version, latest));
         };

@@ -81,7 +81,11 @@ impl Expiries {
             value: value.clone(),
             expires_at,
         };
-        state.in_flight.entry(key.clone()).or_default().push((id, write));
+        state
+            .in_flight
+            .entry(key.clone())
+            .or_default()
+            .push((id, write));
         InFlight {
             expiries: self,
             key: key.clone(),
@@ -213,12 +217,21 @@ mod tests {
         let expiries = Expiries::new(10);
         let (key, value) = (Bytes::from("a/b"), Bytes::from("one"));
         let guard = expiries.begin(&key, &value, 7, UnixMillis(5));
-        assert_eq!(expiries.of(b"a/b", &version(3, 7, "two"), || None), Known::Lease(7));
-        assert_eq!(expiries.of(b"a/c", &version(3, 7, "one"), || None), Known::Lease(7));
+        assert_eq!(
+            expiries.of(b"a/b", &version(3, 7, "two"), || None),
+            Known::Lease(7)
+        );
+        assert_eq!(
+            expiries.of(b"a/c", &version(3, 7, "one"), || None),
+            Known::Lease(7)
+        );
         assert_eq!(expiries.of(b"a/b", &version(3, 7, "one"), || None), at(5));
         drop(guard);
         assert_eq!(expiries.of(b"a/b", &version(3, 7, "one"), || None), at(5));
-        assert_eq!(expiries.of(b"a/b", &version(4, 7, "one"), || None), Known::Lease(7));
+        assert_eq!(
+            expiries.of(b"a/b", &version(4, 7, "one"), || None),
+            Known::Lease(7)
+        );
         assert!(expiries.state().in_flight.is_empty());
     }
 
@@ -228,8 +241,14 @@ mod tests {
         assert_eq!(expiries.first_seen(9, UnixMillis(50)), UnixMillis(50));
         assert_eq!(expiries.first_seen(9, UnixMillis(90)), UnixMillis(50));
         assert_eq!(expiries.of(b"k", &version(1, 9, ""), || None), at(50));
-        assert_eq!(expiries.of(b"k", &version(1, 9, ""), || Some(UnixMillis(20))), at(20));
-        assert_eq!(expiries.of(b"k", &version(1, 0, ""), || None), Known::End(None));
+        assert_eq!(
+            expiries.of(b"k", &version(1, 9, ""), || Some(UnixMillis(20))),
+            at(20)
+        );
+        assert_eq!(
+            expiries.of(b"k", &version(1, 0, ""), || None),
+            Known::End(None)
+        );
     }
 
     #[test]
@@ -244,6 +263,9 @@ mod tests {
             expiries.first_seen(lease, UnixMillis(lease));
         }
         assert_eq!(expiries.state().leases.len(), LEASES_MAX);
-        assert_eq!(expiries.of(b"k", &version(1, 1, ""), || None), Known::Lease(1));
+        assert_eq!(
+            expiries.of(b"k", &version(1, 1, ""), || None),
+            Known::Lease(1)
+        );
     }
 }

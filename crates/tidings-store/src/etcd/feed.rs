@@ -40,7 +40,11 @@ pub(super) async fn follow(shared: Arc<Shared>) {
                 tracing::warn!(%failure, position, "the watch on etcd ended; going on at the next member");
             }
             Ended::Compacted(oldest) => {
-                tracing::warn!(position, oldest, "etcd has compacted changes that were not seen yet; watchers must list anew");
+                tracing::warn!(
+                    position,
+                    oldest,
+                    "etcd has compacted changes that were not seen yet; watchers must list anew"
+                );
                 shared.oldest.fetch_max(oldest, Ordering::AcqRel);
                 match shared.latest(shared.client.deadline()).await {
                     Ok(latest) => {
@@ -155,11 +159,12 @@ impl Shared {
 /// Loads the index, and loads it again after it was lost.
 pub(super) async fn keep_index(shared: Arc<Shared>) {
     loop {
-        if shared.index.revision().is_none() && may_fit(&shared).await {
-            if let Err(error) = load(&shared).await {
-                tracing::warn!(%error, "cannot load the index of etcd's records; lists by object and by time read them all");
-                shared.index.reset();
-            }
+        if shared.index.revision().is_none()
+            && may_fit(&shared).await
+            && let Err(error) = load(&shared).await
+        {
+            tracing::warn!(%error, "cannot load the index of etcd's records; lists by object and by time read them all");
+            shared.index.reset();
         }
         sleep(RELOAD_AFTER).await;
     }
@@ -211,7 +216,10 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
             if ended.is_empty() {
                 break;
             }
-            let versions: Vec<_> = ended.into_iter().map(|(key, entry)| (key, entry.revision)).collect();
+            let versions: Vec<_> = ended
+                .into_iter()
+                .map(|(key, entry)| (key, entry.revision))
+                .collect();
             match shared.remove_ended(&versions).await {
                 // None of them was there any more: let the watch catch up.
                 Ok(0) => break,

@@ -99,7 +99,11 @@ impl LocalIndex {
         index: &Index,
         value_len: usize,
     ) -> Entry {
-        let name = (&*index.object_kind, &*index.object_namespace, &*index.object_name);
+        let name = (
+            &*index.object_kind,
+            &*index.object_namespace,
+            &*index.object_name,
+        );
         Entry {
             revision,
             expires_at,
@@ -125,7 +129,7 @@ impl LocalIndex {
             return false;
         }
         for (key, entry) in part {
-            state.set(key, Some(entry));
+            state.set(&key, Some(entry));
         }
         state.check_len(self.len_max);
         state.phase == Phase::Loading
@@ -141,7 +145,7 @@ impl LocalIndex {
         state.revision = revision;
         for (key, changed_at, entry) in std::mem::take(&mut state.waiting) {
             if changed_at > revision {
-                state.set(key, entry);
+                state.set(&key, entry);
                 state.revision = state.revision.max(changed_at);
             }
         }
@@ -158,7 +162,7 @@ impl LocalIndex {
                 for (key, changed_at, entry) in changes {
                     // The snapshot may have been ahead of the watch.
                     if changed_at > state.revision {
-                        state.set(key, entry);
+                        state.set(&key, entry);
                     }
                 }
                 state.revision = state.revision.max(revision);
@@ -183,9 +187,11 @@ impl LocalIndex {
     pub(super) fn about(&self, object: &ObjectSelector, max: usize) -> Option<Found> {
         let hash = match object {
             ObjectSelector::Uid(uid) => self.hasher.hash_one(uid),
-            ObjectSelector::Name { kind, namespace, name } => {
-                self.hasher.hash_one((&**kind, &**namespace, &**name))
-            }
+            ObjectSelector::Name {
+                kind,
+                namespace,
+                name,
+            } => self.hasher.hash_one((&**kind, &**namespace, &**name)),
         };
         let state = self.ready()?;
         let keys: Vec<_> = state
@@ -243,7 +249,11 @@ impl LocalIndex {
     /// At most `limit` records that ended at or before a moment, the earliest first.
     pub(super) fn ended(&self, by: UnixMillis, limit: usize) -> Option<Vec<(Bytes, Entry)>> {
         let state = self.ready()?;
-        let ended = state.by_end.iter().take_while(|(end, _)| *end <= by).take(limit);
+        let ended = state
+            .by_end
+            .iter()
+            .take_while(|(end, _)| *end <= by)
+            .take(limit);
         Some(
             ended
                 .filter_map(|(_, key)| Some((key.clone(), *state.entries.get(key)?)))
@@ -282,8 +292,8 @@ impl State {
         }
     }
 
-    fn set(&mut self, key: Bytes, entry: Option<Entry>) {
-        if let Some(old) = self.entries.remove(&key) {
+    fn set(&mut self, key: &Bytes, entry: Option<Entry>) {
+        if let Some(old) = self.entries.remove(key) {
             for hash in [old.uid, old.name].into_iter().flatten() {
                 self.by_object.remove(&(hash, key.clone()));
             }
@@ -296,7 +306,7 @@ impl State {
         }
         let Some(new) = entry else { return };
         // Its own copy: what came from the network is a slice of a much larger answer.
-        let key = Bytes::copy_from_slice(&key);
+        let key = Bytes::copy_from_slice(key);
         for hash in [new.uid, new.name].into_iter().flatten() {
             self.by_object.insert((hash, key.clone()));
         }
@@ -394,7 +404,10 @@ mod tests {
         let generation = index.begin_load();
         index.end_load(generation, 0);
         for number in 1..=2 {
-            index.apply(vec![(key(number), number.into(), Some(entry(number.into())))], number.into());
+            index.apply(
+                vec![(key(number), number.into(), Some(entry(number.into())))],
+                number.into(),
+            );
         }
         assert_eq!(index.revision(), Some(2));
         index.apply(vec![(key(3), 3, Some(entry(3)))], 3);

@@ -87,9 +87,10 @@ impl Leases {
     ) -> Result<i64, Failure> {
         let (earliest, latest) = bounds(now, expires_at, self.ttl_min);
         let mut open = self.open.lock().await;
-        if let Some(lease) = open.iter_mut().find(|lease| {
-            lease.attached < ATTACHED_MAX && (earliest..=latest).contains(&lease.end)
-        }) {
+        if let Some(lease) = open
+            .iter_mut()
+            .find(|lease| lease.attached < ATTACHED_MAX && (earliest..=latest).contains(&lease.end))
+        {
             lease.attached += 1;
             return Ok(lease.id);
         }
@@ -116,16 +117,12 @@ impl Leases {
     }
 }
 
-async fn grant(
-    client: &Client,
-    end: i64,
-    ttl: i64,
-    deadline: Instant,
-) -> Result<i64, Failure> {
+async fn grant(client: &Client, end: i64, ttl: i64, deadline: Instant) -> Result<i64, Failure> {
     loop {
         let id = number(end, getrandom::u64().unwrap_or_default());
         let request = wire::LeaseGrantRequest { ttl, id };
-        let answer: Result<wire::LeaseGrantResponse, _> = client.ask(LEASE_GRANT, request, deadline).await;
+        let answer: Result<wire::LeaseGrantResponse, _> =
+            client.ask(LEASE_GRANT, request, deadline).await;
         match answer {
             Ok(answer) => return Ok(answer.id),
             // Either an earlier attempt was done after all, or another process has drawn this number. Draw again: the

@@ -45,11 +45,12 @@ mod write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use self::client::{Client, Failure, LEASE_TIME_TO_LIVE, Outcome, RANGE, STATUS, unsigned};
 use self::expiry::{Expiries, Known};
@@ -63,6 +64,9 @@ use crate::{
     BoxFuture, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page, ReadError,
     Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
 };
+
+/// How long closing waits for etcd to tell the last changes this process made.
+const LAST_CHANGES: Duration = Duration::from_secs(1);
 
 /// What a value says about itself, for the store to find it by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,6 +139,8 @@ struct Shared {
     /// The oldest revision that is known to be readable.
     oldest: AtomicU64,
     expired: AtomicU64,
+    /// The latest revision this process wrote.
+    wrote: AtomicU64,
     /// Watches reading etcd's own history.
     direct_watches: AtomicU64,
     closed: tokio::sync::watch::Sender<bool>,
@@ -173,6 +179,10 @@ impl EtcdStore {
 
     fn shut(&self) {
         self.shared.closed.send_replace(true);
+        self.end();
+    }
+
+    fn end(&self) {
         self.shared.changes.close(Fault::Closed);
         self.tasks
             .lock()
@@ -212,6 +222,7 @@ impl Shared {
             want_progress: Notify::new(),
             oldest: AtomicU64::new(compacted),
             expired: AtomicU64::new(0),
+            wrote: AtomicU64::new(0),
             direct_watches: AtomicU64::new(0),
             closed: tokio::sync::watch::Sender::new(false),
             options,
@@ -371,7 +382,10 @@ impl Store for EtcdStore {
     fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Record>, ReadError>> {
         Box::pin(async move {
             self.shared.check_open()?;
-            let record = self.shared.get_any(&key, self.shared.client.deadline()).await?;
+            let record = self
+                .shared
+                .get_any(&key, self.shared.client.deadline())
+                .await?;
             Ok(record.filter(|record| self.shared.is_live(record)))
         })
     }
@@ -412,6 +426,13 @@ impl Store for EtcdStore {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async move { self.shut() })
+        Box::pin(async move {
+            self.shared.closed.send_replace(true);
+            // Watchers are told what was written, if etcd says it soon.
+            let wrote = self.shared.wrote.load(Ordering::Acquire);
+            let mut fed = self.shared.fed.subscribe();
+            let _ = timeout(LAST_CHANGES, fed.wait_for(|fed| *fed >= wrote)).await;
+            self.end();
+        })
     }
 }

@@ -131,7 +131,9 @@ impl EtcdOptions {
             .compaction_interval
             .is_some_and(|every| every < Duration::from_secs(1))
         {
-            return refuse("compaction_interval is below one second; use None to turn it off".into());
+            return refuse(
+                "compaction_interval is below one second; use None to turn it off".into(),
+            );
         }
         if self.history_len_max == 0 || self.history_bytes_max == 0 {
             return refuse("history_len_max and history_bytes_max must be above zero".into());

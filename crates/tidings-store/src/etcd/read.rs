@@ -14,7 +14,10 @@ use super::Shared;
 use super::client::{TXN, signed};
 use super::walk::Walk;
 use super::wire::{KeyValue, RangeRequest, Request, Response, TxnRequest, TxnResponse};
-use crate::{At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, Page, ReadError, Record, Revision};
+use crate::{
+    At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, Page, ReadError, Record,
+    Revision,
+};
 
 /// How long the index may take to catch up before the whole prefix is read instead.
 const CATCH_UP: Duration = Duration::from_millis(100);
@@ -39,7 +42,12 @@ impl Shared {
     async fn list_by_walk(&self, request: &ListRequest) -> Result<Page, ReadError> {
         let revision = match request.at {
             At::Latest => 0,
-            At::Exact(0) => return Err(ReadError::Compacted { requested: 0, oldest: self.oldest().max(1) }),
+            At::Exact(0) => {
+                return Err(ReadError::Compacted {
+                    requested: 0,
+                    oldest: self.oldest().max(1),
+                });
+            }
             At::Exact(revision) => revision,
         };
         let limit = request.limit.unwrap_or(usize::MAX);
@@ -65,7 +73,10 @@ impl Shared {
                     break 'walk;
                 }
                 if remaining == 1 && request.object.is_none() {
-                    let counted = walk.count.unwrap_or(0).saturating_sub(page.records.len() as u64);
+                    let counted = walk
+                        .count
+                        .unwrap_or(0)
+                        .saturating_sub(page.records.len() as u64);
                     if let Some(ended) = self.ended_behind(request, &page, walk.revision()) {
                         remaining = counted.saturating_sub(ended);
                         break 'walk;
@@ -85,7 +96,8 @@ impl Shared {
     fn ended_behind(&self, request: &ListRequest, page: &Page, revision: Revision) -> Option<u64> {
         let now = self.clock.now();
         let in_range = |key: &Bytes| {
-            key.starts_with(&request.prefix) && request.after.as_ref().is_none_or(|after| key > after)
+            key.starts_with(&request.prefix)
+                && request.after.as_ref().is_none_or(|after| key > after)
         };
         let index_at = self.index.revision().filter(|at| *at >= revision)?;
         let since = self.changes.between(revision, index_at)?;
@@ -101,13 +113,18 @@ impl Shared {
         for logged in since {
             let previous = logged.change.previous();
             // Only a key's first change behind the revision has a version of the revision before it.
-            if let Some(previous) = previous.filter(|it| it.revision <= revision && in_range(&it.key))
+            if let Some(previous) =
+                previous.filter(|it| it.revision <= revision && in_range(&it.key))
                 && previous.expires_at.is_some_and(|end| end <= now)
             {
                 keys.insert(previous.key.clone());
             }
         }
-        debug_assert!(page.records.iter().all(|record| !keys.contains(&record.key)));
+        debug_assert!(
+            page.records
+                .iter()
+                .all(|record| !keys.contains(&record.key))
+        );
         Some(keys.len() as u64)
     }
 
@@ -125,7 +142,8 @@ impl Shared {
             return Ok(None);
         };
         keys.retain(|key| {
-            key.starts_with(&request.prefix) && request.after.as_ref().is_none_or(|after| key > after)
+            key.starts_with(&request.prefix)
+                && request.after.as_ref().is_none_or(|after| key > after)
         });
         let keys: Vec<_> = keys.into_iter().collect();
         let limit = request.limit.unwrap_or(usize::MAX);
@@ -168,7 +186,10 @@ impl Shared {
         object: &ObjectSelector,
     ) -> Result<Option<(BTreeSet<Bytes>, Revision)>, ReadError> {
         let at_least = match request.at {
-            At::Latest => self.latest(self.client.deadline()).await.map_err(Fault::from)?,
+            At::Latest => self
+                .latest(self.client.deadline())
+                .await
+                .map_err(Fault::from)?,
             At::Exact(revision) if revision < self.oldest() => return Ok(None),
             At::Exact(revision) => revision,
         };
@@ -186,7 +207,11 @@ impl Shared {
         let Some(since) = self.changes.between(revision, found.revision) else {
             return Ok(None);
         };
-        keys.extend(since.iter().map(|logged| Change::key(&logged.change).clone()));
+        keys.extend(
+            since
+                .iter()
+                .map(|logged| Change::key(&logged.change).clone()),
+        );
         Ok((keys.len() <= CANDIDATES_MAX).then_some((keys, revision)))
     }
 
@@ -204,7 +229,11 @@ impl Shared {
     }
 
     /// Some keys as they were at a revision; `None` if etcd has forgotten it.
-    async fn fetch(&self, keys: &[Bytes], revision: Revision) -> Result<Option<Vec<KeyValue>>, ReadError> {
+    async fn fetch(
+        &self,
+        keys: &[Bytes],
+        revision: Revision,
+    ) -> Result<Option<Vec<KeyValue>>, ReadError> {
         let one = |key: &Bytes| {
             Request::Range(RangeRequest {
                 key: self.keys.full(key),
@@ -225,10 +254,13 @@ impl Shared {
             Err(failure) => return Err(Fault::from(failure).into()),
         };
         self.client.observe(answer.header);
-        let ranges = answer.responses.into_iter().filter_map(|it| match it.response {
-            Some(Response::Range(range)) => range.kvs.into_iter().next(),
-            _ => None,
-        });
+        let ranges = answer
+            .responses
+            .into_iter()
+            .filter_map(|it| match it.response {
+                Some(Response::Range(range)) => range.kvs.into_iter().next(),
+                _ => None,
+            });
         Ok(Some(ranges.collect()))
     }
 
@@ -271,12 +303,17 @@ impl Shared {
         if self.index.revision().is_none() || request.limit > CANDIDATES_MAX {
             return Ok(None);
         }
-        let latest = self.latest(self.client.deadline()).await.map_err(Fault::from)?;
+        let latest = self
+            .latest(self.client.deadline())
+            .await
+            .map_err(Fault::from)?;
         if !self.index_reached(latest).await {
             return Ok(None);
         }
         let now = self.clock.now();
-        let found = self.index.newest(&request.prefix, request.since, request.limit, now);
+        let found = self
+            .index
+            .newest(&request.prefix, request.since, request.limit, now);
         let Some(found) = found else { return Ok(None) };
         let mut page = Page {
             revision: found.revision,

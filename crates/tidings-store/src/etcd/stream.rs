@@ -69,7 +69,8 @@ impl Stream {
         keys: &Keys,
         after: Revision,
     ) -> Result<Self, Failure> {
-        let status: wire::StatusResponse = client.ask_member(member, STATUS, wire::Empty {}).await?;
+        let status: wire::StatusResponse =
+            client.ask_member(member, STATUS, wire::Empty {}).await?;
         let (requests, receiver) = mpsc::channel(4);
         let (key, range_end) = keys.all();
         let create = wire::WatchCreateRequest {
@@ -181,7 +182,6 @@ fn tells_progress(version: &str) -> bool {
         (major, minor, _) => (major, minor) > (3, 5),
     }
 }
-
 
 #[cfg(test)]
 mod tests {

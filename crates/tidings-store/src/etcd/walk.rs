@@ -54,7 +54,10 @@ impl Walk {
     }
 
     /// The next keys in order; `None` at the end.
-    pub(super) async fn next(&mut self, shared: &Shared) -> Result<Option<Vec<KeyValue>>, ReadError> {
+    pub(super) async fn next(
+        &mut self,
+        shared: &Shared,
+    ) -> Result<Option<Vec<KeyValue>>, ReadError> {
         if self.over {
             return Ok(None);
         }
@@ -68,7 +71,8 @@ impl Walk {
                 ..RangeRequest::default()
             };
             let deadline = shared.client.deadline();
-            let answer: Result<RangeResponse, _> = shared.client.ask(RANGE, request, deadline).await;
+            let answer: Result<RangeResponse, _> =
+                shared.client.ask(RANGE, request, deadline).await;
             match answer {
                 Ok(answer) => break answer,
                 Err(failure) if failure.says("message length too large") && self.part_len > 1 => {

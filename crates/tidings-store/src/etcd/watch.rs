@@ -35,14 +35,17 @@ pub(super) async fn start(
         let current = shared.latest(shared.client.deadline()).await;
         let current = current.map_err(Fault::from)?;
         if after > current {
-            return Err(WatchError::Future { requested: after, current });
+            return Err(WatchError::Future {
+                requested: after,
+                current,
+            });
         }
     }
     let source = match shared.recent(&prefix, after) {
         Ok(recent) => Source::Recent(recent),
         Err(WatchError::Compacted { .. }) => {
             check_readable(shared, after).await?;
-            Source::Direct(Direct::new(shared))
+            Source::Direct(Direct::boxed(shared))
         }
         Err(other) => return Err(other),
     };
@@ -85,12 +88,12 @@ impl Older for NothingOlder {
     fn read(&self, after: Revision, _: usize) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
         Err(WatchError::Compacted {
             after,
-            oldest: self.oldest(),
+            oldest: self.0.oldest(),
         })
     }
 
-    fn oldest(&self) -> Revision {
-        self.0.oldest()
+    fn oldest(&self) -> Result<Revision, Fault> {
+        Ok(self.0.oldest())
     }
 }
 
@@ -103,7 +106,7 @@ impl Shared {
 
 enum Source {
     Recent(Box<dyn Watch>),
-    Direct(Direct),
+    Direct(Box<Direct>),
 }
 
 /// A stream of one watch's own. Counted while it lives.
@@ -114,13 +117,13 @@ struct Direct {
 }
 
 impl Direct {
-    fn new(shared: &Arc<Shared>) -> Self {
+    fn boxed(shared: &Arc<Shared>) -> Box<Self> {
         shared.direct_watches.fetch_add(1, Ordering::AcqRel);
-        Self {
+        Box::new(Self {
             shared: Arc::clone(shared),
             stream: None,
             pause: Pause::default(),
-        }
+        })
     }
 }
 
@@ -146,7 +149,7 @@ impl EtcdWatch {
                     Ok(changes) => return Ok(changes),
                     Err(WatchError::Compacted { .. }) => {
                         self.position = recent.revision();
-                        self.source = Source::Direct(Direct::new(&self.shared));
+                        self.source = Source::Direct(Direct::boxed(&self.shared));
                     }
                     Err(error) => return Err(error),
                 },
@@ -174,6 +177,13 @@ impl EtcdWatch {
         let Source::Direct(direct) = &mut self.source else {
             return Ok(Vec::new());
         };
+        let oldest = self.shared.oldest();
+        if self.position < oldest {
+            return Err(WatchError::Compacted {
+                after: self.position,
+                oldest,
+            });
+        }
         let compacted = |oldest: Revision| {
             self.shared.oldest.fetch_max(oldest, Ordering::AcqRel);
             WatchError::Compacted {
@@ -186,7 +196,8 @@ impl EtcdWatch {
                 Some(stream) => stream,
                 none => {
                     direct.pause.wait().await;
-                    let opened = Stream::open(&self.shared.client, &self.shared.keys, self.position);
+                    let opened =
+                        Stream::open(&self.shared.client, &self.shared.keys, self.position);
                     match opened.await {
                         Ok(stream) => none.insert(stream),
                         Err(Ended::Compacted(oldest)) => return Err(compacted(oldest)),

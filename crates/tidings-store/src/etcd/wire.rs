@@ -74,14 +74,6 @@ pub(super) struct DeleteRangeRequest {
     pub(super) key: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
     pub(super) range_end: Bytes,
-    #[prost(bool, tag = "3")]
-    pub(super) prev_kv: bool,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct DeleteRangeResponse {
-    #[prost(message, repeated, tag = "3")]
-    pub(super) prev_kvs: Vec<KeyValue>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -123,7 +115,7 @@ pub(super) enum Response {
     #[prost(message, tag = "2")]
     Put(Empty),
     #[prost(message, tag = "3")]
-    DeleteRange(DeleteRangeResponse),
+    DeleteRange(Empty),
     #[prost(message, tag = "4")]
     Txn(TxnResponse),
 }

@@ -9,6 +9,7 @@
 //! is writing the same there, the write is ours and its revision is the key's. Else the outcome is [`Fault::Unknown`].
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
@@ -20,10 +21,13 @@ use super::wire::{
 };
 use super::{Failure, Outcome, Shared};
 use crate::record::check_size;
-use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, WriteError};
+use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, VALUE_LEN_MAX, WriteError};
 
 /// Deletes in one transaction. etcd allows 128 operations by default; each of these is a transaction of its own inside.
 const EXPIRE_BATCH: usize = 64;
+
+/// What a transaction takes besides value and key, in bytes, generously.
+const REQUEST_OVERHEAD: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the key kept changing until the time was up")]
@@ -32,7 +36,7 @@ struct Contended;
 /// What became of a transaction on one key.
 enum Answered {
     /// Its condition held; it was done at this revision.
-    Done(Revision, Option<KeyValue>),
+    Done(Revision),
     /// Its condition did not hold: this is the key's version instead.
     Other(Option<KeyValue>),
 }
@@ -82,9 +86,11 @@ impl Shared {
                 value: record.value.clone(),
                 lease,
             });
-            let answered = self.transact(&key, expected.unwrap_or(0), put, deadline).await;
+            let answered = self
+                .transact(&key, expected.unwrap_or(0), put, deadline)
+                .await;
             let other = match answered {
-                Ok(Answered::Done(revision, _)) => {
+                Ok(Answered::Done(revision)) => {
                     if let Some(end) = record.expires_at {
                         self.expiries.wrote(revision, end);
                     }
@@ -106,7 +112,7 @@ impl Shared {
                     }
                     return Ok(revision);
                 }
-                Err(failure) => return Err(Fault::from(failure).into()),
+                Err(failure) => return Err(too_large(failure, &record)),
             };
             drop(guard);
             let current = match other {
@@ -115,7 +121,8 @@ impl Shared {
             };
             match (current, expected) {
                 (Some(current), None) if !self.is_live(&current) => {
-                    self.remove_expired(&key, current.revision, deadline).await?;
+                    self.remove_expired(&key, current.revision, deadline)
+                        .await?;
                 }
                 // Deleted between the condition and the look: try again.
                 (None, None) => {}
@@ -150,7 +157,10 @@ impl Shared {
                 _ => self.refusal(current.as_ref(), expected),
             });
         }
-        let lease = self.leases.attach(&self.client, now, expires_at, deadline).await;
+        let lease = self
+            .leases
+            .attach(&self.client, now, expires_at, deadline)
+            .await;
         Ok(lease.map_err(Fault::from)?)
     }
 
@@ -235,16 +245,18 @@ impl Shared {
 
     fn answered(&self, answer: TxnResponse) -> Answered {
         let revision = self.client.observe(answer.header);
-        let version = answer.responses.into_iter().next().and_then(|it| it.response);
-        let version = match version {
-            Some(Response::Range(range)) => range.kvs.into_iter().next(),
-            Some(Response::DeleteRange(deleted)) => deleted.prev_kvs.into_iter().next(),
-            _ => None,
-        };
-        if answer.succeeded {
-            Answered::Done(revision, version)
-        } else {
-            Answered::Other(version)
+        let version = answer
+            .responses
+            .into_iter()
+            .next()
+            .and_then(|it| it.response);
+        match version {
+            _ if answer.succeeded => {
+                self.wrote.fetch_max(revision, Ordering::AcqRel);
+                Answered::Done(revision)
+            }
+            Some(Response::Range(range)) => Answered::Other(range.kvs.into_iter().next()),
+            _ => Answered::Other(None),
         }
     }
 
@@ -297,9 +309,11 @@ impl Shared {
                 return Err(self.refusal(Some(&current), expected));
             }
             let delete = self.delete_request(&key);
-            let answered = self.transact(&key, current.revision, delete, deadline).await;
+            let answered = self
+                .transact(&key, current.revision, delete, deadline)
+                .await;
             match answered {
-                Ok(Answered::Done(revision, _)) => {
+                Ok(Answered::Done(revision)) => {
                     return Ok(Deleted {
                         revision,
                         previous: current,
@@ -332,7 +346,9 @@ impl Shared {
         revision: Revision,
         deadline: Instant,
     ) -> Result<(), Fault> {
-        let answered = self.transact(key, revision, self.delete_request(key), deadline).await;
+        let answered = self
+            .transact(key, revision, self.delete_request(key), deadline)
+            .await;
         match answered {
             Ok(_) => Ok(()),
             // Whether it is done shows when the key is tried again.
@@ -358,7 +374,10 @@ impl Shared {
     }
 
     /// Deletes these versions, several at one revision, and returns how many were still there.
-    pub(super) async fn remove_ended(&self, ended: &[(Bytes, Revision)]) -> Result<u64, WriteError> {
+    pub(super) async fn remove_ended(
+        &self,
+        ended: &[(Bytes, Revision)],
+    ) -> Result<u64, WriteError> {
         let mut removed = 0;
         for batch in ended.chunks(EXPIRE_BATCH) {
             let one = |(key, revision): &(Bytes, Revision)| {
@@ -387,6 +406,19 @@ impl Shared {
         }
         Ok(removed)
     }
+}
+
+/// etcd has its own limit for a whole request, which may be below ours for a value.
+fn too_large(failure: Failure, record: &NewRecord) -> WriteError {
+    let (len, max) = (record.value.len() + REQUEST_OVERHEAD, VALUE_LEN_MAX);
+    if failure.says("request is too large") && len > max {
+        return WriteError::TooLarge {
+            what: "the request to etcd",
+            len,
+            max,
+        };
+    }
+    Fault::from(failure).into()
 }
 
 /// A walk at the latest revision fails for no other reason.
