@@ -5,13 +5,13 @@
 
 mod create;
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -21,7 +21,7 @@ use tidings_cli::import::report::{Outcome, Report, line};
 use tidings_cli::import::{self, Record};
 use tokio::sync::mpsc;
 
-use self::create::{Creator, Unreachable};
+use self::create::{Creator, Stop};
 
 /// Everything was created or is already there.
 const ALL_IN: u8 = 0;
@@ -90,7 +90,7 @@ enum StartError {
     #[error("use the kubeconfig: {0}")]
     Config(String),
     #[error(transparent)]
-    Unreachable(#[from] Unreachable),
+    Server(#[from] Stop),
     #[error("start the reading thread: {0}")]
     Thread(io::Error),
 }
@@ -98,7 +98,7 @@ enum StartError {
 impl StartError {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Unreachable(_) | Self::Thread(_) => UNREACHABLE,
+            Self::Server(_) | Self::Thread(_) => UNREACHABLE,
             Self::File { .. } | Self::StandardInputTwice | Self::Config(_) => USAGE,
         }
     }
@@ -123,40 +123,37 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     let progress = progress(&inputs);
     let found = read(inputs, &progress).map_err(StartError::Thread)?;
 
-    let is_interrupted = Arc::new(AtomicBool::new(false));
-    let interrupt = tokio::spawn({
-        let (is_interrupted, stop) = (Arc::clone(&is_interrupted), creator.stop());
-        async move {
-            // Without a handler the process ends at once, as if this were not here.
-            if tokio::signal::ctrl_c().await.is_ok() {
-                is_interrupted.store(true, Ordering::Relaxed);
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-    });
-    let report = create_all(&creator, found, &progress, args.verbose).await;
-    interrupt.abort();
+    let report = tokio::select! {
+        report = create_all(&creator, found, &progress, args.verbose) => report,
+        never = interrupt(&creator) => match never {},
+    };
     progress.finish_and_clear();
 
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
-    let unreachable = creator.unreachable();
-    let lines = (!args.verbose).then(|| report.lines());
-    for text in lines.into_iter().flatten() {
+    // Where nobody reads them any more the exit code is left to tell.
+    for text in report.lines().filter(|_| !args.verbose) {
         let _ = writeln!(stderr, "{text}");
     }
-    if let Some(error) = &unreachable {
-        let _ = writeln!(stderr, "error: failed to {error}");
+    let stopped = creator.stopped();
+    if let Some(reason) = &stopped {
+        let _ = writeln!(stderr, "error: failed to {reason}");
     }
     let _ = writeln!(stdout, "{report}");
-    Ok(if is_interrupted.load(Ordering::Relaxed) {
-        INTERRUPTED
-    } else if unreachable.is_some() {
-        UNREACHABLE
-    } else if report.refused + report.unreadable > 0 {
-        SOME_REFUSED
-    } else {
-        ALL_IN
+    Ok(match stopped {
+        Some(Stop::Interrupted) => INTERRUPTED,
+        Some(Stop::NoAnswer(_) | Stop::Unauthorized(_)) => UNREACHABLE,
+        None if report.refused + report.unreadable > 0 => SOME_REFUSED,
+        None => ALL_IN,
     })
+}
+
+/// On Ctrl-C nothing more is sent, and the report still comes.
+async fn interrupt(creator: &Creator) -> Infallible {
+    // Without a handler the process ends at once, as if this were not here.
+    if tokio::signal::ctrl_c().await.is_ok() {
+        creator.stop(Stop::Interrupted);
+    }
+    std::future::pending().await
 }
 
 /// Opens every input before anything is sent, so that a misspelt name does not leave an import half done.
@@ -263,7 +260,7 @@ async fn create_all(
     let mut report = Report::default();
     // Once nothing more will be sent nothing more is read; what was read already is counted as not sent.
     let found = futures::stream::unfold(found, |mut found| async move {
-        if creator.is_stopped() {
+        if creator.stopped().is_some() {
             found.close();
         }
         found.recv().await.map(|next| (next, found))

@@ -82,7 +82,7 @@ impl fmt::Display for Outcome {
             } => write!(formatter, "refused: {code} {reason}: {message}"),
             Self::Unreadable(reason) => write!(formatter, "unreadable: {reason}"),
             Self::InputFailed(error) => write!(formatter, "unreadable from here on: {error}"),
-            Self::NotSent => formatter.write_str("not sent"),
+            Self::NotSent => formatter.write_str("not sent or not answered"),
         }
     }
 }
@@ -164,7 +164,7 @@ impl fmt::Display for Report {
             self.read, self.created, self.already_there, self.refused, self.unreadable
         )?;
         if self.not_sent > 0 {
-            write!(formatter, ", {} not sent", self.not_sent)
+            write!(formatter, ", {} not sent or not answered", self.not_sent)
         } else {
             Ok(())
         }
@@ -211,7 +211,7 @@ mod tests {
         );
         assert_eq!(
             report.to_string(),
-            "30 read: 1 created, 1 already there, 26 refused, 1 unreadable, 1 not sent"
+            "30 read: 1 created, 1 already there, 26 refused, 1 unreadable, 1 not sent or not answered"
         );
     }
 

@@ -1,11 +1,9 @@
 //! Creating events at a Kubernetes API server, with patience for one that is busy or restarting.
 //!
-//! Once the server has not answered for all tries of one event nothing is sent any more: what is left would take as long
-//! each, to no other end.
+//! What is tried again, and when, is [`RetryPolicy`]'s to say. Once the server has not answered for all tries of one
+//! event nothing is sent any more: what is left would take as long each, to no other end.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
@@ -13,13 +11,15 @@ use kube::core::Status;
 use kube::core::params::PostParams;
 use tidings_cli::import::Event;
 use tidings_cli::import::report::Outcome;
+use tidings_core::{
+    OccurrenceKind, RetryClass, RetryPolicy, StatusFailure, WriteError, WriteErrorKind,
+};
+use tokio::sync::watch;
 
-/// Tries of one request. With the delays between them about half a minute.
+/// Tries of one request: about half a minute.
 const TRIES: u32 = 8;
-const FIRST_DELAY: Duration = Duration::from_millis(250);
-const LONGEST_DELAY: Duration = Duration::from_secs(10);
-/// What a server may ask for by Retry-After, at most.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
+/// Tries of a request with credentials that were refused; they may be renewed meanwhile.
+const UNAUTHORIZED_TRIES: u32 = 3;
 /// Tries to reach the server at the very beginning, when somebody is waiting to hear of a wrong address.
 const FIRST_TRIES: u32 = 3;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,14 +27,17 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const FIELD_MANAGER: &str = "tidings-import";
 
 /// Why nothing more is sent.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum Unreachable {
-    /// No answer at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stop {
+    /// The server gave no answer at all.
     #[error("reach the server: {0}")]
     NoAnswer(String),
     /// An answer that no other request would get a better one than.
     #[error("be let in by the server: {0}")]
     Unauthorized(String),
+    /// Somebody wants no more.
+    #[error("finish: interrupted")]
+    Interrupted,
 }
 
 /// A client with the time limits of this file, and whose repetitions are this file's.
@@ -50,57 +53,65 @@ pub(crate) fn client(mut config: kube::Config) -> kube::Result<Client> {
 /// Creates events until the server is gone or it is told to stop.
 pub(crate) struct Creator {
     client: Client,
-    stop: Arc<AtomicBool>,
-    unreachable: Mutex<Option<Unreachable>>,
+    retries: RetryPolicy,
+    stop: watch::Sender<Option<Stop>>,
 }
 
 impl Creator {
     /// Makes sure there is a server and it knows us, before anything is sent.
-    pub(crate) async fn connect(client: Client) -> Result<Self, Unreachable> {
-        let mut attempt = 0;
+    pub(crate) async fn connect(client: Client) -> Result<Self, Stop> {
+        let retries = retries();
+        let mut tries = 0;
         loop {
-            attempt += 1;
+            tries += 1;
             let error = match client.apiserver_version().await {
                 Err(kube::Error::Api(status)) if status.code == 401 => {
-                    return Err(Unreachable::Unauthorized(one_line(&status.message)));
+                    return Err(Stop::Unauthorized(one_line(&status.message)));
                 }
                 // Any other answer is one of a server: what it says to events is theirs to say.
                 Ok(_) | Err(kube::Error::Api(_) | kube::Error::SerdeError(_)) => break,
                 Err(error) => error,
             };
-            if attempt == FIRST_TRIES {
-                return Err(Unreachable::NoAnswer(with_sources(&error)));
+            if tries == FIRST_TRIES {
+                return Err(Stop::NoAnswer(with_sources(&error)));
             }
-            tokio::time::sleep(delay(attempt, None)).await;
+            tokio::time::sleep(retries.wait(tries, None, random())).await;
         }
         Ok(Self {
             client,
-            stop: Arc::new(AtomicBool::new(false)),
-            unreachable: Mutex::new(None),
+            retries,
+            stop: watch::Sender::new(None),
         })
     }
 
-    /// Set, it ends sending: every event from then on is [`Outcome::NotSent`].
-    pub(crate) fn stop(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stop)
+    /// Ends sending: every event from then on, and every one without an answer yet, is [`Outcome::NotSent`].
+    pub(crate) fn stop(&self, reason: Stop) {
+        // The first reason is the one that counts.
+        self.stop.send_if_modified(|stop| {
+            let is_first = stop.is_none();
+            stop.get_or_insert(reason);
+            is_first
+        });
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Why it stopped by itself, if it did.
-    pub(crate) fn unreachable(&self) -> Option<Unreachable> {
-        self.unreachable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Why it stopped, if it did.
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        self.stop.borrow().clone()
     }
 
     /// Creates one event. Never fails: what happened is the outcome.
     pub(crate) async fn create(&self, event: Event) -> Outcome {
+        let mut stop = self.stop.subscribe();
+        tokio::select! {
+            biased;
+            // The sender is our own field, so there is no other way for this to end.
+            _ = stop.wait_for(Option::is_some) => Outcome::NotSent,
+            outcome = self.try_create(event) => outcome,
+        }
+    }
+
+    async fn try_create(&self, event: Event) -> Outcome {
         let path = format!("/api/v1/namespaces/{}/events", event.namespace);
-        // A map of JSON values has a JSON text, so there is nothing to go wrong.
         let body = serde_json::Value::Object(event.body)
             .to_string()
             .into_bytes();
@@ -108,50 +119,74 @@ impl Creator {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let mut attempt = 0;
+        let mut tries = 0;
+        let mut may_be_ours = false;
         loop {
-            if self.is_stopped() {
-                return Outcome::NotSent;
-            }
-            attempt += 1;
+            tries += 1;
             let request =
                 match kube::core::Request::new(path.as_str()).create(&parameters, body.clone()) {
                     Ok(request) => request,
-                    Err(error) => return refused_here(&error),
+                    Err(error) => {
+                        return refused(
+                            400,
+                            "BadRequest",
+                            &format!("no request can be made of it: {error}"),
+                        );
+                    }
                 };
-            let retry_after = match self.client.request_text(request).await {
-                Ok(_) => return Outcome::Created,
-                Err(kube::Error::Api(status)) if is_transient(status.code) && attempt < TRIES => {
-                    status
-                        .details
-                        .as_ref()
-                        .map(|details| details.retry_after_seconds)
+            let Err(failure) = self.client.request_text(request).await else {
+                return Outcome::Created;
+            };
+            let error = write_error(&failure);
+            let tries_max = match &error.kind {
+                WriteErrorKind::Status(failure) if failure.code == 401 => {
+                    self.retries.unauthorized_tries_max
                 }
-                Err(kube::Error::Api(status)) => return answered(&status),
-                Err(error) if attempt == TRIES => {
-                    let error = Unreachable::NoAnswer(with_sources(&error));
-                    *self
-                        .unreachable
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner) = Some(error);
-                    self.stop.store(true, Ordering::Relaxed);
+                _ => self.retries.tries_max,
+            };
+            match self.retries.classify(&error, OccurrenceKind::Create) {
+                RetryClass::AlreadyExists if may_be_ours => return Outcome::Created,
+                RetryClass::AlreadyExists => return Outcome::AlreadyThere,
+                RetryClass::Transient { retry_after } if tries < tries_max => {
+                    may_be_ours |= error.may_have_been_written();
+                    tokio::time::sleep(self.retries.wait(tries, retry_after, random())).await;
+                }
+                _ => {
+                    if let kube::Error::Api(status) = failure {
+                        return answered(&status);
+                    }
+                    self.stop(Stop::NoAnswer(error.message));
                     return Outcome::NotSent;
                 }
-                Err(_) => None,
-            };
-            tokio::time::sleep(delay(attempt, retry_after)).await;
+            }
         }
     }
 }
 
-fn is_transient(code: u16) -> bool {
-    code == 429 || code >= 500
+fn retries() -> RetryPolicy {
+    RetryPolicy {
+        tries_max: TRIES,
+        unauthorized_tries_max: UNAUTHORIZED_TRIES,
+        ..RetryPolicy::default()
+    }
+}
+
+fn write_error(failure: &kube::Error) -> WriteError {
+    let kube::Error::Api(status) = failure else {
+        return WriteError::transport(with_sources(failure));
+    };
+    let details = status.details.as_ref();
+    let asked = details.map_or(0, |details| details.retry_after_seconds);
+    let answer = StatusFailure {
+        code: status.code,
+        reason: status.reason.clone(),
+        retry_after: (asked > 0).then(|| Duration::from_secs(asked.into())),
+        ..StatusFailure::default()
+    };
+    WriteError::status(answer, status.message.clone())
 }
 
 fn answered(status: &Status) -> Outcome {
-    if status.code == 409 && status.reason == "AlreadyExists" {
-        return Outcome::AlreadyThere;
-    }
     let causes = status.details.iter().flat_map(|details| &details.causes);
     Outcome::Refused {
         code: status.code,
@@ -161,25 +196,18 @@ fn answered(status: &Status) -> Outcome {
     }
 }
 
-fn refused_here(error: &dyn std::error::Error) -> Outcome {
+fn refused(code: u16, reason: &str, message: &str) -> Outcome {
     Outcome::Refused {
-        code: 400,
-        reason: "BadRequest".to_owned(),
-        message: format!("not sent, no request can be made of it: {error}"),
+        code,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
         fields: Vec::new(),
     }
 }
 
-/// Doubled with every attempt, of which a random half is taken away so that sixteen waiting requests do not come back at
-/// once; no sooner than the server asked for.
-fn delay(attempt: u32, retry_after_seconds: Option<u32>) -> Duration {
-    let doubled = FIRST_DELAY
-        .saturating_mul(1 << attempt.saturating_sub(1).min(16))
-        .min(LONGEST_DELAY);
-    let random = RandomState::new().hash_one(attempt) as f64 / u64::MAX as f64;
-    let asked =
-        Duration::from_secs(retry_after_seconds.unwrap_or(0).into()).min(LONGEST_RETRY_AFTER);
-    doubled.mul_f64(0.5 + random / 2.0).max(asked)
+/// For spreading waits only: the standard library seeds its hashers at random.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 /// An error of a client says little without those it was caused by.
@@ -202,48 +230,155 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
 
-    #[test]
-    fn delays_double_are_jittered_and_end() {
-        for attempt in 1..TRIES {
-            let full = FIRST_DELAY
-                .saturating_mul(1 << (attempt - 1))
-                .min(LONGEST_DELAY);
-            for _ in 0..50 {
-                let delay = delay(attempt, None);
-                assert!(
-                    delay >= full / 2 && delay <= full,
-                    "{delay:?} at attempt {attempt}"
-                );
-            }
-        }
-        assert!(delay(u32::MAX, None) <= LONGEST_DELAY);
-        assert_eq!(delay(1, Some(7)), Duration::from_secs(7));
-        assert_eq!(delay(1, Some(u32::MAX)), LONGEST_RETRY_AFTER);
+    /// What the server does with one request: answers with a code and a Status' reason, or not at all.
+    type Answer = Option<(u16, &'static str)>;
+
+    /// A client whose requests get these answers, the last of them for ever, and the number of requests so far.
+    fn scripted(answers: &'static [Answer]) -> (Client, Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            let index = counted
+                .fetch_add(1, Ordering::Relaxed)
+                .min(answers.len() - 1);
+            std::future::ready(match answers[index] {
+                None => Err(io::Error::other("connection reset")),
+                Some((code, reason)) => {
+                    let status = json!({
+                        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+                        "message": "said so", "details": {"retryAfterSeconds": 1, "causes": [{"field": "reason"}]},
+                    });
+                    let body = Body::from(status.to_string().into_bytes());
+                    Ok(http::Response::builder()
+                        .status(code)
+                        .body(body)
+                        .expect("a response"))
+                }
+            })
+        });
+        (Client::new(service, "default"), count)
     }
 
-    #[test]
-    fn only_already_exists_is_there_already() {
-        let status = |code, reason: &str| Status {
-            code,
-            reason: reason.to_owned(),
-            ..Status::default()
+    async fn create(answers: &'static [Answer]) -> (Outcome, Option<Stop>, usize) {
+        let (client, count) = scripted(answers);
+        let creator = Creator {
+            client,
+            retries: retries(),
+            stop: watch::Sender::new(None),
         };
-        assert_eq!(
-            answered(&status(409, "AlreadyExists")),
-            Outcome::AlreadyThere
-        );
-        for (code, reason) in [
-            (409, "Conflict"),
-            (422, "Invalid"),
-            (403, "Forbidden"),
-            (404, "NotFound"),
-        ] {
-            assert!(
-                matches!(answered(&status(code, reason)), Outcome::Refused { .. }),
-                "{code} {reason}"
+        let event = Event {
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+            body: serde_json::Map::new(),
+        };
+        let outcome = creator.create(event.clone()).await;
+        let requests = count.load(Ordering::Relaxed);
+        if creator.stopped().is_some() {
+            assert_eq!(creator.create(event).await, Outcome::NotSent);
+            assert_eq!(
+                count.load(Ordering::Relaxed),
+                requests,
+                "sent after it had stopped"
             );
         }
+        (outcome, creator.stopped(), requests)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_pass_is_tried_again_and_what_is_meant_is_not() {
+        const CREATED: Answer = Some((201, ""));
+        const EXISTS: Answer = Some((409, "AlreadyExists"));
+        let refused = |code, reason: &str| Outcome::Refused {
+            code,
+            reason: reason.to_owned(),
+            message: "said so".to_owned(),
+            fields: vec!["reason".to_owned()],
+        };
+        let cases: [(&'static [Answer], Outcome, usize); 9] = [
+            (&[CREATED], Outcome::Created, 1),
+            (
+                &[Some((503, "")), Some((429, "")), None, CREATED],
+                Outcome::Created,
+                4,
+            ),
+            (&[EXISTS], Outcome::AlreadyThere, 1),
+            (&[Some((429, "")), EXISTS], Outcome::AlreadyThere, 2),
+            // The first request may have created it, though its answer was lost.
+            (&[None, EXISTS], Outcome::Created, 2),
+            (&[Some((422, "Invalid"))], refused(422, "Invalid"), 1),
+            (&[Some((403, "Forbidden"))], refused(403, "Forbidden"), 1),
+            (
+                &[Some((503, "ServiceUnavailable"))],
+                refused(503, "ServiceUnavailable"),
+                TRIES as usize,
+            ),
+            (
+                &[Some((401, "Unauthorized"))],
+                refused(401, "Unauthorized"),
+                UNAUTHORIZED_TRIES as usize,
+            ),
+        ];
+        for (answers, expected, requests) in cases {
+            assert_eq!(
+                create(answers).await,
+                (expected, None, requests),
+                "after {answers:?}"
+            );
+        }
+        let (outcome, stop, requests) = create(&[None]).await;
+        assert_eq!((outcome, requests), (Outcome::NotSent, TRIES as usize));
+        assert!(matches!(stop, Some(Stop::NoAnswer(error)) if error.contains("connection reset")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_a_wait() {
+        let (client, _) = scripted(&[None]);
+        let creator = Creator {
+            client,
+            retries: retries(),
+            stop: watch::Sender::new(None),
+        };
+        let event = Event {
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+            body: serde_json::Map::new(),
+        };
+        let (outcome, ()) = tokio::join!(creator.create(event), async {
+            tokio::task::yield_now().await;
+            creator.stop(Stop::Interrupted);
+            creator.stop(Stop::NoAnswer("too late to be the reason".to_owned()));
+        });
+        assert_eq!(
+            (outcome, creator.stopped()),
+            (Outcome::NotSent, Some(Stop::Interrupted))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_not_there_or_does_not_know_us_is_told_at_once() {
+        let connect = async |answers| {
+            let (client, count) = scripted(answers);
+            (
+                Creator::connect(client).await.err(),
+                count.load(Ordering::Relaxed),
+            )
+        };
+        assert_eq!(connect(&[None, Some((403, "Forbidden"))]).await, (None, 2));
+        assert_eq!(
+            connect(&[Some((401, "Unauthorized"))]).await,
+            (Some(Stop::Unauthorized("said so".to_owned())), 1)
+        );
+        let (error, requests) = connect(&[None]).await;
+        assert!(matches!(error, Some(Stop::NoAnswer(_))));
+        assert_eq!(requests, FIRST_TRIES as usize);
     }
 }
