@@ -10,15 +10,21 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 
+use crate::event_limits::{accepted_metadata, non_empty, strict_source};
 use crate::packed::{Packed, Packer};
+use crate::validate::{self, check_dns1123_label};
 use crate::{EventName, EventSource, NameStamps, Reference};
 
-/// The longest message, reason or action an event is made with, in bytes, unless [`NewEvent::text_bytes_max`] says otherwise.
+/// The longest message an event is made with, in bytes, unless [`NewEvent::text_bytes_max`] says otherwise.
 ///
-/// The API server sets no limit of its own to core/v1 events without an `eventTime`, but its store refuses objects beyond 1.5 MiB.
-pub const TEXT_BYTES_MAX: usize = 1 << 20;
+/// The API server sets no limit of its own to core/v1 events without an `eventTime`, but it refuses requests beyond 3 MiB, and a character may
+/// take six bytes in JSON.
+pub const TEXT_BYTES_MAX: usize = 256 << 10;
+
+/// The longest reason and action, in bytes: words for programs to look for.
+const WORD_BYTES_MAX: usize = 1024;
 
 /// What a text that had to be cut ends in.
 pub const TRUNCATION_MARKER: &str = "…(truncated)";
@@ -78,19 +84,42 @@ pub enum ClusterScopedNamespace {
     /// `default`, as client-go does.
     #[default]
     Default,
-    /// `kube-system`. The API server accepts this only of events that carry an `eventTime`, or whose reference names that namespace.
+    /// `kube-system`. The API server accepts this only of events with an `eventTime`, for which it has stricter rules. The event gets one, and
+    /// whatever the rules want beside it: a message of at most 1,024 bytes, a reason and an action (the reason, where none is given) of at most
+    /// 128, a reporting controller that is a qualified name, and a reporting instance (the host or the component, where none is given).
     KubeSystem,
-    /// A namespace of your choice; the same restriction applies.
-    Fixed(Arc<str>),
+    /// A namespace of your choice: [`ClusterScopedNamespace::fixed`].
+    Fixed(FixedNamespace),
 }
 
+/// A namespace that can exist, for [`ClusterScopedNamespace::Fixed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedNamespace(Arc<str>);
+
+/// A namespace that cannot exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no namespace can be called {0:?}: at most 63 lower-case letters, digits and '-', starting and ending with a letter or digit"
+)]
+pub struct InvalidNamespace(pub String);
+
 impl ClusterScopedNamespace {
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Default => "default",
-            Self::KubeSystem => "kube-system",
-            Self::Fixed(namespace) => namespace,
+    /// Events about cluster-scoped objects go to `namespace`. The API server accepts this of an event whose `involvedObject` names that
+    /// namespace too, so it does; `kubectl describe` of the object, which looks for events about an object without a namespace, will not
+    /// find them. `default` and `kube-system` need no such thing and are the same as the variants for them.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidNamespace`] when no namespace can have that name.
+    pub fn fixed(namespace: &str) -> Result<Self, InvalidNamespace> {
+        if !check_dns1123_label(namespace).is_empty() {
+            return Err(InvalidNamespace(namespace.to_owned()));
         }
+        Ok(match namespace {
+            "default" => Self::Default,
+            "kube-system" => Self::KubeSystem,
+            other => Self::Fixed(FixedNamespace(other.into())),
+        })
     }
 }
 
@@ -117,7 +146,8 @@ pub struct NewEvent<'a> {
     pub labels: Option<&'a Arc<BTreeMap<String, String>>>,
     /// Where the event goes when `regarding` names no namespace.
     pub cluster_scoped_namespace: &'a ClusterScopedNamespace,
-    /// Texts longer than this many bytes are cut on a character boundary and end in [`TRUNCATION_MARKER`].
+    /// Texts longer than this many bytes are cut on a character boundary and end in [`TRUNCATION_MARKER`]. Reason and action are cut at
+    /// 1,024 bytes in any case.
     pub text_bytes_max: usize,
 }
 
@@ -138,6 +168,8 @@ struct Fields {
     labels: Option<Arc<BTreeMap<String, String>>>,
     first_timestamp: Option<Timestamp>,
     last_timestamp: Option<Timestamp>,
+    /// Only where the API server's strict rules are wanted.
+    event_time: Option<Timestamp>,
     count: i32,
     /// The wire event this was made from: it may have more than the fields above.
     wire: Option<Box<v1::Event>>,
@@ -147,34 +179,66 @@ struct Fields {
 impl Event {
     /// Makes an event that happened at `at`: count 1, first and last seen then, named by `names`.
     ///
-    /// What client-go's `recorderImpl.makeEvent` does; the result is always acceptable to the API server as far as names and
-    /// namespaces go.
+    /// What client-go's `recorderImpl.makeEvent` does, but the API server accepts the result: texts that are too long are cut, and labels and
+    /// annotations it would refuse are left out, which [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION) then says.
     pub fn new(new: &NewEvent<'_>, names: &NameStamps, at: Timestamp) -> Self {
-        let regarding = new.regarding;
+        let mut regarding = Cow::Borrowed(new.regarding);
+        let mut namespace = None;
+        let mut strict = false;
+        if regarding.namespace().is_empty() {
+            match new.cluster_scoped_namespace {
+                ClusterScopedNamespace::Default => namespace = Some("default".into()),
+                ClusterScopedNamespace::KubeSystem => {
+                    namespace = Some("kube-system".into());
+                    strict = true;
+                }
+                ClusterScopedNamespace::Fixed(FixedNamespace(namespace)) => {
+                    regarding = Cow::Owned(regarding.with_namespace(namespace));
+                }
+            }
+        }
+        let (word_max, message_max) = if strict {
+            (validate::WORD_BYTES_MAX, validate::MESSAGE_BYTES_MAX)
+        } else {
+            (WORD_BYTES_MAX, usize::MAX)
+        };
+        let word_max = word_max.min(new.text_bytes_max);
+        let message_max = message_max.min(new.text_bytes_max);
+        let (mut reason, mut action) = (new.reason, new.action);
+        if strict {
+            reason = non_empty(reason);
+            action = if action.is_empty() { reason } else { action };
+        }
         let event_type = new.event_type.as_str();
-        let mut text =
-            Packer::with_capacity(event_type.len() + new.reason.len() + new.action.len() + 64);
+        let mut text = Packer::with_capacity(event_type.len() + reason.len() + action.len() + 64);
         text.push(event_type);
-        text.push_display(&new.reason, new.text_bytes_max, TRUNCATION_MARKER);
-        text.push_display(new.message, new.text_bytes_max, TRUNCATION_MARKER);
-        text.push_display(&new.action, new.text_bytes_max, TRUNCATION_MARKER);
+        text.push_display(&reason, word_max, TRUNCATION_MARKER);
+        text.push_display(new.message, message_max, TRUNCATION_MARKER);
+        text.push_display(&action, word_max, TRUNCATION_MARKER);
+        let (labels, annotations) = if new.labels.is_none() && new.annotations.is_none() {
+            (None, None)
+        } else {
+            accepted_metadata(new.labels, new.annotations)
+        };
         Self::from_fields(Fields {
-            name: names.name(regarding, at),
-            namespace: regarding
-                .namespace()
-                .is_empty()
-                .then(|| new.cluster_scoped_namespace.as_str().into()),
-            source: new.source.clone(),
-            regarding: regarding.clone(),
+            name: names.name(&regarding, at),
+            namespace,
+            source: if strict {
+                strict_source(new.source)
+            } else {
+                new.source.clone()
+            },
             related: new.related.cloned(),
             text: text.finish(),
-            annotations: new.annotations.filter(|map| !map.is_empty()).cloned(),
-            labels: new.labels.filter(|map| !map.is_empty()).cloned(),
+            annotations,
+            labels,
             first_timestamp: Some(at),
             last_timestamp: Some(at),
+            event_time: strict.then_some(at),
             count: 1,
             wire: None,
             size: 0,
+            regarding: regarding.into_owned(),
         })
     }
 
@@ -197,6 +261,7 @@ impl Event {
             labels: event.metadata.labels.clone().map(Arc::new),
             first_timestamp: event.first_timestamp.as_ref().map(|time| time.0),
             last_timestamp: event.last_timestamp.as_ref().map(|time| time.0),
+            event_time: event.event_time.as_ref().map(|time| time.0),
             count: event.count.unwrap_or(0),
             wire: Some(Box::new(event)),
             size: 0,
@@ -215,6 +280,19 @@ impl Event {
         keep_metadata: bool,
     ) -> Self {
         let this = &*self.0;
+        let event_time = this.event_time.filter(|_| keep_metadata).map(|_| at);
+        let message_max = if event_time.is_some() {
+            validate::MESSAGE_BYTES_MAX
+        } else {
+            usize::MAX
+        };
+        let mut text = Packer::with_capacity(
+            self.event_type().len() + self.reason().len() + message.len() + self.action().len(),
+        );
+        text.push(self.event_type());
+        text.push(self.reason());
+        text.push_display(&message, message_max, TRUNCATION_MARKER);
+        text.push(if keep_metadata { self.action() } else { "" });
         Self::from_fields(Fields {
             name,
             namespace: this.namespace.clone(),
@@ -225,16 +303,12 @@ impl Event {
             },
             regarding: this.regarding.clone(),
             related: this.related.clone().filter(|_| keep_metadata),
-            text: Packed::new([
-                self.event_type(),
-                self.reason(),
-                message,
-                if keep_metadata { self.action() } else { "" },
-            ]),
+            text: text.finish(),
             annotations: this.annotations.clone().filter(|_| keep_metadata),
             labels: this.labels.clone().filter(|_| keep_metadata),
             first_timestamp: Some(at),
             last_timestamp: Some(at),
+            event_time,
             count: 1,
             wire: None,
             size: 0,
@@ -336,6 +410,11 @@ impl Event {
         self.0.last_timestamp
     }
 
+    /// When it happened, of events under the API server's strict rules.
+    pub fn event_time(&self) -> Option<Timestamp> {
+        self.0.event_time
+    }
+
     /// How often it was seen.
     pub fn count(&self) -> i32 {
         self.0.count
@@ -376,7 +455,7 @@ impl Event {
             first_timestamp: this.first_timestamp.map(Time),
             last_timestamp: this.last_timestamp.map(Time),
             count: (this.count != 0).then_some(this.count),
-            event_time: None,
+            event_time: this.event_time.map(MicroTime),
             series: None,
         }
     }

@@ -7,12 +7,16 @@
 mod cache;
 pub mod convert;
 mod correlator;
+mod delivery;
 mod event;
+mod event_limits;
 mod key;
 mod name;
+mod outcome;
 mod packed;
 mod patch;
 mod reference;
+mod retry;
 mod source;
 mod time;
 pub mod validate;
@@ -20,15 +24,24 @@ mod wire_json;
 
 pub use cache::CacheStats;
 pub use correlator::{
-    AggregateKey, COMBINED_MESSAGE_PREFIX, Correlated, Correlator, CorrelatorOptions, CorrelatorStats,
-    InvalidCorrelatorOptions, Occurrence, OccurrenceKind,
+    AggregateKey, COMBINED_MESSAGE_PREFIX, Correlated, Correlator, CorrelatorOptions,
+    CorrelatorStats, InvalidCorrelatorOptions, Occurrence, OccurrenceKind,
+};
+pub use delivery::{
+    Deliverable, Delivery, DeliveryOptions, DeliveryStats, Handled, InvalidDeliveryOptions,
+    Overflow, Settled, Write, WriteId,
 };
 pub use event::{
-    ClusterScopedNamespace, Event, EventType, NewEvent, TEXT_BYTES_MAX, TRUNCATION_MARKER,
-    UnsupportedEventType,
+    ClusterScopedNamespace, Event, EventType, FixedNamespace, InvalidNamespace, NewEvent,
+    TEXT_BYTES_MAX, TRUNCATION_MARKER, UnsupportedEventType,
 };
+pub use event_limits::OMITTED_ANNOTATION;
 pub use key::CountKey;
 pub use name::{EventName, NameStamps};
+pub use outcome::{DropCause, DropCounts, Fate};
 pub use reference::{Reference, ReferenceFields};
+pub use retry::{
+    Backoff, RetryClass, RetryPolicy, StatusErrors, StatusFailure, WriteError, WriteErrorKind,
+};
 pub use source::EventSource;
 pub use time::{Monotonic, Now};

@@ -168,7 +168,7 @@ impl fmt::Write for Cutting<'_> {
 }
 
 /// The last character boundary of `text` at or before `at`.
-fn floor_char_boundary(text: &str, at: usize) -> usize {
+pub(crate) fn floor_char_boundary(text: &str, at: usize) -> usize {
     if at >= text.len() {
         return text.len();
     }

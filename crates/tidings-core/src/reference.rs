@@ -133,6 +133,14 @@ impl Reference {
         })
     }
 
+    /// The same object, said to be in `namespace`.
+    pub(crate) fn with_namespace(&self, namespace: &str) -> Self {
+        Self::new(ReferenceFields {
+            namespace,
+            ..self.fields()
+        })
+    }
+
     /// All fields at once.
     pub fn fields(&self) -> ReferenceFields<'_> {
         ReferenceFields {

@@ -32,10 +32,6 @@ impl EventSource {
     ///
     /// # Limits
     /// Any text is accepted, as by client-go. The API server wants a qualified name here only of events that carry an `eventTime`.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "named after the field it sets"
-    )]
     pub fn component(component: impl AsRef<str>) -> Self {
         let component = component.as_ref();
         Self(Arc::new(Packed::new([component, "", component, ""])))

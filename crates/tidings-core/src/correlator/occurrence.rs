@@ -113,6 +113,11 @@ impl Occurrence {
         self.aggregate
     }
 
+    /// Whether it was counted on an earlier one.
+    pub(crate) fn is_repeat(&self) -> bool {
+        self.patch != PatchForm::Nothing
+    }
+
     /// Whether both are states of one stored event, rather than of an event and its successor.
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         self.first.is_same(&other.first)

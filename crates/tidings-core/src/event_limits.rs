@@ -1,0 +1,336 @@
+//! What keeps an event from being refused: texts cut, names made valid, and labels and annotations the API server would refuse left out.
+//!
+//! An event is never lost for what is wrong with a part of it, and what was left out or cut can be seen on it. The rules are those of
+//! [`validate`](crate::validate): lenient for events without an `eventTime`, strict for those with one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::packed::floor_char_boundary;
+use crate::validate::{
+    ANNOTATIONS_BYTES_MAX, LABEL_BYTES_MAX, WORD_BYTES_MAX, check_label_value, check_qualified_name,
+};
+use crate::{EventSource, TRUNCATION_MARKER};
+
+/// The annotation that lists labels and annotations left out because the API server would have refused the event for them.
+pub const OMITTED_ANNOTATION: &str = "tidings/omitted";
+
+/// The longest value of [`OMITTED_ANNOTATION`], in bytes.
+const OMITTED_BYTES_MAX: usize = 1024;
+
+/// What stands where the strict rules want a word and there is none.
+const UNNAMED: &str = "unspecified";
+
+/// Labels and annotations by name.
+type Map = Arc<BTreeMap<String, String>>;
+
+/// `text`, or a word in its place.
+pub(crate) fn non_empty(text: &str) -> &str {
+    if text.is_empty() { UNNAMED } else { text }
+}
+
+/// The same reporter as the strict rules want it: a qualified name for a controller, and an instance. What it reports as its source stays.
+pub(crate) fn strict_source(source: &EventSource) -> EventSource {
+    let controller = [source.reporting_controller(), source.source_component()]
+        .into_iter()
+        .find(|name| !name.is_empty())
+        .unwrap_or(UNNAMED);
+    let instance = [
+        source.reporting_instance(),
+        source.source_host(),
+        controller,
+    ]
+    .into_iter()
+    .find(|name| !name.is_empty())
+    .unwrap_or(UNNAMED);
+    let instance = cut(instance, WORD_BYTES_MAX);
+    if check_qualified_name(controller).is_empty() {
+        source.reporting(controller, instance)
+    } else {
+        source.reporting(qualified(controller), instance)
+    }
+}
+
+/// A qualified name as much like `name` as can be.
+fn qualified(name: &str) -> String {
+    let mut valid: String = name
+        .chars()
+        .map(|character| match character {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' => character,
+            _ => '-',
+        })
+        .take(LABEL_BYTES_MAX)
+        .collect();
+    let ends = |character: char| !character.is_ascii_alphanumeric();
+    valid.truncate(valid.trim_end_matches(ends).len());
+    let valid = valid.trim_start_matches(ends);
+    non_empty(valid).to_owned()
+}
+
+fn cut(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let keep = floor_char_boundary(text, bytes_max.saturating_sub(TRUNCATION_MARKER.len()));
+    [text.get(..keep).unwrap_or_default(), TRUNCATION_MARKER].concat()
+}
+
+/// Labels and annotations that the API server accepts: those given, as long as they all are; otherwise those of them that it does, and
+/// [`OMITTED_ANNOTATION`] with the keys of the others.
+pub(crate) fn accepted_metadata(
+    labels: Option<&Map>,
+    annotations: Option<&Map>,
+) -> (Option<Map>, Option<Map>) {
+    let labels = labels.filter(|map| !map.is_empty());
+    let annotations = annotations.filter(|map| !map.is_empty());
+    let bytes: usize = annotations
+        .into_iter()
+        .flat_map(|map| map.iter())
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    if bytes <= ANNOTATIONS_BYTES_MAX
+        && labels.is_none_or(|map| map.iter().all(|(key, value)| is_label(key, value)))
+        && annotations.is_none_or(|map| map.keys().all(|key| is_annotation_key(key)))
+    {
+        return (labels.cloned(), annotations.cloned());
+    }
+
+    let mut omitted = Vec::new();
+    let mut kept_labels = BTreeMap::new();
+    for (key, value) in labels.into_iter().flat_map(|map| map.iter()) {
+        if is_label(key, value) {
+            kept_labels.insert(key.clone(), value.clone());
+        } else {
+            omitted.push(format!("label {key:?}"));
+        }
+    }
+    let mut kept = BTreeMap::new();
+    let mut room = ANNOTATIONS_BYTES_MAX - OMITTED_ANNOTATION.len() - OMITTED_BYTES_MAX;
+    for (key, value) in annotations.into_iter().flat_map(|map| map.iter()) {
+        let size = key.len() + value.len();
+        if is_annotation_key(key) && size <= room {
+            room -= size;
+            kept.insert(key.clone(), value.clone());
+        } else {
+            omitted.push(format!("annotation {key:?}"));
+        }
+    }
+    let omitted = cut(&omitted.join(", "), OMITTED_BYTES_MAX);
+    kept.insert(OMITTED_ANNOTATION.to_owned(), omitted);
+    let kept_labels = (!kept_labels.is_empty()).then(|| Arc::new(kept_labels));
+    (kept_labels, Some(Arc::new(kept)))
+}
+
+fn is_label(key: &str, value: &str) -> bool {
+    check_qualified_name(key).is_empty() && check_label_value(value).is_empty()
+}
+
+/// Keys of annotations may be written in any case.
+fn is_annotation_key(key: &str) -> bool {
+    check_qualified_name(&key.to_lowercase()).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::validate::{
+        EventFields, MetadataFields, RequestVersion, check_path_segment_name, validate_create,
+        validate_metadata,
+    };
+    use crate::{
+        ClusterScopedNamespace, Event, EventType, NameStamps, NewEvent, Reference, ReferenceFields,
+        TEXT_BYTES_MAX,
+    };
+
+    /// What the API server says to the event, in its own words.
+    fn complaints(event: &Event) -> Vec<String> {
+        let regarding = event.regarding().fields();
+        let name = event.name();
+        let source = event.source();
+        let fields = EventFields {
+            metadata: MetadataFields {
+                name: &name,
+                namespace: event.namespace(),
+                labels: event.labels(),
+                annotations: event.annotations(),
+                ..MetadataFields::default()
+            },
+            involved_object: [
+                regarding.kind,
+                regarding.namespace,
+                regarding.name,
+                regarding.uid,
+                regarding.api_version,
+                regarding.resource_version,
+                regarding.field_path,
+            ],
+            reason: event.reason(),
+            message: event.message(),
+            action: event.action(),
+            event_type: event.event_type(),
+            event_time: event.event_time(),
+            reporting_controller: source.reporting_controller(),
+            reporting_instance: source.reporting_instance(),
+            ..EventFields::default()
+        };
+        let mut errors = validate_create(&fields, RequestVersion::CoreV1);
+        errors.extend(validate_metadata(&fields.metadata, check_path_segment_name));
+        errors
+            .iter()
+            .map(|error| format!("{}: {error}", error.field))
+            .collect()
+    }
+
+    fn map(entries: &[(&str, &str)]) -> Map {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Arc::new(entries.iter().map(owned).collect())
+    }
+
+    fn policies() -> [ClusterScopedNamespace; 5] {
+        let fixed = |namespace| ClusterScopedNamespace::fixed(namespace).unwrap();
+        [
+            ClusterScopedNamespace::Default,
+            ClusterScopedNamespace::KubeSystem,
+            fixed("default"),
+            fixed("kube-system"),
+            fixed("events"),
+        ]
+    }
+
+    #[test]
+    fn a_namespace_no_event_can_lie_in_is_refused() {
+        for namespace in ["", "Upper", "a.b", "-a", &"a".repeat(64)] {
+            let error = ClusterScopedNamespace::fixed(namespace).unwrap_err();
+            assert!(
+                error.to_string().contains(&format!("{namespace:?}")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn where_events_about_a_node_go() {
+        let node = Reference::new(ReferenceFields {
+            kind: "Node",
+            name: "n",
+            ..Default::default()
+        });
+        let at = "2024-01-01T00:00:00Z".parse().unwrap();
+        let expected = [
+            // event namespace, involvedObject's, with an eventTime
+            ("default", "", false),
+            ("kube-system", "", true),
+            ("default", "", false),
+            ("kube-system", "", true),
+            ("events", "events", false),
+        ];
+        for (policy, expected) in policies().iter().zip(expected) {
+            let event = Event::new(
+                &NewEvent {
+                    source: &EventSource::component("kube-proxy").host("n"),
+                    regarding: &node,
+                    related: None,
+                    event_type: EventType::Normal,
+                    reason: "Starting",
+                    action: "",
+                    message: &"",
+                    annotations: None,
+                    labels: None,
+                    cluster_scoped_namespace: policy,
+                    text_bytes_max: TEXT_BYTES_MAX,
+                },
+                &NameStamps::new(1),
+                at,
+            );
+            let strict = event.event_time().is_some();
+            assert_eq!(
+                (event.namespace(), event.regarding().namespace(), strict),
+                expected
+            );
+            assert_eq!(event.action(), if strict { "Starting" } else { "" });
+        }
+    }
+
+    #[test]
+    fn metadata_is_left_out_only_where_it_would_be_refused() {
+        let good = map(&[("example.com/Key", "any text: <&>"), ("plain", "")]);
+        let (labels, annotations) = accepted_metadata(Some(&map(&[("a", "b")])), Some(&good));
+        assert_eq!(labels, Some(map(&[("a", "b")])));
+        assert!(Arc::ptr_eq(&annotations.unwrap(), &good));
+
+        let (labels, annotations) = accepted_metadata(
+            Some(&map(&[("a", "b"), ("bad key", "b"), ("c", "bad value")])),
+            Some(&map(&[("plain", "p"), ("a/b/c", "q")])),
+        );
+        assert_eq!(labels, Some(map(&[("a", "b")])));
+        let omitted = r#"label "bad key", label "c", annotation "a/b/c""#;
+        assert_eq!(
+            annotations,
+            Some(map(&[("plain", "p"), (OMITTED_ANNOTATION, omitted)]))
+        );
+
+        let huge = "x".repeat(ANNOTATIONS_BYTES_MAX);
+        let (_, annotations) =
+            accepted_metadata(None, Some(&map(&[("a", "1"), ("b", &huge), ("c", "3")])));
+        let omitted = r#"annotation "b""#;
+        assert_eq!(
+            annotations,
+            Some(map(&[
+                ("a", "1"),
+                ("c", "3"),
+                (OMITTED_ANNOTATION, omitted)
+            ]))
+        );
+        assert_eq!(accepted_metadata(None, Some(&Map::default())), (None, None));
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof!["", "\\PC{0,8}", "[a-zA-Z./_-]{0,80}", "[é]{100,700}"]
+    }
+
+    proptest! {
+        /// Whatever it is made of, an event about an object with a name and namespace the server knows is accepted.
+        #[test]
+        fn every_event_is_accepted(
+            namespaced in any::<bool>(),
+            policy in 0_usize..5,
+            (name, reason, action, message) in (text(), text(), text(), text()),
+            (component, host) in (text(), text()),
+            labels in prop::collection::btree_map(text(), text(), 0..4),
+            annotations in prop::collection::btree_map(text(), text(), 0..4),
+        ) {
+            let regarding = Reference::new(ReferenceFields {
+                name: &name,
+                namespace: if namespaced { "default" } else { "" },
+                ..Default::default()
+            });
+            let event = Event::new(
+                &NewEvent {
+                    source: &EventSource::component(component).host(host),
+                    regarding: &regarding,
+                    related: None,
+                    event_type: EventType::Warning,
+                    reason: &reason,
+                    action: &action,
+                    message: &message,
+                    annotations: Some(&Arc::new(annotations)),
+                    labels: Some(&Arc::new(labels)),
+                    cluster_scoped_namespace: &policies()[policy],
+                    text_bytes_max: TEXT_BYTES_MAX,
+                },
+                &NameStamps::new(1),
+                "2024-01-01T00:00:00Z".parse().unwrap(),
+            );
+            prop_assert_eq!(complaints(&event), Vec::<String>::new());
+            let combined = event.combined(
+                event.event_name().clone(),
+                &"m".repeat(2000),
+                "2024-01-01T00:10:00Z".parse().unwrap(),
+                true,
+            );
+            prop_assert_eq!(complaints(&combined), Vec::<String>::new());
+        }
+    }
+}
