@@ -1,16 +1,65 @@
-//! Where correlated events are written to.
+//! Where events are written to, after correlation: an API server, the memory of a test, or something of your own.
+//!
+//! A sink makes one attempt per call and says how it went. It does not wait, count or try again: the delivery does, and it drops the
+//! future of an attempt to cancel it.
+
+#[cfg(feature = "kube")]
+mod kube;
+mod memory;
+#[cfg(feature = "kube")]
+mod response;
 
 use tidings_core::{Occurrence, WriteError};
 
+#[cfg(feature = "kube")]
+pub use self::kube::KubeSink;
+pub use self::memory::{Held, MemorySink, SinkAnswer, SinkCall, SinkVerb};
+
 /// Something that events can be written to: client-go's `EventSink`.
+///
+/// ```
+/// use tidings::{Occurrence, Sink, WriteError};
+///
+/// /// Prints what would be written.
+/// struct DryRun;
+///
+/// impl Sink for DryRun {
+///     async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+///         println!("create {}/{}", occurrence.namespace(), occurrence.name());
+///         Ok(())
+///     }
+///
+///     async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+///         println!("{}/{} was seen {} times", occurrence.namespace(), occurrence.name(), occurrence.count());
+///         Ok(())
+///     }
+/// }
+/// ```
+///
+/// # Errors
+/// The kind of the [`WriteError`] decides what happens next: an event is tried again after a failure that may pass, created after a patch
+/// was answered with 404, and dropped and counted otherwise. The table is at `tidings_core`'s [`RetryPolicy`](crate::RetryPolicy).
 pub trait Sink: Send + Sync + 'static {
-    /// Writes a new event.
+    /// Writes a new event: [`Occurrence::create_body`].
     fn create(
         &self,
         occurrence: &Occurrence,
     ) -> impl Future<Output = Result<(), WriteError>> + Send;
 
-    /// Changes an event that was written before.
+    /// Changes an event that was written before: [`Occurrence::patch_body`], a strategic merge patch.
     fn patch(&self, occurrence: &Occurrence)
     -> impl Future<Output = Result<(), WriteError>> + Send;
+
+    /// Replaces an event. The delivery never does that, as client-go's does not; it is here for those who write to a sink by hand.
+    ///
+    /// # Errors
+    /// Unless a sink has its own: always, as an invalid request.
+    fn update(
+        &self,
+        _occurrence: &Occurrence,
+    ) -> impl Future<Output = Result<(), WriteError>> + Send {
+        std::future::ready(Err(WriteError::invalid(
+            "this sink does not replace events: it creates and patches them",
+        )))
+    }
 }

@@ -1,0 +1,232 @@
+//! The sink that writes core/v1 events to a Kubernetes API server: client-go's `EventSinkImpl` over `CreateWithEventNamespace`,
+//! `PatchWithEventNamespace` and `UpdateWithEventNamespace`.
+//!
+//! Invariants: one HTTP request per call; every call ends within the request timeout; an event's name and namespace never reach another
+//! path than its own.
+
+use std::time::Duration;
+
+use http::{Method, Request, header};
+use kube::client::Body;
+use kube::{Client, Config};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tidings_core::{Occurrence, WriteError};
+
+use super::{Sink, response};
+
+/// How long a request may take unless [`KubeSink::request_timeout`] says otherwise.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What need not be escaped in a segment of a path (RFC 3986's unreserved characters).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Writes events to a Kubernetes API server, as core/v1.
+///
+/// Each event goes to its own namespace. Requests share the client's connections, carry no field manager, and end after 30 s unless
+/// [`KubeSink::request_timeout`] says otherwise; dropping the future of a call cancels its request.
+///
+/// ```no_run
+/// use tidings::{Broadcaster, KubeSink};
+///
+/// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+/// let sink = KubeSink::from_config(kube::Config::infer().await?)?;
+/// Broadcaster::new().start_recording_to_sink(sink);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct KubeSink {
+    client: Client,
+    namespace: Option<String>,
+    request_timeout: Duration,
+}
+
+impl KubeSink {
+    /// Writes through `client`.
+    ///
+    /// Whether an answer of 429, 503 or 504 is tried again is best left to the delivery, which knows how many events wait. A client made
+    /// with kube's defaults tries again by itself as well; [`KubeSink::from_config`] makes one that does not.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            namespace: None,
+            request_timeout: REQUEST_TIMEOUT,
+        }
+    }
+
+    /// Writes through a client made for this, which leaves trying again to the delivery.
+    ///
+    /// # Errors
+    /// When no client can be made of `config`: a certificate or token that cannot be read, for example.
+    pub fn from_config(mut config: Config) -> Result<Self, kube::Error> {
+        config.default_retry = false;
+        Ok(Self::new(Client::try_from(config)?))
+    }
+
+    /// Writes to `namespace` only, as a client-go client of one namespace does. Events of other namespaces are dropped as
+    /// [`DropCause::InvalidRequest`](crate::DropCause::InvalidRequest), without a request.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// How long a request may take before it counts as failed (and is tried again). Default 30 s.
+    #[must_use]
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    async fn send(
+        &self,
+        verb: &str,
+        occurrence: &Occurrence,
+        request: Request<Vec<u8>>,
+    ) -> Result<(), WriteError> {
+        let namespace = occurrence.namespace();
+        if let Some(own) = &self.namespace
+            && own != namespace
+        {
+            return Err(WriteError::invalid(format!(
+                "can't {verb} an event with namespace {namespace:?} in namespace {own:?}: this sink writes to that namespace only"
+            )));
+        }
+        let timeout = self.request_timeout;
+        let answer = tokio::time::timeout(timeout, self.client.send(request.map(Body::from))).await;
+        match answer {
+            Ok(Ok(answer)) => response::read(answer, timeout).await,
+            Ok(Err(error)) => Err(response::failure(&error)),
+            Err(_) => Err(WriteError::timeout(format!(
+                "no answer from the server within {timeout:?}"
+            ))),
+        }
+    }
+}
+
+impl Sink for KubeSink {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let path = events_path(occurrence.namespace())?;
+        let request = request(
+            Method::POST,
+            &path,
+            "application/json",
+            occurrence.create_body(),
+        )?;
+        self.send("create", occurrence, request).await
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let path = event_path(occurrence)?;
+        let request = request(
+            Method::PATCH,
+            &path,
+            "application/strategic-merge-patch+json",
+            occurrence.patch_body(),
+        )?;
+        self.send("patch", occurrence, request).await
+    }
+
+    async fn update(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let path = event_path(occurrence)?;
+        let request = request(
+            Method::PUT,
+            &path,
+            "application/json",
+            occurrence.create_body(),
+        )?;
+        self.send("update", occurrence, request).await
+    }
+}
+
+impl std::fmt::Debug for KubeSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KubeSink")
+            .field("namespace", &self.namespace)
+            .field("request_timeout", &self.request_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+fn request(
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: Vec<u8>,
+) -> Result<Request<Vec<u8>>, WriteError> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, content_type)
+        .header(header::ACCEPT, "application/json")
+        .body(body)
+        .map_err(|error| WriteError::invalid(format!("no request can be made: {error}")))
+}
+
+/// Where events of `namespace` are created. As in client-go, no namespace leaves that part of the path out; the server then says no.
+fn events_path(namespace: &str) -> Result<String, WriteError> {
+    if namespace.is_empty() {
+        return Ok("/api/v1/events".to_owned());
+    }
+    let namespace = segment("namespace", namespace)?;
+    Ok(format!("/api/v1/namespaces/{namespace}/events"))
+}
+
+fn event_path(occurrence: &Occurrence) -> Result<String, WriteError> {
+    let events = events_path(occurrence.namespace())?;
+    let name = occurrence.name();
+    let name = segment("name", &name)?;
+    Ok(format!("{events}/{name}"))
+}
+
+/// `text` as one segment of a path. What apimachinery's `IsValidPathSegmentName` refuses is refused.
+fn segment(what: &str, text: &str) -> Result<String, WriteError> {
+    let refused = match text {
+        "" => Some("be empty"),
+        "." | ".." => Some("be \".\" or \"..\""),
+        _ if text.contains(['/', '%']) => Some("contain \"/\" or \"%\""),
+        _ => None,
+    };
+    match refused {
+        Some(refused) => Err(WriteError::invalid(format!(
+            "invalid event {what} {text:?}: it may not {refused}"
+        ))),
+        None => Ok(utf8_percent_encode(text, SEGMENT).to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_one_segment_of_a_path_or_none() {
+        let table = [
+            ("web-0.17a6101701650000", Some("web-0.17a6101701650000")),
+            ("a?b#c d", Some("a%3Fb%23c%20d")),
+            ("ä", Some("%C3%A4")),
+            ("2001:db8::1.1", Some("2001%3Adb8%3A%3A1.1")),
+            ("", None),
+            (".", None),
+            ("..", None),
+            ("a/b", None),
+            ("a%2fb", None),
+        ];
+        for (name, expected) in table {
+            let segment = segment("name", name);
+            assert_eq!(segment.as_deref().ok(), expected, "{name:?}");
+            if let Err(error) = segment {
+                assert!(error.message.contains(&format!("{name:?}")), "{error}");
+            }
+        }
+        assert_eq!(events_path("").unwrap(), "/api/v1/events");
+        assert_eq!(
+            events_path("kube-system").unwrap(),
+            "/api/v1/namespaces/kube-system/events"
+        );
+    }
+}

@@ -1,0 +1,312 @@
+//! A sink that keeps events in memory, typed, and answers as an API server would, or as a test tells it to.
+//!
+//! Invariants: it never blocks a thread; it holds no more than it was told to, and says how much it let go.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1;
+use serde_json::Value;
+use tidings_core::{Occurrence, StatusFailure, WriteError};
+use tokio::sync::watch;
+
+use super::Sink;
+
+/// How many events, and how many calls, are kept unless [`MemorySink::with_capacity`] says otherwise.
+const CAPACITY: usize = 65_536;
+
+/// Keeps events in memory. Clones share them: give one to the broadcaster and look into the other.
+///
+/// It answers as an API server does: a create of a name that is there with 409, a patch of one that is not with 404, and patches change
+/// what they name. [`MemorySink::answer_next`] and [`MemorySink::hold`] make it fail, lose answers or hang.
+///
+/// ```
+/// use tidings::{Broadcaster, EventSource, EventType, MemorySink, Reference, ReferenceFields};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let sink = MemorySink::new();
+/// let broadcaster = Broadcaster::new();
+/// broadcaster.start_recording_to_sink(sink.clone());
+///
+/// let pod = Reference::new(ReferenceFields { kind: "Pod", namespace: "default", name: "web-0", ..Default::default() });
+/// let recorder = broadcaster.recorder(EventSource::component("example-controller"));
+/// recorder.event(&pod, EventType::Normal, "Created", "created container");
+/// broadcaster.shutdown(std::time::Duration::from_secs(5)).await;
+///
+/// assert_eq!(sink.events()[0].reason.as_deref(), Some("Created"));
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MemorySink {
+    state: Arc<Mutex<State>>,
+    /// How many [`Held`] there are.
+    held: Arc<watch::Sender<usize>>,
+}
+
+#[derive(Default)]
+struct State {
+    capacity: usize,
+    /// By namespace and name.
+    events: HashMap<(String, String), v1::Event>,
+    /// The keys of `events`, in order of creation; some may be gone.
+    order: VecDeque<(String, String)>,
+    calls: VecDeque<SinkCall>,
+    answers: VecDeque<SinkAnswer>,
+    forgotten: u64,
+    resource_version: u64,
+}
+
+/// What is asked of a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SinkVerb {
+    /// [`Sink::create`].
+    Create,
+    /// [`Sink::patch`].
+    Patch,
+    /// [`Sink::update`].
+    Update,
+}
+
+/// One call of a [`MemorySink`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkCall {
+    /// What was asked.
+    pub verb: SinkVerb,
+    /// The event's namespace.
+    pub namespace: String,
+    /// The event's name.
+    pub name: String,
+    /// The body of the request: the event, or a strategic merge patch.
+    pub body: Vec<u8>,
+}
+
+/// How a [`MemorySink`] answers one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SinkAnswer {
+    /// As an API server would.
+    Serve,
+    /// With this failure, and nothing is changed.
+    Fail(WriteError),
+    /// With this failure, although it is done: the answer was lost on the way.
+    Lose(WriteError),
+}
+
+/// While this exists, no call of its [`MemorySink`] is answered.
+#[derive(Debug)]
+pub struct Held(Arc<watch::Sender<usize>>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.send_modify(|held| *held = held.saturating_sub(1));
+    }
+}
+
+impl MemorySink {
+    /// An empty sink that keeps up to 65,536 events and as many calls.
+    pub fn new() -> Self {
+        Self::with_capacity(CAPACITY)
+    }
+
+    /// An empty sink that keeps up to `capacity` events and as many calls. Then the oldest are forgotten: see [`MemorySink::forgotten`].
+    pub fn with_capacity(capacity: usize) -> Self {
+        let state = State {
+            capacity,
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            held: Arc::new(watch::Sender::new(0)),
+        }
+    }
+
+    /// The events, in the order in which they were created.
+    pub fn events(&self) -> Vec<v1::Event> {
+        let state = self.state();
+        let keys = state.order.iter();
+        keys.filter_map(|key| state.events.get(key).cloned())
+            .collect()
+    }
+
+    /// The event of that name.
+    pub fn event(&self, namespace: &str, name: &str) -> Option<v1::Event> {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.state().events.get(&key).cloned()
+    }
+
+    /// Every call so far, answered or not, in the order they came.
+    pub fn calls(&self) -> Vec<SinkCall> {
+        self.state().calls.iter().cloned().collect()
+    }
+
+    /// How many events and calls were let go to stay within the capacity.
+    pub fn forgotten(&self) -> u64 {
+        self.state().forgotten
+    }
+
+    /// Forgets all events, as a server does when their time is up: patches of them are then answered with 404.
+    pub fn expire(&self) {
+        let mut state = self.state();
+        state.events.clear();
+        state.order.clear();
+    }
+
+    /// Answers the next calls with `answers`, one each, in the order in which they are answered; after that as an API server would.
+    pub fn answer_next(&self, answers: impl IntoIterator<Item = SinkAnswer>) {
+        self.state().answers.extend(answers);
+    }
+
+    /// Leaves calls unanswered as long as the returned value exists.
+    #[must_use = "calls are answered again as soon as this is dropped"]
+    pub fn hold(&self) -> Held {
+        self.held.send_modify(|held| *held += 1);
+        Held(Arc::clone(&self.held))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn call(
+        &self,
+        verb: SinkVerb,
+        occurrence: &Occurrence,
+        body: Vec<u8>,
+    ) -> Result<(), WriteError> {
+        let call = SinkCall {
+            verb,
+            namespace: occurrence.namespace().to_owned(),
+            name: occurrence.name().into_owned(),
+            body,
+        };
+        self.state().note(call.clone());
+        // Fails only when the sender is gone, and this has one.
+        let _ = self.held.subscribe().wait_for(|held| *held == 0).await;
+        let mut state = self.state();
+        match state.answers.pop_front().unwrap_or(SinkAnswer::Serve) {
+            SinkAnswer::Serve => state.serve(call),
+            SinkAnswer::Fail(error) => Err(error),
+            SinkAnswer::Lose(error) => {
+                // Whether it was done or refused, nobody hears of it.
+                let _ = state.serve(call);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Default for MemorySink {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sink for MemorySink {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.call(SinkVerb::Create, occurrence, occurrence.create_body())
+            .await
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.call(SinkVerb::Patch, occurrence, occurrence.patch_body())
+            .await
+    }
+
+    async fn update(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.call(SinkVerb::Update, occurrence, occurrence.create_body())
+            .await
+    }
+}
+
+impl std::fmt::Debug for MemorySink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state();
+        f.debug_struct("MemorySink")
+            .field("events", &state.events.len())
+            .field("calls", &state.calls.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn note(&mut self, call: SinkCall) {
+        self.calls.push_back(call);
+        while self.calls.len() > self.capacity {
+            self.calls.pop_front();
+            self.forgotten += 1;
+        }
+    }
+
+    fn serve(&mut self, call: SinkCall) -> Result<(), WriteError> {
+        let name = call.name.clone();
+        let key = (call.namespace, call.name);
+        let there = self.events.get(&key);
+        let event = match (call.verb, there) {
+            (SinkVerb::Create, Some(_)) => {
+                return Err(refused(
+                    409,
+                    "AlreadyExists",
+                    &format!("events {name:?} already exists"),
+                ));
+            }
+            (SinkVerb::Patch, None) => {
+                return Err(refused(
+                    404,
+                    "NotFound",
+                    &format!("events {name:?} not found"),
+                ));
+            }
+            (SinkVerb::Patch, Some(event)) => patched(event, &call.body),
+            (SinkVerb::Create | SinkVerb::Update, _) => serde_json::from_slice(&call.body),
+        };
+        let mut event: v1::Event =
+            event.map_err(|error| refused(400, "BadRequest", &error.to_string()))?;
+        self.resource_version += 1;
+        event.metadata.resource_version = Some(self.resource_version.to_string());
+        if self.events.insert(key.clone(), event).is_none() {
+            self.order.push_back(key);
+        }
+        while self.order.len() > self.capacity {
+            if let Some(oldest) = self.order.pop_front() {
+                self.events.remove(&oldest);
+                self.forgotten += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `event` after a strategic merge patch. The patches of occurrences have no lists in them, for which alone a merge patch would differ.
+fn patched(event: &v1::Event, patch: &[u8]) -> Result<v1::Event, serde_json::Error> {
+    let mut value = serde_json::to_value(event)?;
+    merge(&mut value, serde_json::from_slice(patch)?);
+    serde_json::from_value(value)
+}
+
+/// RFC 7386.
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    if let Value::Object(target) = target {
+        for (name, value) in fields {
+            if value.is_null() {
+                target.remove(&name);
+            } else {
+                merge(target.entry(name).or_insert(Value::Null), value);
+            }
+        }
+    }
+}
+
+fn refused(code: u16, reason: &str, message: &str) -> WriteError {
+    let failure = StatusFailure {
+        code,
+        reason: reason.to_owned(),
+        ..StatusFailure::default()
+    };
+    WriteError::status(failure, format!("the server answered {code}: {message}"))
+}

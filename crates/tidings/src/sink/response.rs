@@ -1,0 +1,214 @@
+//! What an API server's answer says about a write. Only as much of it is read as decides something.
+
+use std::error::Error;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use kube::client::Body;
+use kube::core::Status;
+use tidings_core::{StatusFailure, WriteError};
+
+/// The most that is read of the body of an error answer: a Status object is a few hundred bytes.
+const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// The most that is read, and thrown away, of the event that comes back with success: reading to the end keeps the connection usable.
+const EVENT_BODY_BYTES_MAX: usize = 2 << 20;
+
+/// How long the rest of a success is waited for: it follows at once, or the connection is of no more use.
+const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The most of a body that is no Status object which goes into an error message.
+const EXCERPT_CHARS_MAX: usize = 200;
+
+/// The result of a write that was answered with `response`.
+pub(super) async fn read(response: Response<Body>, timeout: Duration) -> Result<(), WriteError> {
+    let (head, body) = response.into_parts();
+    if head.status.is_success() {
+        // The write is done, whatever the body is and whether it arrives or not.
+        let _ = tokio::time::timeout(
+            EVENT_BODY_TIMEOUT,
+            read_body(body, EVENT_BODY_BYTES_MAX, |_| {}),
+        )
+        .await;
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    let keep = |chunk: &[u8]| bytes.extend_from_slice(chunk);
+    // The status code says enough if the body does not arrive.
+    let _ = tokio::time::timeout(timeout, read_body(body, ERROR_BODY_BYTES_MAX, keep)).await;
+    Err(refusal(head.status, &head.headers, &bytes))
+}
+
+/// A request that got no answer.
+pub(super) fn failure(error: &kube::Error) -> WriteError {
+    let message = chain(error);
+    match error {
+        kube::Error::HttpError(_) | kube::Error::BuildRequest(_) => WriteError::invalid(message),
+        _ => WriteError::transport(message),
+    }
+}
+
+/// Hands the body's bytes to `keep`, up to about `bytes_max`. An error ends it.
+async fn read_body(mut body: Body, bytes_max: usize, mut keep: impl FnMut(&[u8])) {
+    let mut read = 0;
+    while read < bytes_max
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        if let Some(data) = frame.data_ref() {
+            let room = data.len().min(bytes_max - read);
+            keep(data.get(..room).unwrap_or_default());
+            read += data.len();
+        }
+    }
+}
+
+fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> WriteError {
+    let mut failure = StatusFailure {
+        code: code.as_u16(),
+        retry_after: retry_after(headers),
+        ..StatusFailure::default()
+    };
+    let said = if let Ok(status) = serde_json::from_slice::<Status>(body) {
+        failure.reason = status.reason;
+        if let Some(details) = status.details {
+            let seconds = u64::from(details.retry_after_seconds);
+            let asked = (seconds > 0).then(|| Duration::from_secs(seconds));
+            failure.retry_after = failure.retry_after.or(asked);
+            failure.namespace_terminating = details
+                .causes
+                .iter()
+                .any(|cause| cause.reason == "NamespaceTerminating");
+        }
+        status.message
+    } else {
+        let text = String::from_utf8_lossy(body);
+        text.trim().chars().take(EXCERPT_CHARS_MAX).collect()
+    };
+    let separator = if said.is_empty() { "" } else { ": " };
+    let message = format!("the server answered {code}{separator}{said}");
+    WriteError::status(failure, message)
+}
+
+/// The wait that a `Retry-After` header asks for, in seconds or as a date. A date counts from the answer's own `Date`, so that it does not
+/// matter whether the server's clock agrees with ours; without one it is not understood.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
+    let asked = text(header::RETRY_AFTER)?;
+    if let Ok(seconds) = asked.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let wait = http_date(asked)?.duration_since(http_date(text(header::DATE)?)?);
+    Some(Duration::try_from(wait).unwrap_or_default())
+}
+
+/// A date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn http_date(text: &str) -> Option<Timestamp> {
+    rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
+}
+
+/// An error and what it came of: kube's own say little without that.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some errors repeat their source's words in their own.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.clone(), http::HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    /// client-go `rest` TestIsNextRetry knows seconds only.
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        const DATE: (HeaderName, &str) = (header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
+        let after = |value| (header::RETRY_AFTER, value);
+        let table = [
+            (vec![DATE], None),
+            (vec![after("0")], Some(0)),
+            (vec![after(" 120 ")], Some(120)),
+            (
+                vec![DATE, after("Sun, 06 Nov 1994 08:51:37 GMT")],
+                Some(120),
+            ),
+            (vec![DATE, after("Sun, 06 Nov 1994 08:40:00 GMT")], Some(0)),
+            (vec![after("Sun, 06 Nov 1994 08:51:37 GMT")], None),
+            (vec![DATE, after("soon")], None),
+            (vec![DATE, after("-5")], None),
+            (vec![DATE, after("1.5")], None),
+            (vec![DATE, after("99999999999999999999999")], None),
+        ];
+        for (pairs, seconds) in table {
+            assert_eq!(
+                retry_after(&headers(&pairs)),
+                seconds.map(Duration::from_secs),
+                "{pairs:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_the_server_said() {
+        let terminating = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden: is being terminated",
+            "reason":"Forbidden","details":{"name":"e","kind":"events","causes":[{"reason":"NamespaceTerminating","message":"m","field":"metadata.namespace"}]},"code":403}"#;
+        let error = refusal(
+            StatusCode::FORBIDDEN,
+            &HeaderMap::new(),
+            terminating.as_bytes(),
+        );
+        let expected = StatusFailure {
+            code: 403,
+            reason: "Forbidden".to_owned(),
+            retry_after: None,
+            namespace_terminating: true,
+        };
+        let message = "the server answered 403 Forbidden: forbidden: is being terminated";
+        assert_eq!(error, WriteError::status(expected, message));
+
+        let timeout = r#"{"kind":"Status","reason":"ServerTimeout","message":"try again","details":{"retryAfterSeconds":2},"code":500}"#;
+        let error = refusal(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &HeaderMap::new(),
+            timeout.as_bytes(),
+        );
+        let expected = StatusFailure {
+            code: 500,
+            reason: "ServerTimeout".to_owned(),
+            retry_after: Some(Duration::from_secs(2)),
+            namespace_terminating: false,
+        };
+        let message = "the server answered 500 Internal Server Error: try again";
+        assert_eq!(error, WriteError::status(expected, message));
+
+        for (body, said) in [
+            (&b""[..], ""),
+            (b"<html>gateway</html>\n", ": <html>gateway</html>"),
+            (b"\xff\xfe", ": \u{fffd}\u{fffd}"),
+            (b"{\"kind\":", ": {\"kind\":"),
+        ] {
+            let error = refusal(StatusCode::BAD_GATEWAY, &HeaderMap::new(), body);
+            assert_eq!(
+                error.message,
+                format!("the server answered 502 Bad Gateway{said}")
+            );
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! `KubeSink` over real HTTP: a server on loopback that answers as scripted, down to what no HTTP library would send.
+
+mod sink_support;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sink_support::occurrences;
+use tidings::{KubeSink, Sink, StatusFailure, WriteError, WriteErrorKind};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// One request as the server saw it.
+#[derive(Clone, Debug)]
+struct Seen {
+    connection: usize,
+    /// Method and path.
+    line: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Seen {
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+enum Reply {
+    /// Sends these bytes.
+    Bytes(Vec<u8>),
+    /// Sends these bytes and ends the connection.
+    BytesThenClose(Vec<u8>),
+    /// Ends the connection without a word.
+    Close,
+    /// Says nothing, and tells when the client has gone.
+    Hang(mpsc::UnboundedSender<()>),
+}
+
+struct Server {
+    address: std::net::SocketAddr,
+    script: Script,
+}
+
+#[derive(Clone, Default)]
+struct Script {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+}
+
+impl Server {
+    /// Answers requests with `replies`, in order, on as many connections as are made.
+    async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let script = Script::default();
+        script.replies.lock().unwrap().extend(replies);
+        let server = Self {
+            address: listener.local_addr().unwrap(),
+            script: script.clone(),
+        };
+        tokio::spawn(async move {
+            for connection in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve(stream, connection, script.clone()));
+            }
+        });
+        server
+    }
+
+    fn sink(&self) -> KubeSink {
+        sink_to(self.address)
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.script.seen.lock().unwrap().clone()
+    }
+}
+
+fn sink_to(address: std::net::SocketAddr) -> KubeSink {
+    let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+    KubeSink::from_config(config).unwrap()
+}
+
+async fn serve(mut stream: TcpStream, connection: usize, script: Script) {
+    while let Some(request) = read_request(&mut stream, connection).await {
+        script.seen.lock().unwrap().push(request);
+        let reply = script.replies.lock().unwrap().pop_front();
+        match reply.expect("a reply for every request") {
+            Reply::Bytes(bytes) => stream.write_all(&bytes).await.unwrap(),
+            Reply::BytesThenClose(bytes) => return stream.write_all(&bytes).await.unwrap(),
+            Reply::Close => return,
+            Reply::Hang(gone) => {
+                // Returns when the client closes its side.
+                let _ = stream.read(&mut [0; 1]).await;
+                return gone.send(()).unwrap();
+            }
+        }
+    }
+}
+
+async fn read_request(stream: &mut TcpStream, connection: usize) -> Option<Seen> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let mut lines = head.split("\r\n");
+    let line = lines.next().unwrap();
+    let headers = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let mut seen = Seen {
+        connection,
+        line: line.trim_end_matches(" HTTP/1.1").to_owned(),
+        headers,
+        body: Vec::new(),
+    };
+    let length = seen
+        .header("content-length")
+        .map_or(0, |text| text.parse().unwrap());
+    seen.body.resize(length, 0);
+    stream.read_exact(&mut seen.body).await.ok()?;
+    Some(seen)
+}
+
+fn answer_with(code: u16, headers: &str, body: &str) -> Reply {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {code} X\r\ncontent-length: {length}\r\n{headers}\r\n");
+    Reply::Bytes((head + body).into_bytes())
+}
+
+fn answer(code: u16, body: &str) -> Reply {
+    answer_with(code, "content-type: application/json\r\n", body)
+}
+
+fn status(code: u16, reason: &str) -> Reply {
+    let status = format!(
+        r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"because","reason":"{reason}","code":{code}}}"#
+    );
+    answer(code, &status)
+}
+
+fn code_of(error: &WriteError) -> u16 {
+    match &error.kind {
+        WriteErrorKind::Status(failure) => failure.code,
+        other => panic!("{other:?} is no answer"),
+    }
+}
+
+/// client-go `CreateWithEventNamespace`, `PatchWithEventNamespace` and `UpdateWithEventNamespace`, and their tests.
+#[tokio::test]
+async fn each_verb_is_one_request_to_the_namespace_of_the_event() {
+    let (first, second) = occurrences("other", "p");
+    let event = String::from_utf8(first.create_body()).unwrap();
+    let server = Server::start([
+        answer(201, &event),
+        answer(200, &event),
+        answer(200, &event),
+    ])
+    .await;
+    let sink = server.sink();
+    sink.create(&first).await.unwrap();
+    sink.patch(&second).await.unwrap();
+    sink.update(&second).await.unwrap();
+
+    let json = "application/json";
+    let name = first.name();
+    let expected = [
+        (
+            "POST /api/v1/namespaces/other/events".to_owned(),
+            json,
+            first.create_body(),
+        ),
+        (
+            format!("PATCH /api/v1/namespaces/other/events/{name}"),
+            "application/strategic-merge-patch+json",
+            second.patch_body(),
+        ),
+        (
+            format!("PUT /api/v1/namespaces/other/events/{name}"),
+            json,
+            second.create_body(),
+        ),
+    ];
+    let seen = server.seen();
+    assert_eq!(seen.len(), expected.len());
+    for (seen, (line, content_type, body)) in seen.iter().zip(expected) {
+        assert_eq!(seen.line, line);
+        assert_eq!(seen.header("content-type"), Some(content_type), "{line}");
+        assert_eq!(seen.body, body, "{line}");
+        assert_eq!(seen.connection, 0, "{line}: the connection is used again");
+    }
+}
+
+/// The failing halves of client-go's TestCreateWithEventNamespace, TestPatchWithEventNamespace and TestUpdateWithEventNamespace.
+#[tokio::test]
+async fn a_sink_of_one_namespace_asks_nothing_of_others() {
+    let server = Server::start([answer(201, "{}")]).await;
+    let sink = server.sink().namespace("mine");
+    let (first, second) = occurrences("other", "p");
+    for (verb, result) in [
+        ("create", sink.create(&first).await),
+        ("patch", sink.patch(&second).await),
+        ("update", sink.update(&second).await),
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind, WriteErrorKind::Invalid);
+        let start = format!("can't {verb} an event with namespace \"other\" in namespace \"mine\"");
+        assert!(error.message.starts_with(&start), "{error}");
+    }
+    assert!(server.seen().is_empty());
+    sink.create(&occurrences("mine", "p").0).await.unwrap();
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn error_answers_are_told_apart() {
+    let terminating = r#"{"kind":"Status","status":"Failure","message":"being terminated","reason":"Forbidden","code":403,
+        "details":{"causes":[{"reason":"NamespaceTerminating","message":"x","field":"metadata.namespace"}]}}"#;
+    let date =
+        "date: Sun, 06 Nov 1994 08:49:37 GMT\r\nretry-after: Sun, 06 Nov 1994 08:49:44 GMT\r\n";
+    let large = "x".repeat(1 << 20);
+    #[rustfmt::skip]
+    let table = [
+        // answer, code, reason, retry after, namespace terminating
+        (status(409, "AlreadyExists"), 409, "AlreadyExists", None, false),
+        (answer(403, terminating), 403, "Forbidden", None, true),
+        (status(404, "NotFound"), 404, "NotFound", None, false),
+        (answer_with(429, "retry-after: 3\r\n", ""), 429, "", Some(3), false),
+        (answer_with(429, date, "slow down"), 429, "", Some(7), false),
+        (status(500, "InternalError"), 500, "InternalError", None, false),
+        (answer(502, "<html>"), 502, "", None, false),
+        (answer(422, "{\"kind\":\"Status\",\"code\":"), 422, "", None, false),
+        (answer(302, ""), 302, "", None, false),
+        (answer(503, &large), 503, "", None, false),
+    ];
+    let server = Server::start(table.iter().map(|row| row.0.clone())).await;
+    let sink = server.sink();
+    let (first, _) = occurrences("default", "p");
+    for (_, code, reason, retry_after, namespace_terminating) in table {
+        let error = sink.create(&first).await.unwrap_err();
+        let expected = StatusFailure {
+            code,
+            reason: reason.to_owned(),
+            retry_after: retry_after.map(Duration::from_secs),
+            namespace_terminating,
+        };
+        assert_eq!(error.kind, WriteErrorKind::Status(expected));
+        let start = format!("the server answered {code}");
+        assert!(error.message.starts_with(&start), "{error}");
+        assert!(error.message.len() < 1000, "an excerpt is enough");
+    }
+}
+
+/// client-go takes a success it cannot decode for a failure, and creates the event once more.
+#[tokio::test]
+async fn success_is_success_whatever_follows_it() {
+    let cut = b"HTTP/1.1 201 Created\r\ncontent-length: 1000\r\n\r\n{\"kind\"";
+    let server = Server::start([
+        answer(201, "\u{0}garbage"),
+        answer(200, ""),
+        Reply::Bytes(cut.to_vec()),
+        Reply::BytesThenClose(cut.to_vec()),
+        answer(201, "{}"),
+    ])
+    .await;
+    let sink = server.sink();
+    let (first, _) = occurrences("default", "p");
+    for _ in 0..5 {
+        sink.create(&first).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_answer_is_a_failure_that_may_pass() {
+    let server = Server::start([
+        Reply::Close,
+        Reply::BytesThenClose(b"HTTP/1.1 201 Cre".to_vec()),
+        Reply::BytesThenClose(b"SSH-2.0-OpenSSH_9.7\r\n".to_vec()),
+        answer(201, "{}"),
+    ])
+    .await;
+    let sink = server.sink();
+    let (first, _) = occurrences("default", "p");
+    for _ in 0..3 {
+        let error = sink.create(&first).await.unwrap_err();
+        assert_eq!(error.kind, WriteErrorKind::Transport, "{error}");
+    }
+    sink.create(&first)
+        .await
+        .expect("the sink is none the worse");
+
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let error = sink_to(address).create(&first).await.unwrap_err();
+    assert_eq!(error.kind, WriteErrorKind::Transport);
+    assert!(
+        error.message.contains("refused"),
+        "the cause is named: {error}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_left_after_the_request_timeout() {
+    let (gone, mut is_gone) = mpsc::unbounded_channel();
+    let server = Server::start([Reply::Hang(gone)]).await;
+    let sink = server.sink().request_timeout(Duration::from_millis(50));
+    let (first, _) = occurrences("default", "p");
+    let error = sink.create(&first).await.unwrap_err();
+    assert_eq!(error.kind, WriteErrorKind::Timeout);
+    assert!(error.message.contains("50ms"), "{error}");
+    is_gone.recv().await.expect("the connection is closed");
+}
+
+#[tokio::test]
+async fn dropping_a_call_cancels_its_request() {
+    let (gone, mut is_gone) = mpsc::unbounded_channel();
+    let server = Server::start([Reply::Hang(gone)]).await;
+    let sink = server.sink();
+    let (first, _) = occurrences("default", "p");
+    let call = tokio::spawn(async move { sink.create(&first).await });
+    while server.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    call.abort();
+    is_gone.recv().await.expect("the connection is closed");
+}
+
+/// It is left to the delivery to try again; kube by itself would ask up to fifteen times more.
+#[tokio::test]
+async fn one_call_is_one_request() {
+    let server = Server::start([status(503, "ServiceUnavailable"), answer(201, "{}")]).await;
+    let sink = server.sink();
+    let (first, _) = occurrences("default", "p");
+    assert_eq!(code_of(&sink.create(&first).await.unwrap_err()), 503);
+    assert_eq!(server.seen().len(), 1);
+}
