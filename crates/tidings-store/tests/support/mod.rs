@@ -1,5 +1,10 @@
 //! What the store's tests share: a store of either kind on a clock that is moved by hand, and short ways to talk to it.
 
+#[cfg(feature = "etcd")]
+mod enveloped;
+#[cfg(feature = "etcd")]
+mod etcd;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +26,9 @@ pub(crate) enum Backend {
     Embedded,
     /// With the default room.
     EmbeddedRoomy,
+    /// On an etcd of its own.
+    #[cfg(feature = "etcd")]
+    Etcd,
 }
 
 pub(crate) struct Fixture {
@@ -28,6 +36,8 @@ pub(crate) struct Fixture {
     pub(crate) clock: ManualClock,
     pub(crate) store: Arc<dyn Store>,
     folder: TempDir,
+    #[cfg(feature = "etcd")]
+    cluster: Option<etcd::Cluster>,
 }
 
 impl Fixture {
@@ -40,11 +50,33 @@ impl Fixture {
             clock,
             store,
             folder,
+            #[cfg(feature = "etcd")]
+            cluster: None,
         }
+    }
+
+    /// A store on an etcd that is started for it; `None` if there is none on this machine.
+    #[cfg(feature = "etcd")]
+    pub(crate) async fn on_etcd() -> Option<Self> {
+        let cluster = etcd::Cluster::start(1, &[])?;
+        let clock = ManualClock::at(UnixMillis(START));
+        Some(Self {
+            backend: Backend::Etcd,
+            store: enveloped::Enveloped::open(cluster.endpoints(), &clock).await,
+            clock,
+            folder: tempfile::tempdir().unwrap(),
+            cluster: Some(cluster),
+        })
     }
 
     /// Closes the store and opens it again; a store in memory only goes on.
     pub(crate) async fn restart(&mut self) {
+        #[cfg(feature = "etcd")]
+        if let Some(cluster) = &self.cluster {
+            self.store.close().await;
+            self.store = enveloped::Enveloped::open(cluster.endpoints(), &self.clock).await;
+            return;
+        }
         if self.backend != Backend::Memory {
             self.store.close().await;
             self.store = open(self.backend, &self.clock, &self.folder);
@@ -121,6 +153,8 @@ fn open(backend: Backend, clock: &ManualClock, folder: &TempDir) -> Arc<dyn Stor
         Backend::Memory => return Arc::new(MemoryStore::new(options.clock, usize::MAX)),
         Backend::Embedded => options.history_memory_bytes = 1500,
         Backend::EmbeddedRoomy => {}
+        #[cfg(feature = "etcd")]
+        Backend::Etcd => unreachable!("a store on etcd is opened by `Fixture::on_etcd`"),
     }
     Arc::new(EmbeddedStore::open(folder.path(), options).unwrap())
 }

@@ -1,0 +1,146 @@
+//! Real etcd, started by a test on free loopback ports in a folder of its own, and ended with it.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+
+use tempfile::TempDir;
+
+/// The etcd program: `$ETCD`, or the first on the PATH. Says once if there is none; tests that need it are then skipped.
+fn program() -> Option<PathBuf> {
+    static SAID: Once = Once::new();
+    let found = std::env::var_os("ETCD").map(PathBuf::from).or_else(|| {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path)
+            .map(|folder| folder.join("etcd"))
+            .find(|program| program.is_file())
+    });
+    if found.is_none() {
+        SAID.call_once(|| {
+            eprintln!("skipped: no etcd on the PATH nor in $ETCD (apt-get install etcd-server)");
+        });
+    }
+    found
+}
+
+/// A member of a cluster; killed when dropped.
+pub(crate) struct Member {
+    program: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+    url: String,
+    process: Option<Child>,
+}
+
+impl Member {
+    /// Starts the process, unless it runs.
+    pub(crate) fn start(&mut self) {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log);
+        let log = log.unwrap();
+        self.process.get_or_insert_with(|| {
+            Command::new(&self.program)
+                .args(&self.arguments)
+                .stdin(Stdio::null())
+                .stdout(log.try_clone().unwrap())
+                .stderr(log)
+                .spawn()
+                .unwrap()
+        });
+    }
+
+    /// Ends the process as a power cut would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// One or more members.
+pub(crate) struct Cluster {
+    pub(crate) members: Vec<Member>,
+    _folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts a cluster; `None` if there is no etcd on this machine.
+    pub(crate) fn start(size: usize, more_arguments: &[&str]) -> Option<Self> {
+        let program = program()?;
+        let folder = tempfile::tempdir().unwrap();
+        let ports: Vec<_> = (0..size).map(|_| (free_port(), free_port())).collect();
+        let peers: Vec<_> = ports
+            .iter()
+            .enumerate()
+            .map(|(number, (_, peer))| format!("m{number}=http://127.0.0.1:{peer}"))
+            .collect();
+        let members = ports.iter().enumerate().map(|(number, (client, peer))| {
+            let mut member = Member {
+                program: program.clone(),
+                arguments: arguments(number, *client, *peer, &peers.join(","), folder.path()),
+                log: folder.path().join(format!("m{number}.log")),
+                url: format!("http://127.0.0.1:{client}"),
+                process: None,
+            };
+            member
+                .arguments
+                .extend(more_arguments.iter().map(ToString::to_string));
+            member.start();
+            member
+        });
+        Some(Self {
+            members: members.collect(),
+            _folder: folder,
+        })
+    }
+
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        self.members
+            .iter()
+            .map(|member| member.url.clone())
+            .collect()
+    }
+}
+
+fn arguments(number: usize, client: u16, peer: u16, peers: &str, folder: &Path) -> Vec<String> {
+    let data = folder.join(format!("m{number}"));
+    let pairs = [
+        ("--name", format!("m{number}")),
+        ("--data-dir", data.to_string_lossy().into_owned()),
+        ("--listen-client-urls", format!("http://127.0.0.1:{client}")),
+        (
+            "--advertise-client-urls",
+            format!("http://127.0.0.1:{client}"),
+        ),
+        ("--listen-peer-urls", format!("http://127.0.0.1:{peer}")),
+        (
+            "--initial-advertise-peer-urls",
+            format!("http://127.0.0.1:{peer}"),
+        ),
+        ("--initial-cluster", peers.to_owned()),
+        // Room for the greatest value the contract allows.
+        ("--max-request-bytes", "4194304".to_owned()),
+        ("--logger", "zap".to_owned()),
+        ("--log-level", "warn".to_owned()),
+    ];
+    pairs
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect()
+}
+
+/// A port nobody listens on at this moment.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
