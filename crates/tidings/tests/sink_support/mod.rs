@@ -10,7 +10,7 @@ use tidings::{
 use tidings_core::{Correlated, Correlator, NameStamps, NewEvent, Now, TEXT_BYTES_MAX};
 
 /// The first and the second state of one event about a pod, a second apart.
-pub fn occurrences(namespace: &str, pod: &str) -> (Occurrence, Occurrence) {
+pub(crate) fn occurrences(namespace: &str, pod: &str) -> (Occurrence, Occurrence) {
     let names = Arc::new(NameStamps::new(1));
     let mut correlator = Correlator::new(CorrelatorOptions::default(), Arc::clone(&names)).unwrap();
     let pod = Reference::new(ReferenceFields {
