@@ -13,7 +13,7 @@ use crate::server::ApiServer;
 
 /// The Kubernetes release whose behaviour is followed.
 const MAJOR: &str = "1";
-const MINOR: &str = "34";
+const MINOR: &str = "33";
 
 const VERBS: [&str; 8] = [
     "create",
