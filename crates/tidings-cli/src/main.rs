@@ -1,6 +1,7 @@
 //! The `tidings` command.
 
 mod commands;
+mod table;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::queue::WorkQueue;
 
 /// What a controller does with an object.
-pub trait Work: Clone + Send + Sync + 'static {
+pub(crate) trait Work: Clone + Send + Sync + 'static {
     /// Why work fails.
     type Error: fmt::Display + Send;
 
@@ -22,7 +22,7 @@ pub trait Work: Clone + Send + Sync + 'static {
 
 /// Works on jobs of one namespace. Clones are the same controller.
 #[derive(Clone)]
-pub struct Controller<W> {
+pub(crate) struct Controller<W> {
     namespace: String,
     queue: WorkQueue,
     recorder: Recorder,
@@ -31,7 +31,7 @@ pub struct Controller<W> {
 
 impl<W: Work> Controller<W> {
     /// A controller for the jobs of `namespace`.
-    pub fn new(namespace: &str, queue: WorkQueue, recorder: Recorder, work: W) -> Self {
+    pub(crate) fn new(namespace: &str, queue: WorkQueue, recorder: Recorder, work: W) -> Self {
         Self {
             namespace: namespace.to_owned(),
             queue,
@@ -41,7 +41,7 @@ impl<W: Work> Controller<W> {
     }
 
     /// Works until the queue is closed, `workers` keys at a time.
-    pub async fn run(&self, workers: usize) {
+    pub(crate) async fn run(&self, workers: usize) {
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
             let this = self.clone();

@@ -11,15 +11,15 @@ use tokio::time::{Instant, sleep_until};
 
 /// How soon a key may come back.
 #[derive(Clone, Copy, Debug)]
-pub struct RateLimit {
+pub(crate) struct RateLimit {
     /// After the first failure; doubled with every further one.
-    pub first: Duration,
+    pub(crate) first: Duration,
     /// The longest wait of a failing key.
-    pub max: Duration,
+    pub(crate) max: Duration,
     /// How many keys a second may come back, all together.
-    pub per_second: f64,
+    pub(crate) per_second: f64,
     /// How many may do so at once.
-    pub burst: f64,
+    pub(crate) burst: f64,
 }
 
 impl Default for RateLimit {
@@ -36,7 +36,7 @@ impl Default for RateLimit {
 
 /// The queue. Clones are the same queue.
 #[derive(Clone)]
-pub struct WorkQueue {
+pub(crate) struct WorkQueue {
     state: Arc<Mutex<State>>,
     changed: Arc<Notify>,
     limit: RateLimit,
@@ -55,7 +55,7 @@ struct State {
 
 impl WorkQueue {
     /// An empty queue.
-    pub fn new(limit: RateLimit) -> Self {
+    pub(crate) fn new(limit: RateLimit) -> Self {
         let state = State {
             ready: VecDeque::new(),
             waiting: BinaryHeap::new(),
@@ -74,7 +74,7 @@ impl WorkQueue {
     }
 
     /// Adds a key, to be worked on as soon as somebody is free.
-    pub fn add(&self, key: impl Into<String>) {
+    pub(crate) fn add(&self, key: impl Into<String>) {
         let key = key.into();
         let mut state = self.state();
         if !state.closed && state.queued.insert(key.clone()) && !state.processing.contains(&key) {
@@ -84,7 +84,7 @@ impl WorkQueue {
     }
 
     /// Adds a key whose work failed, to be worked on again when the rate limit allows.
-    pub fn add_rate_limited(&self, key: &str) {
+    pub(crate) fn add_rate_limited(&self, key: &str) {
         let mut state = self.state();
         let failures = state.failures.entry(key.to_owned()).or_default();
         *failures = failures.saturating_add(1);
@@ -99,17 +99,17 @@ impl WorkQueue {
     }
 
     /// How often the work on a key failed since it was last forgotten.
-    pub fn failures(&self, key: &str) -> u32 {
+    pub(crate) fn failures(&self, key: &str) -> u32 {
         self.state().failures.get(key).copied().unwrap_or(0)
     }
 
     /// The work on a key succeeded: its next failure is its first.
-    pub fn forget(&self, key: &str) {
+    pub(crate) fn forget(&self, key: &str) {
         self.state().failures.remove(key);
     }
 
     /// The work on a key ended, well or not. If the key was added meanwhile, it is queued again.
-    pub fn done(&self, key: &str) {
+    pub(crate) fn done(&self, key: &str) {
         let mut state = self.state();
         state.processing.remove(key);
         if state.queued.contains(key) {
@@ -119,7 +119,7 @@ impl WorkQueue {
     }
 
     /// The next key to work on; `None` once the queue is closed. [`WorkQueue::done`] must follow.
-    pub async fn get(&self) -> Option<String> {
+    pub(crate) async fn get(&self) -> Option<String> {
         loop {
             let changed = self.changed.notified();
             let due = {
@@ -146,7 +146,7 @@ impl WorkQueue {
     }
 
     /// Gives out no more keys.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_waiters();
         // For a worker that was just about to wait.
@@ -154,7 +154,7 @@ impl WorkQueue {
     }
 
     /// Whether nothing is queued, waiting, or worked on.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.ready.is_empty() && state.waiting.is_empty() && state.processing.is_empty()
     }

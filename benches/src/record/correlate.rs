@@ -1,0 +1,120 @@
+//! Correlation alone: a repeat, an event that is combined with others, and one never seen before, each with the acknowledgement that
+//! follows its delivery.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidings::{ClusterScopedNamespace, Event, EventType, Reference, ToReference};
+use tidings_bench::{Figure, measure, time};
+use tidings_core::{
+    Correlated, Correlator, CorrelatorOptions, Monotonic, NameStamps, NewEvent, Now, TEXT_BYTES_MAX,
+};
+
+use crate::{ALLOCATOR, DISTINCT, MESSAGE, pod, source};
+
+const BATCH: u64 = 4096;
+
+/// The same event again.
+pub(crate) fn repeat(name: &'static str, total: Duration) -> Figure {
+    rounds(name, total, &[event(0, MESSAGE)], 20)
+}
+
+/// Events that differ in message only.
+pub(crate) fn aggregate(name: &'static str, total: Duration) -> Figure {
+    let events: Vec<Event> = (0..DISTINCT)
+        .map(|attempt| event(0, &format!("{MESSAGE}, attempt {attempt}")))
+        .collect();
+    rounds(name, total, &events, 20)
+}
+
+/// Events about ever other objects: the correlator is made anew for every round, so that each is its first.
+pub(crate) fn new(name: &'static str, total: Duration) -> Figure {
+    let events: Vec<Event> = (0..DISTINCT).map(|index| event(index, MESSAGE)).collect();
+    measure(name, ALLOCATOR, total, DISTINCT as u64, || {
+        let mut correlator = correlator();
+        time(|| {
+            for event in &events {
+                once(&mut correlator, event);
+            }
+        })
+    })
+}
+
+/// What a cached key costs in memory: an event remembered by all three caches, in bytes, the event itself included.
+pub(crate) fn cached_key() -> Figure {
+    let mut correlator = correlator();
+    let region = stats_alloc::Region::new(ALLOCATOR);
+    for index in 0..DISTINCT {
+        once(&mut correlator, &event(index, MESSAGE));
+    }
+    let change = region.change();
+    let kept = change
+        .bytes_allocated
+        .saturating_sub(change.bytes_deallocated);
+    Figure {
+        name: "cached_key",
+        ns_per_op: 0.,
+        allocs_per_op: 0.,
+        bytes_per_op: kept as f64 / DISTINCT as f64,
+        ops: DISTINCT as u64,
+    }
+}
+
+fn rounds(name: &'static str, total: Duration, events: &[Event], first: usize) -> Figure {
+    let mut correlator = correlator();
+    let mut endless = events.iter().cycle();
+    // Past the first events of a kind, which are new.
+    for event in endless.by_ref().take(first) {
+        once(&mut correlator, event);
+    }
+    measure(name, ALLOCATOR, total, BATCH, || {
+        time(|| {
+            for event in endless.by_ref().take(BATCH as usize) {
+                once(&mut correlator, event);
+            }
+        })
+    })
+}
+
+fn once(correlator: &mut Correlator, event: &Event) {
+    let now = Now {
+        monotonic: Monotonic::ZERO,
+        wall: Timestamp::UNIX_EPOCH,
+    };
+    match correlator.correlate(now, event) {
+        Correlated::Write(occurrence) => correlator.acknowledged(black_box(&occurrence)),
+        Correlated::Filtered => unreachable!("the budget is larger than any run"),
+    }
+}
+
+fn correlator() -> Correlator {
+    // As in the peer's benchmark: a budget so large that every event passes.
+    let options = CorrelatorOptions::default().spam_burst(1 << 30);
+    Correlator::new(options, Arc::new(NameStamps::new(1)))
+        .unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+fn event(index: usize, message: &str) -> Event {
+    let regarding: Reference = pod(index)
+        .to_reference()
+        .unwrap_or_else(|error| unreachable!("{error}"));
+    Event::new(
+        &NewEvent {
+            source: &source(),
+            regarding: &regarding,
+            related: None,
+            event_type: EventType::Warning,
+            reason: "BackOff",
+            action: "",
+            message: &message,
+            annotations: None,
+            labels: None,
+            cluster_scoped_namespace: &ClusterScopedNamespace::Default,
+            text_bytes_max: TEXT_BYTES_MAX,
+        },
+        &NameStamps::new(1),
+        Timestamp::UNIX_EPOCH,
+    )
+}

@@ -1,0 +1,163 @@
+//! A burst of events through the default broadcaster to a cluster, as fast as it can: what is offered, what arrives, what is lost and why.
+//!
+//! `benches/peers/client-go/record-load` does the same with client-go.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tidings::EventType::Warning;
+use tidings::{Broadcaster, EventSource, KubeSink, Reference, ReferenceFields};
+use tidings_bench::{peak_resident_bytes, time};
+
+/// Records a burst of events to a cluster and prints what became of them.
+#[derive(Parser)]
+struct Arguments {
+    /// Which cluster.
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// How many events to record.
+    #[arg(long, default_value_t = 20_000)]
+    events: usize,
+    /// About how many objects they are.
+    #[arg(long, default_value_t = 20_000)]
+    objects: usize,
+    /// How many seconds delivery may take after the last event was recorded.
+    #[arg(long, default_value_t = 120)]
+    deadline: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LoadError {
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Kubeconfig {
+        path: PathBuf,
+        source: Box<kube::config::KubeconfigError>,
+    },
+    #[error("cannot reach the cluster: {0}")]
+    Cluster(#[from] Box<kube::Error>),
+}
+
+#[tokio::main]
+#[expect(clippy::print_stderr, reason = "a program's last word")]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("record-load: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are the output")]
+async fn run(arguments: Arguments) -> Result<(), LoadError> {
+    let client = client(&arguments.kubeconfig).await?;
+    // Two runs against one cluster do not count each other's events.
+    let reason = format!("Load{}", milliseconds());
+    let found_before = count(&client, &reason).await?;
+
+    let references: Vec<Reference> = (0..arguments.objects.clamp(1, arguments.events.max(1)))
+        .map(|index| {
+            Reference::new(ReferenceFields {
+                api_version: "v1",
+                kind: "Pod",
+                namespace: "default",
+                name: &format!("load-{index:06}"),
+                uid: &format!("3c1f0a52-8d0e-4b1e-9f5e-{index:012}"),
+                ..ReferenceFields::default()
+            })
+        })
+        .collect();
+
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(KubeSink::new(client.clone()));
+    let recorder = broadcaster.recorder(EventSource::component("record-load"));
+
+    let mut offering = Duration::ZERO;
+    let report = {
+        let started = milliseconds();
+        offering += time(|| {
+            for reference in references.iter().cycle().take(arguments.events) {
+                recorder.event(
+                    reference,
+                    Warning,
+                    &reason,
+                    "Back-off restarting failed container",
+                );
+            }
+        });
+        let report = broadcaster
+            .shutdown(Duration::from_secs(arguments.deadline))
+            .await;
+        let elapsed = Duration::from_millis(milliseconds().saturating_sub(started).max(1));
+        println!(
+            "offered      {} in {:.1} ms",
+            report.offered,
+            offering.as_secs_f64() * 1e3
+        );
+        println!("delivered    {}", report.delivered);
+        println!("aggregated   {}", report.aggregated);
+        println!("dropped      {}", report.dropped.total());
+        for (cause, count) in report.dropped.iter().filter(|(_, count)| *count > 0) {
+            println!("  {cause}  {count}");
+        }
+        println!("pending      {}", report.pending);
+        println!("elapsed      {:.2} s", elapsed.as_secs_f64());
+        println!(
+            "events/s     {:.0}",
+            report.delivered as f64 / elapsed.as_secs_f64()
+        );
+        report
+    };
+    if let Some(bytes) = peak_resident_bytes() {
+        println!("peak memory  {:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    }
+    let found = count(&client, &reason).await? - found_before;
+    println!("found        {found} in the cluster");
+    debug_assert!(report.is_balanced());
+    Ok(())
+}
+
+/// How many events with `reason` the cluster holds.
+async fn count(client: &Client, reason: &str) -> Result<usize, LoadError> {
+    let events: Api<Event> = Api::all(client.clone());
+    let mut parameters = ListParams::default()
+        .fields(&format!("reason={reason}"))
+        .limit(5_000);
+    let mut found = 0;
+    loop {
+        let page = events.list_metadata(&parameters).await.map_err(Box::new)?;
+        found += page.items.len();
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+async fn client(path: &PathBuf) -> Result<Client, LoadError> {
+    let unreadable = |source| LoadError::Kubeconfig {
+        path: path.clone(),
+        source: Box::new(source),
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(unreadable)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(unreadable)?;
+    Ok(Client::try_from(config).map_err(Box::new)?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn milliseconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
+}

@@ -1,0 +1,250 @@
+//! `tidings demo`: the whole path, once through. A server in a temporary folder, a controller whose work often fails, and a look at the
+//! events it leaves behind.
+
+mod screen;
+mod shop;
+
+// The controller is the library's own example of one.
+#[path = "../../../../tidings/examples/work_queue_controller/controller.rs"]
+mod controller;
+#[path = "../../../../tidings/examples/work_queue_controller/queue.rs"]
+mod queue;
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use http::header::ACCEPT;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tidings::{Broadcaster, EventSource, FlushReport, KubeSink};
+
+use self::controller::Controller;
+use self::queue::{RateLimit, WorkQueue};
+use self::screen::Screen;
+use self::shop::Shop;
+use crate::table::Table;
+
+/// The demo ran, or was interrupted and cleaned up.
+const DONE: u8 = 0;
+/// Something failed.
+const FAILED: u8 = 1;
+
+/// Where the objects of the demo live.
+const NAMESPACE: &str = "shop";
+/// What is left when the time is up has this long to be delivered.
+const FLUSH: Duration = Duration::from_secs(10);
+
+/// See the whole path: a server, a controller that fails a lot, and the events it leaves behind.
+///
+/// Starts an Event API server on a free port of this machine, in a temporary folder that is removed at the end, and runs a
+/// controller with a rate-limited work queue against it. Most of its jobs succeed; some fail a few times, some with another
+/// message every time, and some over and over, so that repeats, combined events and the spam filter are all seen.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes:
+  0    the demo ran to its end, or was interrupted
+  1    the server or the controller could not run
+
+Examples:
+  tidings demo
+  tidings demo --keep        # then, in another terminal: kubectl --kubeconfig … get events -A -w
+  tidings demo --jobs 1000 --quiet")]
+pub(crate) struct Args {
+    /// Leave the server running afterwards, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+    /// How many jobs the controller works on
+    #[arg(long, default_value_t = 300, value_name = "N")]
+    jobs: usize,
+    /// Stop working after so many seconds, done or not
+    #[arg(long, default_value_t = 20, value_name = "SECONDS")]
+    seconds: u64,
+    /// How many rows of the table to print at the end
+    #[arg(long, default_value_t = 30, value_name = "N")]
+    rows: usize,
+    /// Do not log every event as it happens
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Why a demo ends early.
+#[derive(Debug, thiserror::Error)]
+enum DemoError {
+    #[error("cannot make a temporary folder: {0}")]
+    Folder(#[from] std::io::Error),
+    #[error("cannot start the server: {0}")]
+    Server(#[from] tidings_server::StartError),
+    #[error("cannot read the server's kubeconfig: {0}")]
+    Kubeconfig(#[from] Box<kube::config::KubeconfigError>),
+    #[error("cannot talk to the server: {0}")]
+    Client(#[from] Box<kube::Error>),
+}
+
+/// Runs the demo.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    let screen = Screen::new(args.quiet);
+    match demo(&args, &screen).await {
+        Ok(()) => ExitCode::from(DONE),
+        Err(error) => {
+            screen.fail(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+async fn demo(args: &Args, screen: &Screen) -> Result<(), DemoError> {
+    let folder = tempfile::Builder::new().prefix("tidings-demo-").tempdir()?;
+    let mut options = tidings_server::StartOptions::new(folder.path());
+    options.secure_port = 0;
+    let server = tidings_server::start(options).await?;
+    let kubeconfig = server.kubeconfig().to_owned();
+    screen.say(format_args!("server      https://{}", server.address()));
+    screen.say(format_args!("kubeconfig  {}", kubeconfig.display()));
+    screen.say(format_args!(
+        "controller  {} jobs in namespace {NAMESPACE}\n",
+        args.jobs
+    ));
+
+    let outcome = tokio::select! {
+        outcome = watch_a_controller(args, &kubeconfig, screen) => outcome,
+        _ = tokio::signal::ctrl_c() => {
+            screen.finish();
+            screen.say(format_args!("interrupted"));
+            Ok(())
+        }
+    };
+    if outcome.is_ok() && args.keep {
+        screen.say(format_args!("\nThe server goes on until Ctrl-C."));
+        // Without signals there is no Ctrl-C to wait for, and the demo is over.
+        let _ = tokio::signal::ctrl_c().await;
+    }
+    server.shutdown().await;
+    outcome
+}
+
+async fn watch_a_controller(
+    args: &Args,
+    kubeconfig: &Path,
+    screen: &Screen,
+) -> Result<(), DemoError> {
+    let client = client(kubeconfig).await?;
+    let report = run_controller(args, client.clone(), screen).await;
+    screen.finish();
+
+    let mut table = events(&client).await?;
+    let width = std::io::stdout()
+        .is_terminal()
+        .then(|| usize::from(console::Term::stdout().size().1));
+    screen.say(format_args!(
+        "$ kubectl get events -n {NAMESPACE} --sort-by .lastTimestamp"
+    ));
+    let total = table.rows.len();
+    table.keep_last(args.rows);
+    screen.print(&table.render(width));
+    if table.rows.len() < total {
+        screen.say(format_args!("… the last {} of {total}", table.rows.len()));
+    }
+    screen.say(format_args!("\n{report}"));
+    explain(&report, total, screen);
+    advise(args.keep, kubeconfig, screen);
+    Ok(())
+}
+
+/// Runs the controller until every job is done, or the time is up; delivers the rest.
+async fn run_controller(args: &Args, client: Client, screen: &Screen) -> FlushReport {
+    let broadcaster = Broadcaster::new();
+    let lines = screen.clone();
+    broadcaster.start_event_watcher(move |event| lines.event(event));
+    broadcaster.start_recording_to_sink(KubeSink::new(client));
+    let recorder = broadcaster.recorder(EventSource::component("demo-controller"));
+
+    let queue = WorkQueue::new(RateLimit {
+        first: Duration::from_millis(10),
+        max: Duration::from_millis(200),
+        per_second: 250.,
+        burst: 100.,
+    });
+    let shop = Shop::new(args.jobs);
+    let controller = Controller::new(NAMESPACE, queue.clone(), recorder, shop.clone());
+    for name in shop.names() {
+        queue.add(name);
+    }
+    let supervise = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(50));
+        loop {
+            ticks.tick().await;
+            screen.progress(shop.done(), args.jobs);
+            if queue.is_idle() {
+                break;
+            }
+        }
+    };
+    let supervised = async {
+        if tokio::time::timeout(Duration::from_secs(args.seconds), supervise)
+            .await
+            .is_err()
+        {
+            screen.say(format_args!(
+                "the time is up: {} of {} jobs are done",
+                shop.done(),
+                args.jobs
+            ));
+        }
+        queue.close();
+    };
+    tokio::join!(controller.run(4), supervised);
+    broadcaster.shutdown(FLUSH).await
+}
+
+/// What became of the events, for somebody who sees a flush report for the first time.
+fn explain(report: &FlushReport, stored: usize, screen: &Screen) {
+    let filtered = report.dropped.get(tidings::DropCause::SpamFiltered);
+    screen.say(format_args!(
+        "\n{} occurrences are {stored} stored events: repeats became a count, jobs whose message kept changing have\n\
+         \"(combined from similar events)\", and {filtered} of jobs that fail over and over were held back by the spam filter.",
+        report.offered,
+    ));
+}
+
+fn advise(keep: bool, kubeconfig: &Path, screen: &Screen) {
+    if keep {
+        let kubeconfig = kubeconfig.display();
+        screen.say(format_args!(
+            "\nLook for yourself, in another terminal:\n\
+             \x20 export KUBECONFIG={kubeconfig}\n\
+             \x20 kubectl get events -A\n\
+             \x20 kubectl events -n {NAMESPACE} --for job/order-007\n\
+             \x20 kubectl get events -n {NAMESPACE} --field-selector type=Warning -w",
+        ));
+    } else {
+        screen.say(format_args!(
+            "\nTo look around with your own kubectl, keep the server:\n\
+             \x20 tidings demo --keep            (from a checkout: cargo run --release -- demo --keep)\n\
+             A server of your own, and events to put into it:\n\
+             \x20 tidings serve --help\n\
+             \x20 tidings import --help",
+        ));
+    }
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client, DemoError> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).map_err(Box::new)?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(Box::new)?;
+    Ok(Client::try_from(config).map_err(Box::new)?)
+}
+
+/// The table that kubectl asks for.
+async fn events(client: &Client) -> Result<Table, DemoError> {
+    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let uri = format!("/api/v1/namespaces/{NAMESPACE}/events?includeObject=Object");
+    let request = http::Request::get(uri)
+        .header(ACCEPT, TABLE)
+        .body(Vec::new());
+    let request = request.map_err(|error| Box::new(kube::Error::HttpError(error)))?;
+    let mut table: Table = client.request(request).await.map_err(Box::new)?;
+    table.sort_by_last_timestamp();
+    Ok(table)
+}
