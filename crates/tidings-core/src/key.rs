@@ -188,7 +188,7 @@ impl PartialEq for Key {
         self.hash == other.hash
             && self.projection == other.projection
             && self.text == other.text
-            && self.projection.eq(&self.event, &other.event)
+            && (self.event.is_same(&other.event) || self.projection.eq(&self.event, &other.event))
     }
 }
 

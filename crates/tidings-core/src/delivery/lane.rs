@@ -31,6 +31,8 @@ pub(super) enum Unanswered {
 /// One event on its way out.
 pub(super) struct Entry<T> {
     pub(super) occurrence: T,
+    /// The occurrence's, asked for once.
+    pub(super) size: usize,
     /// Failures that might pass.
     pub(super) tries: u32,
     /// Those among them that were 401.
@@ -50,6 +52,7 @@ impl<T: Deliverable> Entry<T> {
             Unanswered::No
         };
         Self {
+            size: occurrence.size(),
             occurrence,
             tries: 0,
             unauthorized_tries: 0,
@@ -85,10 +88,9 @@ impl<T: Deliverable> Entry<T> {
     }
 
     /// A later event of the same object takes this one's place, with tries of its own. Gives back the earlier one.
-    pub(super) fn replace(&mut self, later: T) -> T {
-        let mut entry = Self::new(later);
-        entry.follow(self);
-        std::mem::replace(self, entry).occurrence
+    pub(super) fn replace(&mut self, mut later: Self) -> Self {
+        later.follow(self);
+        std::mem::replace(self, later)
     }
 
     /// Takes over what is known of the object from `before`, which was to be written before this and, unless that says it exists, was not.

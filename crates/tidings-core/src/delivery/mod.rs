@@ -226,25 +226,30 @@ impl<T: Deliverable> Delivery<T> {
     /// Takes an event to deliver. It is settled at once if there is no room for it, or after [`Delivery::drain`].
     pub fn offer(&mut self, occurrence: T) {
         self.stats.offered += 1;
-        let size = occurrence.size();
-        if self.draining {
-            return self.settle(occurrence, Fate::Dropped(DropCause::Stopped), None);
-        }
-        if size > self.options.pending_bytes_max {
-            return self.settle(occurrence, Fate::Dropped(DropCause::TooLarge), None);
-        }
         let key = occurrence.key();
-        let Some(occurrence) = self.replace_waiting(&key, occurrence, size) else {
-            return;
-        };
-        if !self.make_room(size) {
-            return self.settle(occurrence, Fate::Dropped(DropCause::QueueFull), None);
+        let mut entry = Entry::new(occurrence);
+        if self.draining {
+            return self.settle(entry.occurrence, Fate::Dropped(DropCause::Stopped), None);
+        }
+        if entry.size > self.options.pending_bytes_max {
+            return self.settle(entry.occurrence, Fate::Dropped(DropCause::TooLarge), None);
+        }
+        let mut lane = self.by_key.get(&key).copied();
+        if let Some(id) = lane {
+            match self.replace_waiting(id, entry) {
+                Ok(()) => return,
+                Err(kept) => entry = kept,
+            }
+        }
+        if !self.has_room(entry.size) {
+            if !self.make_room(entry.size) {
+                return self.settle(entry.occurrence, Fate::Dropped(DropCause::QueueFull), None);
+            }
+            // Making room may have ended the lane.
+            lane = self.by_key.get(&key).copied();
         }
         self.held_events += 1;
-        self.held_bytes += size;
-        let entry = Entry::new(occurrence);
-        // Looked up anew: making room may have ended the lane.
-        let lane = self.by_key.get(&key).copied();
+        self.held_bytes += entry.size;
         if let Some(lane) = lane.and_then(|id| self.lanes.get_mut(id)) {
             lane.rest.push_back(entry);
         } else {
@@ -403,38 +408,36 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Puts `occurrence` in the place of the last event that waits in its lane, if that one then has nothing left to say. Gives it back
+    /// Puts `later` in the place of the last event that waits in its lane, if that one then has nothing left to say. Gives it back
     /// otherwise.
-    fn replace_waiting(&mut self, key: &T::Key, occurrence: T, size: usize) -> Option<T> {
-        if !self.options.coalesce {
-            return Some(occurrence);
-        }
-        let lane = self.by_key.get(key).copied();
-        let Some(waiting) = lane
-            .and_then(|id| self.lanes.get_mut(id))
-            .and_then(Lane::last_waiting)
-            .filter(|waiting| waiting.occurrence.same_object(&occurrence))
+    fn replace_waiting(&mut self, id: usize, later: Entry<T>) -> Result<(), Entry<T>> {
+        let coalesce = self.options.coalesce;
+        let waiting = self.lanes.get_mut(id).and_then(Lane::last_waiting);
+        let Some(waiting) =
+            waiting.filter(|waiting| coalesce && waiting.occurrence.same_object(&later.occurrence))
         else {
-            return Some(occurrence);
+            return Err(later);
         };
-        let bytes = self
-            .held_bytes
-            .saturating_sub(waiting.occurrence.size())
-            .saturating_add(size);
+        let kept = self.held_bytes.saturating_sub(waiting.size);
+        let bytes = kept.saturating_add(later.size);
         if bytes > self.options.pending_bytes_max {
-            return Some(occurrence);
+            return Err(later);
         }
         self.held_bytes = bytes;
-        let earlier = waiting.replace(occurrence);
-        self.settle(earlier, Fate::Aggregated, None);
-        None
+        let earlier = waiting.replace(later);
+        self.settle(earlier.occurrence, Fate::Aggregated, None);
+        Ok(())
     }
 
-    /// Whether there is room for `size` more bytes, after dropping what the options say.
+    /// Whether one more event of `size` bytes can be held.
+    fn has_room(&self, size: usize) -> bool {
+        self.held_events < self.options.pending_events_max
+            && self.held_bytes.saturating_add(size) <= self.options.pending_bytes_max
+    }
+
+    /// Drops what the options say until there is room for `size` bytes; false if there will be none.
     fn make_room(&mut self, size: usize) -> bool {
-        while self.held_events >= self.options.pending_events_max
-            || self.held_bytes.saturating_add(size) > self.options.pending_bytes_max
-        {
+        while !self.has_room(size) {
             if self.options.overflow == Overflow::DropNewest || !self.drop_oldest() {
                 return false;
             }
@@ -567,10 +570,8 @@ impl<T: Deliverable> Delivery<T> {
             return;
         }
         if let Some(next) = lane.rest.pop_front() {
-            let earlier = lane.head.replace(next.occurrence);
-            self.held_events = self.held_events.saturating_sub(1);
-            self.held_bytes = self.held_bytes.saturating_sub(earlier.size());
-            self.settle(earlier, Fate::Aggregated, None);
+            let earlier = lane.head.replace(next);
+            self.let_go(earlier, Fate::Aggregated, None);
         }
     }
 
@@ -642,7 +643,7 @@ impl<T: Deliverable> Delivery<T> {
     /// Settles an event that was held until now.
     fn let_go(&mut self, entry: Entry<T>, fate: Fate, error: Option<WriteError>) {
         self.held_events = self.held_events.saturating_sub(1);
-        self.held_bytes = self.held_bytes.saturating_sub(entry.occurrence.size());
+        self.held_bytes = self.held_bytes.saturating_sub(entry.size);
         self.settle(entry.occurrence, fate, error);
     }
 
