@@ -52,7 +52,7 @@ pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
 }
 
 /// One round; returns the version and revision for the next.
-async fn round(
+pub(super) async fn round(
     shared: &Shared,
     version: i64,
     revision: Revision,

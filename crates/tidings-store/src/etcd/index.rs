@@ -353,7 +353,7 @@ mod tests {
             let index = LocalIndex::new(100);
             let snapshot_after = snapshot_after.min(changes.len());
             let during = delivered_during_load.min(changes.len());
-            let mut model = BTreeMap::new();
+            let mut model: BTreeMap<Bytes, (Entry, u8, u8)> = BTreeMap::new();
             let mut applied = Vec::new();
             let mut snapshot = Vec::new();
             for (at, (number, change)) in changes.iter().enumerate() {

@@ -37,6 +37,8 @@ mod lease;
 mod options;
 mod read;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod walk;
 mod watch;
 mod wire;

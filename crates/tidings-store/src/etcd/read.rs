@@ -39,7 +39,7 @@ impl Shared {
         self.list_by_walk(request).await
     }
 
-    async fn list_by_walk(&self, request: &ListRequest) -> Result<Page, ReadError> {
+    pub(super) async fn list_by_walk(&self, request: &ListRequest) -> Result<Page, ReadError> {
         let revision = match request.at {
             At::Latest => 0,
             At::Exact(0) => {
@@ -133,7 +133,7 @@ impl Shared {
     }
 
     /// `None` if the index is of no use for this request.
-    async fn list_by_index(
+    pub(super) async fn list_by_index(
         &self,
         request: &ListRequest,
         object: &ObjectSelector,
@@ -269,6 +269,10 @@ impl Shared {
         if let Some(page) = self.newest_by_index(request).await? {
             return Ok(page);
         }
+        self.newest_by_walk(request).await
+    }
+
+    pub(super) async fn newest_by_walk(&self, request: &NewestRequest) -> Result<Page, ReadError> {
         let mut walk = Walk::new(self.keys.range(&request.prefix, None), 0);
         let mut newest: BTreeMap<_, Record> = BTreeMap::new();
         let mut more = false;
@@ -299,7 +303,10 @@ impl Shared {
         })
     }
 
-    async fn newest_by_index(&self, request: &NewestRequest) -> Result<Option<Page>, ReadError> {
+    pub(super) async fn newest_by_index(
+        &self,
+        request: &NewestRequest,
+    ) -> Result<Option<Page>, ReadError> {
         if self.index.revision().is_none() || request.limit > CANDIDATES_MAX {
             return Ok(None);
         }

@@ -1,0 +1,298 @@
+//! What can only be seen from inside, against a real etcd.
+
+#[path = "../../tests/support/etcd.rs"]
+mod cluster;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::{At, ObjectSelector};
+
+const KEYS: [&str; 6] = ["a/1", "a/2", "a/3", "b/1", "b/2", "c/1"];
+
+/// A value that is its own description: an object's number and the second it was last seen.
+fn describe(value: &[u8]) -> Description {
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    let Some((object, seen)) = text.split_once('@') else {
+        return Description::default();
+    };
+    let index = Index {
+        object_uid: format!("uid-{object}"),
+        object_kind: "Pod".into(),
+        object_namespace: "a".into(),
+        object_name: object.into(),
+        last_seen: UnixMillis(seen.parse::<i64>().unwrap_or_default() * 1000),
+    };
+    Description {
+        index,
+        expires_at: None,
+    }
+}
+
+fn options(cluster: &cluster::Cluster) -> EtcdOptions {
+    let mut options = EtcdOptions::new(cluster.endpoints());
+    options.compaction_interval = None;
+    options.lease_ttl_min = Duration::from_secs(3600);
+    options
+}
+
+async fn open(options: EtcdOptions, clock: &ManualClock) -> EtcdStore {
+    EtcdStore::open(options, Arc::new(clock.clone()), Arc::new(describe))
+        .await
+        .unwrap()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put {
+        key: usize,
+        object: u8,
+        seen: u8,
+        life: Option<i64>,
+    },
+    Delete(usize),
+    Advance(i64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let put = (0..KEYS.len(), 0..3_u8, 0..5_u8, prop::option::of(1..40_i64));
+    let step = prop_oneof![
+        6 => put.prop_map(|(key, object, seen, life)| Step::Put { key, object, seen, life }),
+        1 => (0..KEYS.len()).prop_map(Step::Delete),
+        1 => (1..20_i64).prop_map(Step::Advance),
+    ];
+    prop::collection::vec(step, 1..25)
+}
+
+async fn take(store: &EtcdStore, clock: &ManualClock, step: &Step) {
+    match step {
+        Step::Put {
+            key,
+            object,
+            seen,
+            life,
+        } => {
+            let mut record = NewRecord::new(format!("{object}@{seen}"));
+            record.expires_at = life.map(|seconds| UnixMillis(clock.now().0 + seconds * 1000));
+            let current = store.get(KEYS[*key].into()).await.unwrap();
+            match current {
+                None => store.create(KEYS[*key].into(), record).await.unwrap(),
+                Some(current) => store
+                    .update(KEYS[*key].into(), record, current.revision)
+                    .await
+                    .unwrap(),
+            };
+        }
+        Step::Delete(key) => match store.delete(KEYS[*key].into(), None).await {
+            Ok(_) | Err(WriteError::NotFound) => {}
+            Err(error) => panic!("{error}"),
+        },
+        Step::Advance(seconds) => clock.advance(seconds * 1000),
+    }
+}
+
+/// Every question by index and by reading all; both must answer, and the same.
+async fn compare(store: &EtcdStore, first: Revision) {
+    let shared = &store.shared;
+    let latest = store.revision();
+    let objects = (0..4).map(|object| ObjectSelector::Uid(format!("uid-{object}")));
+    let names = (0..4).map(|object| ObjectSelector::Name {
+        kind: "Pod".into(),
+        namespace: "a".into(),
+        name: object.to_string(),
+    });
+    for object in objects.chain(names) {
+        for at in [
+            At::Latest,
+            At::Exact(latest),
+            At::Exact(first.midpoint(latest)),
+        ] {
+            for (prefix, limit, after) in [("", None, None), ("a/", Some(1), Some("a/1"))] {
+                let request = ListRequest {
+                    prefix: prefix.into(),
+                    after: after.map(Into::into),
+                    object: Some(object.clone()),
+                    at,
+                    limit,
+                    count_remaining: true,
+                };
+                let by_index = shared.list_by_index(&request, &object).await.unwrap();
+                let by_walk = shared.list_by_walk(&request).await.unwrap();
+                assert_eq!(
+                    by_index.expect("the index is ready"),
+                    by_walk,
+                    "{request:?}"
+                );
+            }
+        }
+    }
+    for (prefix, since, limit) in [("", None, 2), ("a/", Some(UnixMillis(2000)), 9)] {
+        let request = NewestRequest {
+            prefix: prefix.into(),
+            since,
+            limit,
+        };
+        let by_index = shared.newest_by_index(&request).await.unwrap();
+        let by_walk = shared.newest_by_walk(&request).await.unwrap();
+        assert_eq!(
+            by_index.expect("the index is ready"),
+            by_walk,
+            "{request:?}"
+        );
+    }
+    // What is left behind a page, counted and walked.
+    for at in [latest, first.midpoint(latest)] {
+        let mut request = ListRequest::default().at(at).limit(1);
+        request.count_remaining = true;
+        let counted = shared.list_by_walk(&request).await.unwrap();
+        let walked = shared.list_by_walk(&ListRequest::default().at(at)).await;
+        let walked = walked.unwrap().records.len() as u64;
+        assert_eq!(counted.remaining, Some(walked.saturating_sub(1)));
+    }
+}
+
+#[test]
+fn the_index_and_a_read_of_everything_answer_the_same() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut runner = TestRunner::new(Config {
+        cases: 24,
+        ..Config::default()
+    });
+    let case = std::sync::atomic::AtomicU64::new(0);
+    let result = runner.run(&steps(), |steps| {
+        runtime.block_on(async {
+            let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+            let mut options = options(&cluster);
+            options.prefix = format!("/case-{}/", case.fetch_add(1, Ordering::Relaxed));
+            let store = open(options, &clock).await;
+            let first = store.revision();
+            for step in &steps {
+                take(&store, &clock, step).await;
+            }
+            // Loading began with the store; from now on the index must do.
+            while store.shared.index.revision().is_none() {
+                tokio::task::yield_now().await;
+            }
+            compare(&store, first).await;
+        });
+        Ok(())
+    });
+    result.unwrap();
+}
+
+#[tokio::test]
+async fn an_index_that_is_too_small_answers_nothing_and_lists_still_do() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let mut options = options(&cluster);
+    options.index_len_max = 2;
+    let store = open(options, &clock).await;
+    for key in &KEYS[..4] {
+        store
+            .create((*key).into(), NewRecord::new("1@1"))
+            .await
+            .unwrap();
+    }
+    let mut fed = store.shared.fed.subscribe();
+    let latest = store.revision();
+    fed.wait_for(|fed| *fed >= latest).await.unwrap();
+    assert_eq!(store.shared.index.revision(), None);
+    let object = ObjectSelector::Uid("uid-1".into());
+    let page = store.list(ListRequest::default().object(object)).await;
+    assert_eq!(page.unwrap().records.len(), 4);
+    let newest = NewestRequest {
+        limit: 3,
+        ..NewestRequest::default()
+    };
+    let page = store.newest(newest).await.unwrap();
+    assert_eq!((page.records.len(), page.more), (3, true));
+}
+
+#[tokio::test]
+async fn compaction_is_shared_with_others_on_the_same_etcd() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let ours = open(options(&cluster), &clock).await;
+    let theirs = open(options(&cluster), &clock).await;
+    let write = async |key: &'static str| {
+        let created = ours.create(key.into(), NewRecord::new("")).await;
+        created.unwrap()
+    };
+    let first = write("a/1").await;
+
+    // The first round of each only learns where the other is; nothing is forgotten.
+    let (version, at) = compact::round(&ours.shared, 0, 0).await.unwrap();
+    assert_eq!(version, 1);
+    assert_eq!(at, ours.revision());
+    let (their_version, their_at) = compact::round(&theirs.shared, 0, 0).await.unwrap();
+    assert_eq!(their_version, 1, "they find our round and do nothing");
+    assert_eq!(theirs.shared.oldest(), 0);
+    assert!(their_at >= at);
+
+    // Whoever comes first in the next round compacts to where its last round was; the other takes note.
+    let second = write("a/2").await;
+    let (version, _) = compact::round(&ours.shared, version, at).await.unwrap();
+    assert_eq!(version, 2);
+    assert_eq!(ours.shared.oldest(), at);
+    let (their_version, _) = compact::round(&theirs.shared, their_version, their_at)
+        .await
+        .unwrap();
+    assert_eq!(their_version, 2);
+    assert_eq!(theirs.shared.oldest(), at, "read from the key");
+
+    let error = theirs.list(ListRequest::default().at(first)).await;
+    assert!(
+        matches!(error, Err(ReadError::Compacted { requested, oldest }) if requested == first && oldest == at)
+    );
+    let error = theirs.watch(Bytes::new(), first).await.err();
+    assert!(
+        matches!(error, Some(WatchError::Compacted { after, oldest }) if after == first && oldest == at)
+    );
+    let mut watch = theirs.watch(Bytes::new(), at).await.unwrap();
+    assert_eq!(watch.next().await.unwrap()[0].revision(), second);
+    // One that opens later learns it from the key too.
+    let late = open(options(&cluster), &clock).await;
+    assert_eq!(late.stats().await.unwrap().oldest_revision, at);
+}
+
+#[tokio::test]
+async fn a_feed_that_was_compacted_away_says_so_and_goes_on() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let store = open(options(&cluster), &clock).await;
+    let mut at = 0;
+    for key in &KEYS[..4] {
+        at = store
+            .create((*key).into(), NewRecord::new("1@1"))
+            .await
+            .unwrap();
+    }
+    let client = &store.shared.client;
+    let request = wire::CompactionRequest {
+        revision: client::signed(at),
+    };
+    let done: Result<wire::Empty, _> = client
+        .ask(client::COMPACT, request, client.deadline())
+        .await;
+    done.unwrap();
+    // A feed whose position is far behind, as after a long partition.
+    let mut stream = stream::Stream::open(client, &store.shared.keys, 1)
+        .await
+        .unwrap_or_else(|ended| panic!("{ended:?}"));
+    let ended = stream.next().await.err();
+    assert!(
+        matches!(ended, Some(stream::Ended::Compacted(oldest)) if oldest == at),
+        "{ended:?}"
+    );
+}
