@@ -7,10 +7,13 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+/// How much of an allocation may stay unused.
+const SLACK_BYTES_MAX: usize = 64;
+
 /// `N` strings, one after the other.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Packed<const N: usize> {
-    text: Box<str>,
+    text: String,
     ends: [u32; N],
 }
 
@@ -47,7 +50,7 @@ impl<const N: usize> Packed<N> {
 
     /// Bytes on the heap.
     pub(crate) fn heap_size(&self) -> usize {
-        self.text.len()
+        self.text.capacity()
     }
 
     fn prefix(&self, count: usize) -> &str {
@@ -119,8 +122,12 @@ impl<const N: usize> Packer<N> {
         while self.next < N {
             self.close();
         }
+        // Giving back a few bytes would cost as much as the allocation did.
+        if self.text.capacity() - self.text.len() > SLACK_BYTES_MAX {
+            self.text.shrink_to_fit();
+        }
         Packed {
-            text: self.text.into_boxed_str(),
+            text: self.text,
             ends: self.ends,
         }
     }

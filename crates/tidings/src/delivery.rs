@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::stream::FuturesUnordered;
@@ -17,6 +18,7 @@ use tidings_core::{
     OccurrenceKind, Settled, Write, WriteError, WriteId,
 };
 use tokio::sync::watch;
+use tokio::time::{Sleep, sleep};
 
 use crate::clock::{Clock, entropy};
 use crate::config::{InvalidSinkOptions, SinkOptions};
@@ -25,6 +27,7 @@ use crate::mux::Receiver;
 use crate::recorder::{is_sampled, name_stamps};
 use crate::registry::{Ending, Phase, Progress, reached};
 use crate::sink::Sink;
+use crate::watcher::REST;
 
 /// How many events are correlated before answers get their turn.
 const EVENTS_PER_TURN: usize = 64;
@@ -39,6 +42,8 @@ pub(crate) struct SinkTask {
     receiver: Receiver,
     /// Taken from the queue, not correlated yet.
     batch: VecDeque<Event>,
+    /// The queue is left alone until this is over.
+    rest: Option<Pin<Box<Sleep>>>,
     /// No more events will come.
     ended: bool,
     clock: Clock,
@@ -90,6 +95,7 @@ impl SinkTask {
             delivery,
             receiver,
             batch: VecDeque::new(),
+            rest: None,
             ended: false,
             clock,
             phase,
@@ -138,6 +144,7 @@ impl SinkTask {
         let Self {
             receiver,
             batch,
+            rest,
             ended,
             clock,
             phase,
@@ -148,13 +155,7 @@ impl SinkTask {
         tokio::select! {
             () = reached(phase, Phase::Abandoned) => Input::Abandon,
             Some(answer) = requests.next() => Input::Answer(answer),
-            more = poll_fn(|context| {
-                if batch.is_empty() {
-                    receiver.poll_take(context, batch)
-                } else {
-                    std::task::Poll::Ready(true)
-                }
-            }), if !*ended => Input::Queue { more },
+            more = more_events(receiver, batch, rest), if !*ended => Input::Queue { more },
             () = clock.sleep_until(timeout.unwrap_or_default()), if timeout.is_some() => Input::Time,
         }
     }
@@ -170,6 +171,9 @@ impl SinkTask {
                     dropped(DropCause::SpamFiltered).increment(1);
                 }
             }
+        }
+        if self.batch.is_empty() {
+            self.rest = Some(Box::pin(sleep(REST)));
         }
         self.metrics.correlated(&self.correlator.stats());
     }
@@ -226,6 +230,22 @@ impl SinkTask {
         self.settle();
         tracing::error!(pending, "Unable to write events (broadcaster is shut down)");
     }
+}
+
+/// Fills `batch` from the queue, unless there is something in it, after the rest. False when there will never be more.
+async fn more_events(
+    receiver: &mut Receiver,
+    batch: &mut VecDeque<Event>,
+    rest: &mut Option<Pin<Box<Sleep>>>,
+) -> bool {
+    if !batch.is_empty() {
+        return true;
+    }
+    if let Some(sleep) = rest {
+        sleep.await;
+        *rest = None;
+    }
+    poll_fn(|context| receiver.poll_take(context, batch)).await
 }
 
 /// Logs a loss: each one that a sink is the cause of, and ever fewer of those that come in masses. `before`: of this cause so far.

@@ -148,15 +148,6 @@ impl Mux {
         wake(wakers);
     }
 
-    /// How many watchers there are that still take events.
-    pub(crate) fn watching(&self) -> usize {
-        self.state()
-            .slots
-            .iter()
-            .filter(|slot| !slot.stopped)
-            .count()
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

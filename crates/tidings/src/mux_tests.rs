@@ -234,7 +234,7 @@ mod plain {
         let (mux, [slow, mut other]) = full();
         drop(slow);
         assert_eq!(read(&mut other), ["queued", "waiting"]);
-        assert_eq!(mux.watching(), 1);
+        assert_eq!(mux.state().slots.len(), 1);
     }
 
     /// client-go TestBroadcasterStopRace with real threads, in both modes.

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures::Stream;
 use metrics::counter;
@@ -19,6 +20,10 @@ use crate::report::Counts;
 
 /// After how many events a handler lets other tasks of its runtime have a turn.
 const EVENTS_PER_TURN: usize = 64;
+
+/// How long a task leaves its queue alone once it has worked it off: a flood then costs a wake-up each millisecond, not one for each
+/// event, and what comes after a pause is handled at once all the same.
+pub(crate) const REST: Duration = Duration::from_millis(1);
 
 /// The handle of something that was started on a [`Broadcaster`](crate::Broadcaster). Dropping it changes nothing; [`Watch::stop`] does.
 #[derive(Clone, Debug)]
@@ -168,23 +173,26 @@ pub(crate) async fn run_handler(
     let mut batch = VecDeque::new();
     while next_batch(&mut receiver, phase.clone(), &mut batch).await {
         while !batch.is_empty() {
-            for event in batch.drain(..batch.len().min(EVENTS_PER_TURN)) {
-                if *phase.borrow() == Phase::Abandoned {
-                    return;
+            if *phase.borrow() == Phase::Abandoned {
+                return;
+            }
+            let mut done = 0;
+            let turn = catch_unwind(AssertUnwindSafe(|| {
+                for event in batch.drain(..batch.len().min(EVENTS_PER_TURN)) {
+                    handler(&event);
+                    done += 1;
                 }
-                if catch_unwind(AssertUnwindSafe(|| handler(&event))).is_err() {
-                    counter!(HANDLER_PANICS).increment(1);
-                    tracing::error!(
-                        event = event.name().as_ref(),
-                        "Event handler panicked; its watcher ends"
-                    );
-                    return;
-                }
-                progress.delivered(1);
-                handled.increment(1);
+            }));
+            progress.delivered(done);
+            handled.increment(done);
+            if turn.is_err() {
+                counter!(HANDLER_PANICS).increment(1);
+                tracing::error!("Event handler panicked: its watcher ends");
+                return;
             }
             tokio::task::yield_now().await;
         }
+        tokio::time::sleep(REST).await;
     }
 }
 
