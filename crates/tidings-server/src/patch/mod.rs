@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn copies_cannot_blow_an_object_up() {
-        let double = json!({"op": "copy", "from": "", "path": "/a"});
-        let operations = serde_json::to_vec(&vec![double; 64]).unwrap();
+        let double = |n: u32| json!({"op": "copy", "from": "", "path": format!("/a{n}")});
+        let operations = serde_json::to_vec(&(0..64).map(double).collect::<Vec<_>>()).unwrap();
         let patch = Patch::parse(Some("application/json-patch+json"), &operations).unwrap();
         let mut target = json!({"text": "x".repeat(100)});
         assert_eq!(

@@ -68,7 +68,7 @@ pub(crate) async fn watch(
             }
         })
     };
-    let watching = Watching {
+    let mut watching = Watching {
         bookmarks: tokio::time::interval_at(
             tokio::time::Instant::from_std(crate::clock::monotonic())
                 + server.options.bookmark_interval,
@@ -77,7 +77,7 @@ pub(crate) async fn watch(
                 .bookmark_interval
                 .max(Duration::from_millis(1)),
         ),
-        phase: Phase::Starting,
+        phase: Phase::Over,
         columns_sent: false,
         sent_revision: 0,
         server,
@@ -85,6 +85,9 @@ pub(crate) async fn watch(
         options,
         form,
     };
+    if let Err(status) = watching.start().await {
+        watching.phase = Phase::Failed(status);
+    }
     let frames = futures::StreamExt::take_until(
         stream::unfold(watching, |mut watching| async move {
             watching
@@ -111,19 +114,24 @@ struct Watching {
     bookmarks: tokio::time::Interval,
 }
 
-///  Starting ──▶ Initial ──▶ Live ──▶ Over
-///      │  (what exists)       ▲        ▲
-///      └──────────────────────┴────────┘
+/// ```text
+/// ──┬──▶ Initial ──┬──▶ Live ───┐
+///   ├──────────────┘            ├──▶ Over
+///   └──▶ Failed ────────────────┘
+/// ```
 enum Phase {
-    Starting,
+    /// What exists is being sent.
     Initial {
         request: ListRequest,
         announce_end: bool,
     },
+    /// Changes are being sent as they come.
     Live {
         watch: Box<dyn Watch>,
         pending: VecDeque<Arc<Change>>,
     },
+    /// There is nothing to say but this.
+    Failed(Status),
     Over,
 }
 
@@ -133,7 +141,7 @@ impl Watching {
         loop {
             let step = match std::mem::replace(&mut self.phase, Phase::Over) {
                 Phase::Over => return None,
-                Phase::Starting => self.start().await,
+                Phase::Failed(status) => Err(status),
                 Phase::Initial {
                     request,
                     announce_end,

@@ -1,0 +1,462 @@
+//! Forms of bodies and answers, paths that are none, who is let in.
+
+use axum::body::Body;
+use http::{Method, Request};
+use k8s_pb::api::core::v1::Event;
+use prost::Message;
+use serde_json::{Value, json};
+
+use crate::support::{Server, event};
+
+const SHOP: &str = "/api/v1/namespaces/shop/events";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+#[tokio::test]
+async fn nobody_is_anonymous() {
+    let server = Server::new();
+    for header in [
+        None,
+        Some("Bearer wrong"),
+        Some("Basic YTpi"),
+        Some("Bearer"),
+    ] {
+        for path in [SHOP, "/api", "/nowhere", "/openapi/v3"] {
+            let mut request = Request::get(path);
+            if let Some(header) = header {
+                request = request.header("authorization", header);
+            }
+            let answer = server.send(request.body(Body::empty()).unwrap()).await;
+            let status = answer.expect(401);
+            assert_eq!(
+                (&status["reason"], &status["message"]),
+                (&json!("Unauthorized"), &json!("Unauthorized"))
+            );
+        }
+    }
+    for path in [
+        "/healthz",
+        "/livez",
+        "/readyz",
+        "/readyz/store",
+        "/readyz?verbose",
+        "/version",
+    ] {
+        let answer = server
+            .send(Request::get(path).body(Body::empty()).unwrap())
+            .await;
+        assert_eq!(answer.code, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn paths_and_methods_that_are_none() {
+    let server = Server::new();
+    for (method, path, code) in [
+        (Method::GET, "/", 404),
+        (Method::GET, "/api/v1/pods", 404),
+        (Method::GET, "/api/v2", 404),
+        (Method::GET, "/apis/apps/v1", 404),
+        (Method::GET, "/api/v1/namespaces/shop/events/a/status", 404),
+        (Method::GET, "/api/v1/namespaces/shop/events/a", 404),
+        (Method::GET, "/healthz/nothing", 404),
+        (Method::POST, "/api/v1/events", 405),
+        (Method::DELETE, "/api/v1/events", 405),
+        (Method::PUT, SHOP, 405),
+        (Method::POST, "/api/v1/namespaces/shop/events/a", 405),
+    ] {
+        let status = server
+            .call(method.clone(), path, &[], "")
+            .await
+            .expect(code);
+        assert_eq!(
+            (&status["kind"], &status["code"]),
+            (&json!("Status"), &json!(code)),
+            "{method} {path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_the_common_headers() {
+    let server = Server::new();
+    for path in [SHOP, "/healthz", "/nowhere"] {
+        let answer = server
+            .call(Method::GET, path, &[("audit-id", "mine")], "")
+            .await;
+        assert_eq!(answer.header("audit-id"), "mine");
+        assert_eq!(answer.header("cache-control"), "no-cache, private");
+        assert_eq!(server.get(path).await.header("audit-id").len(), 36);
+    }
+}
+
+#[tokio::test]
+async fn tables() {
+    let server = Server::new();
+    server.create("shop", "web.1").await;
+    let mut series = event("shop", "web.2");
+    for (field, value) in [
+        (
+            "series",
+            json!({"count": 3, "lastObservedTime": "2026-03-04T05:06:00.500000Z"}),
+        ),
+        ("eventTime", json!("2026-03-04T02:06:07.000000Z")),
+        ("firstTimestamp", json!(null)),
+        ("message", json!("  trimmed\n")),
+        ("source", json!({})),
+        ("reportingComponent", json!("example.com/controller")),
+        ("reportingInstance", json!("controller-0")),
+        ("action", json!("Restart")),
+    ] {
+        series[field] = value;
+    }
+    series["involvedObject"]["fieldPath"] = json!("spec.containers{web}");
+    server.post(SHOP, &series).await.expect(201);
+    let mut bare = event("default", "bare");
+    bare.as_object_mut()
+        .unwrap()
+        .retain(|key, _| key == "metadata");
+    bare["involvedObject"] = json!({"kind": "Node"});
+    server
+        .post("/api/v1/namespaces/default/events", &bare)
+        .await
+        .expect(201);
+
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let answer = server.get_as("/api/v1/events?limit=500", accept).await;
+    assert_eq!(answer.header("content-type"), "application/json");
+    let table = answer.expect(200);
+    assert_eq!(
+        (&table["kind"], &table["apiVersion"]),
+        (&json!("Table"), &json!("meta.k8s.io/v1"))
+    );
+    let columns: Vec<(&str, i64)> = table["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| {
+            (
+                column["name"].as_str().unwrap(),
+                column["priority"].as_i64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        columns,
+        [
+            ("Last Seen", 0),
+            ("Type", 0),
+            ("Reason", 0),
+            ("Object", 0),
+            ("Subobject", 1),
+            ("Source", 1),
+            ("Message", 0),
+            ("First Seen", 1),
+            ("Count", 1),
+            ("Name", 1),
+        ]
+    );
+    let cells: Vec<&Value> = table["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["cells"])
+        .collect();
+    assert_eq!(
+        cells,
+        [
+            &json!([
+                "<unknown>",
+                "",
+                "",
+                "node",
+                "",
+                "",
+                "",
+                "<unknown>",
+                1,
+                "bare"
+            ]),
+            &json!([
+                "7s",
+                "Warning",
+                "BackOff",
+                "pod/web",
+                "",
+                "kubelet, node-1",
+                "Back-off restarting failed container",
+                "6m7s",
+                7,
+                "web.1"
+            ]),
+            &json!([
+                "6s",
+                "Warning",
+                "BackOff",
+                "pod/web",
+                "spec.containers{web}",
+                "example.com/controller, controller-0",
+                "trimmed",
+                "3h",
+                3,
+                "web.2"
+            ]),
+        ]
+    );
+    let object = &table["rows"][1]["object"];
+    assert_eq!(
+        (&object["kind"], &object["metadata"]["name"]),
+        (&json!("PartialObjectMetadata"), &json!("web.1"))
+    );
+    assert!(object.get("message").is_none());
+    let whole = server
+        .get_as(&format!("{SHOP}?includeObject=Object"), accept)
+        .await
+        .expect(200);
+    assert_eq!(
+        whole["rows"][0]["object"]["message"],
+        "Back-off restarting failed container"
+    );
+    let none = server
+        .get_as(&format!("{SHOP}/web.1?includeObject=None"), accept)
+        .await
+        .expect(200);
+    assert_eq!(none["rows"][0]["object"], json!(null));
+    server
+        .get_as(&format!("{SHOP}?includeObject=Half"), accept)
+        .await
+        .expect(400);
+}
+
+#[tokio::test]
+async fn metadata_only() {
+    let server = Server::new();
+    server.create("shop", "web.1").await;
+    let one = server
+        .get_as(
+            &format!("{SHOP}/web.1"),
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        )
+        .await
+        .expect(200);
+    assert_eq!(one["kind"], "PartialObjectMetadata");
+    assert_eq!(one.as_object().unwrap().len(), 3);
+    let list = server
+        .get_as(
+            SHOP,
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        )
+        .await
+        .expect(200);
+    assert_eq!(list["kind"], "PartialObjectMetadataList");
+    assert_eq!(list["items"][0]["metadata"], one["metadata"]);
+    server
+        .get_as(
+            SHOP,
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        )
+        .await
+        .expect(406);
+}
+
+#[tokio::test]
+async fn yaml_both_ways() {
+    let server = Server::new();
+    let yaml = "apiVersion: v1\nkind: Event\nmetadata:\n  name: web.1\nmessage: |\n  two\n  lines\ncount: 3\n";
+    let path = "/api/v1/namespaces/default/events";
+    let created = server
+        .call(
+            Method::POST,
+            path,
+            &[("content-type", "application/yaml")],
+            yaml,
+        )
+        .await
+        .expect(201);
+    assert_eq!(
+        (&created["message"], &created["count"]),
+        (&json!("two\nlines\n"), &json!(3))
+    );
+    let answer = server
+        .get_as(&format!("{path}/web.1"), "application/yaml")
+        .await;
+    assert_eq!(answer.header("content-type"), "application/yaml");
+    let read: Value = serde_saphyr::from_str(answer.text()).unwrap();
+    assert_eq!(read, created);
+}
+
+#[tokio::test]
+async fn protobuf_both_ways() {
+    let server = Server::new();
+    let mut known = event("shop", "web.1");
+    known["eventTime"] = json!("2026-03-04T02:06:07.000001Z");
+    for (field, value) in [
+        ("reportingComponent", "c"),
+        ("reportingInstance", "i"),
+        ("action", "a"),
+    ] {
+        known[field] = json!(value);
+    }
+    server.post(SHOP, &known).await.expect(201);
+    let answer = server
+        .get_as(
+            &format!("{SHOP}/web.1"),
+            &format!("{PROTOBUF},application/json"),
+        )
+        .await;
+    assert_eq!(
+        (answer.code.as_u16(), answer.header("content-type")),
+        (200, PROTOBUF)
+    );
+    // Magic, then the TypeMeta of a v1 Event.
+    assert!(
+        answer
+            .body
+            .starts_with(b"k8s\0\n\x0b\n\x02v1\x12\x05Event\x12")
+    );
+
+    // What was read is posted under another name, as client-go does: every string present, empty or not.
+    let body = answer.body.clone();
+    let start = body
+        .windows(5)
+        .position(|window| window == b"web.1")
+        .unwrap();
+    let mut renamed = body;
+    renamed[start..start + 5].copy_from_slice(b"web.2");
+    let version = renamed
+        .windows(3)
+        .position(|window| window == b"2\x011")
+        .unwrap();
+    renamed[version + 2] = b' ';
+    let refused = server
+        .call(
+            Method::POST,
+            SHOP,
+            &[("content-type", PROTOBUF)],
+            renamed.clone(),
+        )
+        .await;
+    assert_eq!(refused.code, 500, "a resourceVersion was set");
+
+    let minimal = Event {
+        metadata: Some(k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            name: Some("web.3".into()),
+            generate_name: Some(String::new()),
+            namespace: Some(String::new()),
+            creation_timestamp: Some(k8s_pb::apimachinery::pkg::apis::meta::v1::Time::default()),
+            ..Default::default()
+        }),
+        reason: Some("R".into()),
+        message: Some(String::new()),
+        count: Some(0),
+        ..Event::default()
+    };
+    let raw = minimal.encode_to_vec();
+    let mut body = b"k8s\0\n\x0b\n\x02v1\x12\x05Event\x12".to_vec();
+    prost::encode_length_delimiter(raw.len(), &mut body).unwrap();
+    body.extend(raw);
+    body.extend(b"\x1a\0\"\0");
+    let path = "/api/v1/namespaces/default/events";
+    let created = server
+        .call(Method::POST, path, &[("content-type", PROTOBUF)], body)
+        .await
+        .expect(201);
+    assert_eq!(created["reason"], "R");
+    assert!(created.get("message").is_none() && created.get("count").is_none());
+
+    let list = server
+        .get_as("/apis/events.k8s.io/v1/events", PROTOBUF)
+        .await;
+    assert!(list.body.starts_with(b"k8s\0"));
+    for (body, code) in [(&b"k8s\0\xff"[..], 400), (b"{}", 400), (b"k8s\0", 422)] {
+        let answer = server
+            .call(Method::POST, path, &[("content-type", PROTOBUF)], body)
+            .await;
+        assert_eq!(answer.code.as_u16(), code, "{body:?}: {}", answer.text());
+    }
+    let answer = server
+        .get_as(&format!("{SHOP}/web.1"), "application/cbor")
+        .await;
+    answer.expect(406);
+    server
+        .call(Method::POST, path, &[("content-type", "text/plain")], "x")
+        .await
+        .expect(415);
+}
+
+#[tokio::test]
+async fn people_get_indented_json() {
+    let server = Server::new();
+    server.create("shop", "web.1").await;
+    for (agent, query, lines) in [
+        ("curl/8", "", 30),
+        ("curl/8", "?pretty=false", 1),
+        ("kubectl/v1", "", 1),
+        ("x", "?pretty", 30),
+    ] {
+        let answer = server
+            .call(
+                Method::GET,
+                &format!("{SHOP}/web.1{query}"),
+                &[("user-agent", agent)],
+                "",
+            )
+            .await;
+        assert_eq!(answer.json()["metadata"]["name"], "web.1");
+        assert!(
+            (answer.text().lines().count() > 1) == (lines > 1),
+            "{agent} {query}: {}",
+            answer.text()
+        );
+    }
+}
+
+#[tokio::test]
+async fn discovery() {
+    let server = Server::new();
+    let accept =
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    for (path, group) in [("/api", ""), ("/apis", "events.k8s.io")] {
+        let answer = server.get_as(path, accept).await;
+        assert_eq!(
+            answer.header("content-type"),
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        );
+        let groups = answer.expect(200);
+        assert_eq!(groups["items"][0]["metadata"]["name"], group);
+        assert_eq!(
+            groups["items"][0]["versions"][0]["resources"][0]["resource"],
+            "events"
+        );
+        let etag = answer.header("etag").to_owned();
+        let again = server
+            .call(
+                Method::GET,
+                path,
+                &[("accept", accept), ("if-none-match", &etag)],
+                "",
+            )
+            .await;
+        assert_eq!((again.code.as_u16(), again.body.len()), (304, 0));
+    }
+    assert_eq!(server.get("/api").await.json()["versions"], json!(["v1"]));
+    assert_eq!(
+        server.get("/apis").await.json()["groups"][0]["name"],
+        "events.k8s.io"
+    );
+    for path in ["/api/v1", "/apis/events.k8s.io/v1"] {
+        let resources = server.get(path).await.json();
+        assert_eq!(resources["resources"][0]["kind"], "Event");
+    }
+    let index = server.get("/openapi/v3").await.json();
+    for (path, schema) in [
+        ("api/v1", "io.k8s.api.core.v1.Event"),
+        ("apis/events.k8s.io/v1", "io.k8s.api.events.v1.Event"),
+    ] {
+        let url = index["paths"][path]["serverRelativeURL"].as_str().unwrap();
+        let document = server.get(url).await.expect(200);
+        assert_eq!(
+            document["components"]["schemas"][schema]["x-kubernetes-group-version-kind"][0]["kind"],
+            "Event"
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! Lists: selectors, pages, resource versions.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tidings_store::Store;
+
+use crate::support::{Server, event};
+
+fn names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().unwrap().iter();
+    items
+        .map(|item| {
+            let metadata = &item["metadata"];
+            format!(
+                "{}/{}",
+                metadata["namespace"].as_str().unwrap(),
+                metadata["name"].as_str().unwrap()
+            )
+        })
+        .collect()
+}
+
+fn version(object: &Value) -> &str {
+    object["metadata"]["resourceVersion"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn lists_are_in_key_order_and_carry_their_version() {
+    let server = Server::new();
+    for (namespace, name) in [("shop", "b"), ("shop", "a"), ("bank", "z"), ("shop-2", "a")] {
+        server.create(namespace, name).await;
+    }
+    let all = server.get("/api/v1/events").await.expect(200);
+    // The bytes of the whole key decide: '-' comes before '/'.
+    assert_eq!(names(&all), ["bank/z", "shop-2/a", "shop/a", "shop/b"]);
+    assert_eq!(
+        (all["kind"].as_str(), all["apiVersion"].as_str()),
+        (Some("EventList"), Some("v1"))
+    );
+    assert_eq!(version(&all), "4");
+    assert!(all["items"][0].get("kind").is_none());
+    let one = server
+        .get("/api/v1/namespaces/shop/events")
+        .await
+        .expect(200);
+    assert_eq!(names(&one), ["shop/a", "shop/b"]);
+    let none = server
+        .get("/api/v1/namespaces/nowhere/events")
+        .await
+        .expect(200);
+    assert_eq!((&none["items"], version(&none)), (&json!([]), "4"));
+    let other = server
+        .get("/apis/events.k8s.io/v1/events")
+        .await
+        .expect(200);
+    assert_eq!(other["apiVersion"], "events.k8s.io/v1");
+    assert_eq!(
+        other["items"][0]["note"],
+        "Back-off restarting failed container"
+    );
+}
+
+#[tokio::test]
+async fn selectors() {
+    let server = Server::new();
+    for (name, uid, label) in [("a", "u1", "x"), ("b", "u2", "y"), ("c", "u1", "z")] {
+        let mut event = event("shop", name);
+        event["involvedObject"]["uid"] = json!(uid);
+        event["metadata"]["labels"] = json!({"tier": label});
+        server
+            .post("/api/v1/namespaces/shop/events", &event)
+            .await
+            .expect(201);
+    }
+    server.create("bank", "a").await;
+    for (query, expected) in [
+        ("fieldSelector=involvedObject.uid%3Du1", "shop/a shop/c"),
+        (
+            "fieldSelector=involvedObject.uid=u1,metadata.name!=a",
+            "shop/c",
+        ),
+        (
+            "fieldSelector=involvedObject.kind=Pod,involvedObject.namespace=shop,involvedObject.name=web",
+            "shop/a shop/b shop/c",
+        ),
+        (
+            "fieldSelector=involvedObject.name=web,involvedObject.namespace=bank",
+            "bank/a",
+        ),
+        ("fieldSelector=metadata.namespace=bank", "bank/a"),
+        ("fieldSelector=metadata.name=a", "bank/a shop/a"),
+        ("fieldSelector=type=Normal", ""),
+        (
+            "fieldSelector=source=kubelet,reason=BackOff,type!=Normal&labelSelector=tier",
+            "shop/a shop/b shop/c",
+        ),
+        ("labelSelector=tier+in+(x,z)", "shop/a shop/c"),
+        ("labelSelector=!tier", "bank/a"),
+        ("&labelSelector=tier!=x&limit=500", "bank/a shop/b shop/c"),
+    ] {
+        let list = server
+            .get(&format!("/api/v1/events?{query}"))
+            .await
+            .expect(200);
+        assert_eq!(names(&list).join(" "), expected, "{query}");
+    }
+    let status = server
+        .get("/api/v1/events?fieldSelector=spec.x=1")
+        .await
+        .expect(400);
+    assert_eq!(status["message"], "field label not supported: spec.x");
+}
+
+#[tokio::test]
+async fn pages_are_of_one_moment() {
+    let server = Server::new();
+    for n in 0..7 {
+        server.create("shop", &format!("e{n}")).await;
+    }
+    let first = server.get("/api/v1/events?limit=3").await.expect(200);
+    assert_eq!(names(&first), ["shop/e0", "shop/e1", "shop/e2"]);
+    assert_eq!(first["metadata"]["remainingItemCount"], 4);
+    server
+        .delete("/api/v1/namespaces/shop/events/e4")
+        .await
+        .expect(200);
+    server.create("shop", "e33").await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let second = server
+        .get(&format!("/api/v1/events?limit=3&continue={token}"))
+        .await
+        .expect(200);
+    assert_eq!(names(&second), ["shop/e3", "shop/e4", "shop/e5"]);
+    assert_eq!(version(&second), version(&first));
+    let token = second["metadata"]["continue"].as_str().unwrap();
+    let third = server
+        .get(&format!("/api/v1/events?limit=3&continue={token}"))
+        .await
+        .expect(200);
+    assert_eq!(names(&third), ["shop/e6"]);
+    assert!(
+        third["metadata"].get("continue").is_none()
+            && third["metadata"].get("remainingItemCount").is_none()
+    );
+
+    server.store.compact(server.store.revision()).await.unwrap();
+    let status = server
+        .get(&format!("/api/v1/events?limit=3&continue={token}"))
+        .await
+        .expect(410);
+    assert_eq!(status["reason"], "Expired");
+    let token = status["metadata"]["continue"].as_str().unwrap();
+    let resumed = server
+        .get(&format!("/api/v1/events?limit=3&continue={token}"))
+        .await
+        .expect(200);
+    assert_eq!(names(&resumed), ["shop/e6"]);
+    assert_eq!(version(&resumed), "9");
+    server
+        .get("/api/v1/events?continue=nonsense")
+        .await
+        .expect(400);
+}
+
+#[tokio::test]
+async fn a_limit_counts_what_matches() {
+    let server = Server::new();
+    let mut wanted = BTreeSet::new();
+    for n in 0..40 {
+        let name = format!("e{n:02}");
+        let mut event = event("shop", &name);
+        if n % 3 == 0 {
+            event["reason"] = json!("Rare");
+            wanted.insert(format!("shop/{name}"));
+        }
+        server
+            .post("/api/v1/namespaces/shop/events", &event)
+            .await
+            .expect(201);
+    }
+    let mut found = Vec::new();
+    let mut token = String::new();
+    loop {
+        let page = server
+            .get(&format!(
+                "/api/v1/events?limit=5&fieldSelector=reason=Rare&continue={token}"
+            ))
+            .await
+            .expect(200);
+        let page_names = names(&page);
+        assert!(page_names.len() <= 5);
+        assert!(page["metadata"].get("remainingItemCount").is_none());
+        found.extend(page_names);
+        match page["metadata"]["continue"].as_str() {
+            Some(next) => token = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(found, wanted.into_iter().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_list_of_several_store_pages_is_whole() {
+    let server = Server::new();
+    for n in 0..1234 {
+        server.create("shop", &format!("e{n:04}")).await;
+    }
+    for query in ["", "?limit=5000", "?fieldSelector=reason=BackOff"] {
+        let list = server
+            .get(&format!("/api/v1/events{query}"))
+            .await
+            .expect(200);
+        let names = names(&list);
+        assert_eq!(names.len(), 1234, "{query}");
+        assert!(names.is_sorted());
+    }
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let table = server.get_as("/api/v1/events", accept).await.expect(200);
+    assert_eq!(table["rows"].as_array().unwrap().len(), 1234);
+}
+
+#[tokio::test]
+async fn resource_versions() {
+    let server = Server::new();
+    for name in ["a", "b", "c"] {
+        server.create("shop", name).await;
+    }
+    for (query, count) in [
+        ("resourceVersion=0", 3),
+        ("resourceVersion=1", 3),
+        ("resourceVersion=1&limit=5", 1),
+        ("resourceVersion=2&resourceVersionMatch=Exact", 2),
+        (
+            "resourceVersion=2&resourceVersionMatch=NotOlderThan&limit=5",
+            3,
+        ),
+    ] {
+        let list = server
+            .get(&format!("/api/v1/events?{query}"))
+            .await
+            .expect(200);
+        assert_eq!(names(&list).len(), count, "{query}");
+    }
+    for path in ["/api/v1/events", "/api/v1/namespaces/shop/events/a"] {
+        let status = server
+            .get(&format!("{path}?resourceVersion=99"))
+            .await
+            .expect(504);
+        assert_eq!(status["reason"], "Timeout");
+        assert_eq!(
+            status["details"]["causes"][0]["reason"],
+            "ResourceVersionTooLarge"
+        );
+        assert!(
+            status["message"]
+                .as_str()
+                .unwrap()
+                .contains("Too large resource version: 99, current: 3")
+        );
+        server
+            .get(&format!("{path}?resourceVersion=x"))
+            .await
+            .expect(400);
+    }
+    server.store.compact(3).await.unwrap();
+    server
+        .get("/api/v1/events?resourceVersion=1&resourceVersionMatch=Exact")
+        .await
+        .expect(410);
+}

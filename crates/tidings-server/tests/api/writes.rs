@@ -1,0 +1,669 @@
+//! Create, update, patch, delete.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Server, event, events};
+
+const SHOP: &str = "/api/v1/namespaces/shop/events";
+const WEB: &str = "/api/v1/namespaces/shop/events/web.1";
+
+/// An event with every field either version knows.
+fn full() -> Value {
+    let reference = json!({
+        "kind": "Pod", "namespace": "shop", "name": "web", "uid": "u1", "apiVersion": "v1", "resourceVersion": "12",
+        "fieldPath": "spec.containers{web}",
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": "web.1",
+            "namespace": "shop",
+            "labels": {"a": "b"},
+            "annotations": {"note": "<&>\u{2028}"},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u1", "controller": false, "blockOwnerDeletion": true},
+            ],
+        },
+        "involvedObject": reference,
+        "reason": "BackOff",
+        "message": "line one\nline two \u{1f980}",
+        "source": {"component": "kubelet", "host": "node-1"},
+        "firstTimestamp": "2026-03-04T05:00:00Z",
+        "lastTimestamp": "2026-03-04T05:06:00Z",
+        "count": 7,
+        "type": "Warning",
+        "eventTime": "2026-03-04T05:00:00.000120Z",
+        "series": {"count": 9, "lastObservedTime": "2026-03-04T05:06:00.999999Z"},
+        "action": "Restart",
+        "related": reference,
+        "reportingComponent": "example.com/kubelet",
+        "reportingInstance": "node-1",
+    })
+}
+
+#[tokio::test]
+async fn what_is_posted_comes_back() {
+    let server = Server::new();
+    let bare = json!({
+        "metadata": {"name": "bare", "namespace": "default"},
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": null,
+        "lastTimestamp": null,
+        "eventTime": null,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    });
+    for (path, posted) in [(SHOP, full()), ("/api/v1/namespaces/default/events", bare)] {
+        let created = server.post(path, &posted).await.expect(201);
+        let name = posted["metadata"]["name"].as_str().unwrap();
+        let mut read = server.get(&format!("{path}/{name}")).await.expect(200);
+        assert_eq!(created, read);
+        let metadata = read["metadata"].as_object_mut().unwrap();
+        assert_eq!(
+            metadata.remove("creationTimestamp"),
+            Some(json!("2026-03-04T05:06:07Z"))
+        );
+        assert_eq!(metadata.remove("uid").unwrap().as_str().unwrap().len(), 36);
+        assert!(metadata.remove("resourceVersion").is_some());
+        let read = read.as_object_mut().unwrap();
+        if posted.get("kind").is_none() {
+            assert_eq!(
+                (read.remove("kind"), read.remove("apiVersion")),
+                (Some(json!("Event")), Some(json!("v1")))
+            );
+        }
+        assert_eq!(&Value::Object(read.clone()), &posted);
+    }
+}
+
+/// The bytes, for what Go's encoder fixes beyond the values: order, escapes, what is always present.
+#[tokio::test]
+async fn output_is_written_as_go_does() {
+    let server = Server::new();
+    let small = json!({"metadata": {"name": "a", "uid": "mine"}, "message": "<&>"});
+    let answer = server
+        .post("/api/v1/namespaces/default/events", &small)
+        .await;
+    let uid = answer.json()["metadata"]["uid"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_ne!(uid, "mine");
+    let core = format!(
+        "{{\"kind\":\"Event\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"a\",\"namespace\":\"default\",\
+         \"uid\":\"{uid}\",\"resourceVersion\":\"1\",\"creationTimestamp\":\"2026-03-04T05:06:07Z\"}},\
+         \"involvedObject\":{{}},\"message\":\"\\u003c\\u0026\\u003e\",\"source\":{{}},\"firstTimestamp\":null,\
+         \"lastTimestamp\":null,\"eventTime\":null,\"reportingComponent\":\"\",\"reportingInstance\":\"\"}}\n"
+    );
+    assert_eq!(answer.text(), core);
+    let events = format!(
+        "{{\"kind\":\"Event\",\"apiVersion\":\"events.k8s.io/v1\",\"metadata\":{{\"name\":\"a\",\"namespace\":\"default\",\
+         \"uid\":\"{uid}\",\"resourceVersion\":\"1\",\"creationTimestamp\":\"2026-03-04T05:06:07Z\"}},\
+         \"eventTime\":null,\"regarding\":{{}},\"note\":\"\\u003c\\u0026\\u003e\",\"deprecatedSource\":{{}},\
+         \"deprecatedFirstTimestamp\":null,\"deprecatedLastTimestamp\":null}}\n"
+    );
+    let answer = server
+        .get("/apis/events.k8s.io/v1/namespaces/default/events/a")
+        .await;
+    assert_eq!(answer.text(), events);
+}
+
+#[tokio::test]
+async fn both_versions_are_one_object() {
+    let server = Server::new();
+    server.post(SHOP, &full()).await.expect(201);
+    let event = server
+        .get("/apis/events.k8s.io/v1/namespaces/shop/events/web.1")
+        .await
+        .expect(200);
+    let core = server.get(WEB).await.expect(200);
+    assert_eq!(event["metadata"], core["metadata"]);
+    for (events_name, core_name) in [
+        ("regarding", "involvedObject"),
+        ("note", "message"),
+        ("deprecatedSource", "source"),
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+        ("reportingController", "reportingComponent"),
+        ("reportingInstance", "reportingInstance"),
+        ("series", "series"),
+        ("eventTime", "eventTime"),
+        ("related", "related"),
+        ("action", "action"),
+        ("reason", "reason"),
+        ("type", "type"),
+    ] {
+        assert_eq!(event[events_name], core[core_name], "{events_name}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_refused() {
+    let server = Server::new();
+    server.create("shop", "taken").await;
+    let with = |pointer: &str, value: Value| {
+        let mut event = event("shop", "x");
+        match pointer.rsplit_once('/') {
+            Some((parent, key)) => event.pointer_mut(parent).unwrap()[key] = value,
+            None => event = value,
+        }
+        event.to_string()
+    };
+    for (body, code, message) in [
+        (
+            "{".to_owned(),
+            400,
+            "Event in version \"v1\" cannot be handled as a Event: EOF",
+        ),
+        (
+            "[]".into(),
+            400,
+            "Event in version \"v1\" cannot be handled as a Event: invalid type: sequence",
+        ),
+        (
+            format!("{} x", with("/reason", json!("a"))),
+            400,
+            "trailing characters",
+        ),
+        (
+            with("/reason", json!(5)),
+            400,
+            "reason: invalid type: integer `5`, expected a string",
+        ),
+        (
+            with("/count", json!("5")),
+            400,
+            "count: invalid type: string \"5\", expected an integer",
+        ),
+        (
+            with("/count", json!(3_000_000_000_u32)),
+            400,
+            "count: 3000000000 does not fit 32 bits",
+        ),
+        (
+            with("/count", json!(1.5)),
+            400,
+            "count: invalid type: floating point `1.5`",
+        ),
+        (
+            with("/metadata/labels", json!({"a": 1})),
+            400,
+            "metadata.labels: invalid type",
+        ),
+        (
+            with("/eventTime", json!("2026-03-04T05:00:00Z")),
+            400,
+            "eventTime: parsing time",
+        ),
+        (
+            with("/firstTimestamp", json!("yesterday")),
+            400,
+            "firstTimestamp: parsing time \"yesterday\"",
+        ),
+        (
+            with("/kind", json!("Pod")),
+            400,
+            "Pod in version \"v1\" cannot be handled as a Event",
+        ),
+        (
+            with("/apiVersion", json!("v2")),
+            400,
+            "the API version in the data (v2) does not match the expected API version (v1)",
+        ),
+        (
+            with("/metadata/namespace", json!("bank")),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            with("/metadata/resourceVersion", json!("5")),
+            500,
+            "resourceVersion should not be set on objects to be created",
+        ),
+        (
+            with("/metadata/name", json!("taken")),
+            409,
+            "events \"taken\" already exists",
+        ),
+        (
+            with("/metadata/name", json!("a/b")),
+            422,
+            "Event \"a/b\" is invalid: metadata.name: Invalid value: \"a/b\": may not contain '/'",
+        ),
+        (
+            with("/metadata/name", json!(null)),
+            422,
+            "Event \"\" is invalid: metadata.name: Required value: name or generateName is required",
+        ),
+        (
+            with("/involvedObject/namespace", json!("bank")),
+            422,
+            "Event \"x\" is invalid: involvedObject.namespace: Invalid value: \"bank\": does not match event.namespace",
+        ),
+    ] {
+        let answer = server.call(Method::POST, SHOP, &[], body.clone()).await;
+        let status = answer.expect(code);
+        assert_eq!(status["kind"], "Status", "{body}");
+        assert_eq!(status["code"], code, "{body}");
+        let found = status["message"].as_str().unwrap();
+        assert!(found.contains(message), "{found}");
+    }
+    assert_eq!(
+        server.get(SHOP).await.json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_status_names_causes_and_details() {
+    let server = Server::new();
+    let mut strict = json!({
+        "metadata": {"name": "x"}, "eventTime": "2026-03-04T05:00:00.000000Z", "type": "Odd", "reason": "R", "action": "A",
+        "reportingController": "c", "reportingInstance": "i", "deprecatedCount": 1,
+    });
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let status = server.post(path, &strict).await.expect(422);
+    assert_eq!(status["reason"], "Invalid");
+    assert_eq!(
+        status["details"],
+        json!({"name": "x", "kind": "Event", "causes": [
+            {"reason": "FieldValueInvalid", "message": "Invalid value: \"\": has invalid value: Odd", "field": "type"},
+            {"reason": "FieldValueInvalid", "message": "Invalid value: \"\": needs to be unset", "field": "count"},
+        ]})
+    );
+    strict["type"] = json!("Normal");
+    strict.as_object_mut().unwrap().remove("deprecatedCount");
+    server.post(path, &strict).await.expect(201);
+    let status = server.post(path, &strict).await.expect(409);
+    assert_eq!(status["reason"], "AlreadyExists");
+    assert_eq!(
+        status["message"],
+        "events.events.k8s.io \"x\" already exists"
+    );
+    assert_eq!(
+        status["details"],
+        json!({"name": "x", "group": "events.k8s.io", "kind": "events"})
+    );
+    // Only the series of such an event may change, through this version.
+    let changed = json!({"note": "other", "series": {"count": 2, "lastObservedTime": "2026-03-04T05:00:01.000000Z"}});
+    let status = server
+        .patch("merge", &format!("{path}/x"), &changed)
+        .await
+        .expect(422);
+    assert_eq!(status["details"]["causes"][0]["field"], "message");
+    let changed = json!({"series": changed["series"]});
+    server
+        .patch("strategic-merge", &format!("{path}/x"), &changed)
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn names_are_generated() {
+    let server = Server::new();
+    let long = "x".repeat(100);
+    for (base, stem) in [("web-", "web-"), (long.as_str(), &long[..58])] {
+        let mut posted = event("shop", "");
+        posted["metadata"] = json!({"generateName": base});
+        let created = server.post(SHOP, &posted).await.expect(201);
+        let name = created["metadata"]["name"].as_str().unwrap();
+        assert_eq!(name.strip_prefix(stem).unwrap().len(), 5, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn unknown_fields() {
+    let server = Server::new();
+    let body =
+        json!({"metadata": {"name": "x", "colour": 1}, "extra": {"deep": []}, "managedFields": 1})
+            .to_string();
+    let body = body
+        .replacen("{\"name\"", "{\"name\":\"w\",\"name\"", 1)
+        .replacen("\"metadata\"", "\"metadata\"", 1);
+    let path = "/api/v1/namespaces/default/events?dryRun=All&fieldValidation=";
+    let strict = server
+        .call(Method::POST, &format!("{path}Strict"), &[], body.clone())
+        .await
+        .expect(400);
+    let message = strict["message"].as_str().unwrap();
+    for expected in [
+        "strict decoding error: ",
+        "unknown field \"extra\"",
+        "unknown field \"metadata.colour\"",
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+    let warned = server
+        .call(Method::POST, &format!("{path}Warn"), &[], body.clone())
+        .await;
+    warned.expect(201);
+    let warnings: Vec<&str> = warned
+        .headers
+        .get_all("warning")
+        .iter()
+        .map(|value| value.to_str().unwrap())
+        .collect();
+    assert!(
+        warnings.contains(&"299 - \"unknown field \\\"metadata.colour\\\"\""),
+        "{warnings:?}"
+    );
+    assert!(
+        server
+            .call(Method::POST, &format!("{path}Ignore"), &[], body.clone())
+            .await
+            .headers
+            .get("warning")
+            .is_none()
+    );
+    server
+        .call(Method::POST, &format!("{path}Maybe"), &[], body)
+        .await
+        .expect(422);
+    // What a server makes is known, and dropped where it is not kept.
+    let mut known = event("default", "known");
+    known["metadata"]["managedFields"] = json!([{"manager": "x"}]);
+    known["metadata"]["selfLink"] = json!("/x");
+    let created = server
+        .post(
+            "/api/v1/namespaces/default/events?fieldValidation=Strict",
+            &known,
+        )
+        .await
+        .expect(201);
+    assert!(
+        created["metadata"].get("managedFields").is_none()
+            && created["metadata"].get("selfLink").is_none()
+    );
+}
+
+#[tokio::test]
+async fn put_replaces_or_creates() {
+    let server = Server::new();
+    let mut event = event("shop", "web.1");
+    event["metadata"]["resourceVersion"] = json!("77");
+    let created = server.put(WEB, &event).await.expect(201);
+    event["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("resourceVersion");
+    event["count"] = json!(8);
+    let replaced = server.put(WEB, &event).await.expect(200);
+    assert_eq!(replaced["count"], 8);
+    assert_eq!(replaced["metadata"]["uid"], created["metadata"]["uid"]);
+    assert_eq!(
+        replaced["metadata"]["creationTimestamp"],
+        created["metadata"]["creationTimestamp"]
+    );
+
+    event["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"].clone();
+    let status = server.put(WEB, &event).await.expect(409);
+    assert_eq!(
+        status["message"],
+        "Operation cannot be fulfilled on events \"web.1\": the object has been modified; please apply your changes to the \
+         latest version and try again"
+    );
+    event["metadata"]["resourceVersion"] = json!("x");
+    server.put(WEB, &event).await.expect(400);
+    event["metadata"] = json!({"name": "other"});
+    let status = server.put(WEB, &event).await.expect(400);
+    assert_eq!(
+        status["message"],
+        "the name of the object (other) does not match the name on the URL (web.1)"
+    );
+    event["metadata"] = json!({"name": "web.1", "uid": "another"});
+    server.put(WEB, &event).await.expect(409);
+    event["metadata"] = json!({"name": "gone", "uid": "another"});
+    server
+        .put(&format!("{SHOP}/gone"), &event)
+        .await
+        .expect(409);
+}
+
+#[tokio::test]
+async fn patches() {
+    let server = Server::new();
+    let created = server.create("shop", "web.1").await;
+    let merged = server
+        .patch(
+            "merge",
+            WEB,
+            &json!({"count": 8, "metadata": {"labels": {"a": "b"}}}),
+        )
+        .await
+        .expect(200);
+    assert_eq!(
+        (&merged["count"], &merged["metadata"]["labels"]),
+        (&json!(8), &json!({"a": "b"}))
+    );
+    let repeat = json!({"count": 9, "lastTimestamp": "2026-03-04T05:07:00Z", "message": "again"});
+    let repeated = server
+        .patch("strategic-merge", WEB, &repeat)
+        .await
+        .expect(200);
+    assert_eq!(
+        (&repeated["count"], &repeated["message"]),
+        (&json!(9), &json!("again"))
+    );
+    let operations = json!([{"op": "test", "path": "/count", "value": 9}, {"op": "remove", "path": "/metadata/labels"}]);
+    let patched = server.patch("json", WEB, &operations).await.expect(200);
+    assert!(patched["metadata"].get("labels").is_none());
+    assert_eq!(patched["metadata"]["uid"], created["metadata"]["uid"]);
+
+    for (kind, path, patch, code) in [
+        (
+            "merge",
+            &format!("{SHOP}/gone")[..],
+            json!({"count": 1}),
+            404,
+        ),
+        (
+            "strategic-merge",
+            &format!("{SHOP}/gone"),
+            json!({"count": 1}),
+            404,
+        ),
+        ("json", &format!("{SHOP}/gone"), json!([]), 404),
+        ("json", WEB, operations, 422),
+        ("json", WEB, json!({}), 400),
+        ("merge", WEB, json!([]), 400),
+        ("merge", WEB, json!({"count": "many"}), 422),
+        (
+            "merge",
+            WEB,
+            json!({"metadata": {"resourceVersion": "1"}}),
+            409,
+        ),
+        ("merge", WEB, json!({"metadata": {"name": "other"}}), 422),
+        ("merge", WEB, json!({"metadata": {"uid": "other"}}), 422),
+        ("strategic-merge", WEB, json!({"$patch": "explode"}), 422),
+        ("apply", WEB, json!({}), 415),
+    ] {
+        server.patch(kind, path, &patch).await.expect(code);
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_changes_nothing_is_none() {
+    let server = Server::new();
+    let created = server.create("shop", "web.1").await;
+    server.clock.advance(1000);
+    let same = server
+        .patch("merge", WEB, &json!({"count": 7}))
+        .await
+        .expect(200);
+    assert_eq!(same, created);
+    assert_eq!(
+        server.put(WEB, &event("shop", "web.1")).await.expect(200),
+        created
+    );
+    assert_eq!(
+        server.get(SHOP).await.json()["metadata"]["resourceVersion"],
+        created["metadata"]["resourceVersion"]
+    );
+}
+
+#[tokio::test]
+async fn events_end_an_hour_after_the_last_write() {
+    const MINUTE: i64 = 60_000;
+    let server = Server::new();
+    server.create("shop", "web.1").await;
+    server.clock.advance(59 * MINUTE);
+    server
+        .patch("merge", WEB, &json!({"count": 8}))
+        .await
+        .expect(200);
+    server.clock.advance(59 * MINUTE);
+    // This one changes nothing, so it prolongs nothing.
+    server
+        .patch("merge", WEB, &json!({"count": 8}))
+        .await
+        .expect(200);
+    server.clock.advance(MINUTE);
+    server.get(WEB).await.expect(404);
+    server
+        .patch("merge", WEB, &json!({"count": 9}))
+        .await
+        .expect(404);
+    server.create("shop", "web.1").await;
+}
+
+#[tokio::test]
+async fn delete() {
+    let server = Server::new();
+    let uid = server.create("shop", "web.1").await["metadata"]["uid"].clone();
+    let delete = async |body: Value| {
+        server
+            .call(Method::DELETE, WEB, &[], body.to_string())
+            .await
+    };
+    delete(json!({"preconditions": {"uid": "other"}}))
+        .await
+        .expect(409);
+    delete(json!({"preconditions": {"resourceVersion": "99"}}))
+        .await
+        .expect(409);
+    delete(json!({"kind": "Pod"})).await.expect(400);
+    delete(json!({"dryRun": ["Some"]})).await.expect(422);
+    delete(json!({"dryRun": ["All"]})).await.expect(200);
+    let status = delete(json!({"propagationPolicy": "Background", "preconditions": {"uid": uid}}))
+        .await
+        .expect(200);
+    assert_eq!(
+        status,
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": {"name": "web.1", "kind": "events", "uid": uid},
+        })
+    );
+    let status = server.delete(WEB).await.expect(404);
+    assert_eq!(status["message"], "events \"web.1\" not found");
+    assert_eq!(status["reason"], "NotFound");
+}
+
+#[tokio::test]
+async fn finalizers_hold_a_delete_back() {
+    let server = Server::new();
+    let mut held = event("shop", "web.1");
+    held["metadata"]["finalizers"] = json!(["example.com/archive"]);
+    server.post(SHOP, &held).await.expect(201);
+    let deleted = server.delete(WEB).await.expect(200);
+    assert_eq!(
+        deleted["metadata"]["deletionTimestamp"],
+        "2026-03-04T05:06:07Z"
+    );
+    assert_eq!(deleted["metadata"]["deletionGracePeriodSeconds"], 0);
+    server.clock.advance(2 * 3_600_000);
+    server.get(WEB).await.expect(200);
+    server
+        .patch("merge", WEB, &json!({"metadata": {"finalizers": null}}))
+        .await
+        .expect(200);
+    server.get(WEB).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_by_selector() {
+    let server = Server::new();
+    for name in ["a", "b", "c"] {
+        server.create("shop", name).await;
+    }
+    server.create("bank", "a").await;
+    let deleted = server
+        .delete(&format!("{SHOP}?fieldSelector=metadata.name!=b"))
+        .await
+        .expect(200);
+    assert_eq!(deleted["kind"], "EventList");
+    assert_eq!(deleted["items"].as_array().unwrap().len(), 2);
+    let left = server.get("/api/v1/events").await.expect(200);
+    let left: Vec<&str> = left["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(left, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_stores_nothing() {
+    let server = Server::new();
+    let created = server
+        .post(&format!("{SHOP}?dryRun=All"), &event("shop", "web.1"))
+        .await
+        .expect(201);
+    assert!(created["metadata"].get("resourceVersion").is_none());
+    server.get(WEB).await.expect(404);
+    server.create("shop", "web.1").await;
+    server
+        .post(&format!("{SHOP}?dryRun=All"), &event("shop", "web.1"))
+        .await
+        .expect(409);
+    let patched = server
+        .patch("merge", &format!("{WEB}?dryRun=All"), &json!({"count": 99}))
+        .await
+        .expect(200);
+    assert_eq!(patched["count"], 99);
+    assert_eq!(server.get(WEB).await.json()["count"], 7);
+    server
+        .post(&format!("{SHOP}?dryRun=Some"), &event("shop", "y"))
+        .await
+        .expect(422);
+}
+
+#[tokio::test]
+async fn simultaneous_patches_are_all_applied() {
+    let server = Server::new();
+    server.create("shop", "web.1").await;
+    let patches = (0..32).map(|n| {
+        let label = json!({"metadata": {"labels": {format!("l{n}"): "x"}}});
+        let server = &server;
+        async move { server.patch("merge", WEB, &label).await.expect(200) }
+    });
+    futures::future::join_all(patches).await;
+    assert_eq!(
+        server.get(WEB).await.json()["metadata"]["labels"]
+            .as_object()
+            .unwrap()
+            .len(),
+        32
+    );
+}
+
+#[tokio::test]
+async fn bodies_are_limited() {
+    let server = Server::new();
+    let mut large = event("shop", "x");
+    large["message"] = json!("x".repeat(3 * 1024 * 1024));
+    let status = server.post(&events("shop"), &large).await.expect(413);
+    assert_eq!(
+        status["message"],
+        "Request entity too large: limit is 3145728"
+    );
+}
