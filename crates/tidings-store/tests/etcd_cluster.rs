@@ -4,6 +4,7 @@
 //! `TIDINGS_ETCD_FAULT_SECONDS` sets how long (default 15; the long form is 120).
 
 #![cfg(feature = "etcd")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "support/etcd.rs"]
 mod etcd;
@@ -33,11 +34,11 @@ struct Account {
 
 impl Account {
     /// Notes the outcome of a put. True if it was done.
-    fn note(&mut self, value: String, result: Result<Revision, WriteError>) -> Option<Revision> {
+    fn note(&mut self, value: String, result: &Result<Revision, WriteError>) -> Option<Revision> {
         match result {
             Ok(revision) => {
-                self.acknowledged.insert(value, revision);
-                return Some(revision);
+                self.acknowledged.insert(value, *revision);
+                return Some(*revision);
             }
             Err(WriteError::Fault(Fault::Unknown(_))) => {
                 self.unknown.insert(value);
@@ -65,12 +66,12 @@ async fn write(store: Arc<EtcdStore>, writer: usize, stop: Arc<AtomicBool>) -> A
         let key = Bytes::from(format!("w{writer}/{number:08}"));
         let value = format!("w{writer}/{number}/created");
         let created = store.create(key.clone(), record(&value)).await;
-        let Some(revision) = account.note(value, created) else {
+        let Some(revision) = account.note(value, &created) else {
             continue;
         };
         let value = format!("w{writer}/{number}/updated");
         let updated = store.update(key.clone(), record(&value), revision).await;
-        let Some(revision) = account.note(value.clone(), updated) else {
+        let Some(revision) = account.note(value.clone(), &updated) else {
             continue;
         };
         if number % 3 == 0
@@ -173,16 +174,13 @@ async fn nothing_is_lost_doubled_or_out_of_order_while_members_die() {
         let key = text(change.key());
         let held = stored.get(&key).cloned();
         assert_eq!(change.previous().map(|it| text(&it.value)), held);
-        match change.record() {
-            Some(record) => {
-                let value = text(&record.value);
-                assert_eq!(puts.insert(value.clone(), record.revision), None, "doubled");
-                stored.insert(key, value);
-            }
-            None => {
-                deletes.insert(held.unwrap(), change.revision());
-                stored.remove(&key);
-            }
+        if let Some(record) = change.record() {
+            let value = text(&record.value);
+            assert_eq!(puts.insert(value.clone(), record.revision), None, "doubled");
+            stored.insert(key, value);
+        } else {
+            deletes.insert(held.unwrap(), change.revision());
+            stored.remove(&key);
         }
     }
     for account in &accounts {

@@ -45,7 +45,7 @@ pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
         match round(&shared, version, revision).await {
             Ok(next) => (version, revision) = next,
             Err(failure) => {
-                tracing::warn!(%failure, "compaction of etcd's history failed; trying again later")
+                tracing::warn!(%failure, "compaction of etcd's history failed; trying again later");
             }
         }
     }

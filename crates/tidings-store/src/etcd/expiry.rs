@@ -259,7 +259,7 @@ mod tests {
         }
         assert_eq!(expiries.of_revision(1), None);
         assert_eq!(expiries.of_revision(3), Some(UnixMillis(1)));
-        for lease in 1..=LEASES_MAX as i64 + 1 {
+        for lease in 1..=i64::try_from(LEASES_MAX).unwrap() + 1 {
             expiries.first_seen(lease, UnixMillis(lease));
         }
         assert_eq!(expiries.state().leases.len(), LEASES_MAX);

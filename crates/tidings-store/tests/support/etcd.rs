@@ -1,5 +1,6 @@
 //! Real etcd, started by a test on free loopback ports in a folder of its own, and ended with it.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +19,9 @@ fn program() -> Option<PathBuf> {
     });
     if found.is_none() {
         SAID.call_once(|| {
-            eprintln!("skipped: no etcd on the PATH nor in $ETCD (apt-get install etcd-server)");
+            let text = "skipped: no etcd on the PATH nor in $ETCD (apt-get install etcd-server)";
+            // Not captured, so that it is seen although the test passes.
+            let _ = writeln!(std::io::stderr(), "{text}");
         });
     }
     found
@@ -30,7 +33,7 @@ pub(crate) struct Member {
     arguments: Vec<String>,
     log: PathBuf,
     url: String,
-    process: Option<Child>,
+    pub(crate) process: Option<Child>,
 }
 
 impl Member {
@@ -78,18 +81,28 @@ impl Cluster {
     pub(crate) fn start(size: usize, more_arguments: &[&str]) -> Option<Self> {
         let program = program()?;
         let folder = tempfile::tempdir().unwrap();
+        // Asked for a certificate file, a member speaks TLS to its clients.
+        let tls = more_arguments.contains(&"--cert-file");
+        let scheme = if tls { "https" } else { "http" };
         let ports: Vec<_> = (0..size).map(|_| (free_port(), free_port())).collect();
         let peers: Vec<_> = ports
             .iter()
             .enumerate()
             .map(|(number, (_, peer))| format!("m{number}=http://127.0.0.1:{peer}"))
             .collect();
+        let url = |client: u16| format!("{scheme}://127.0.0.1:{client}");
         let members = ports.iter().enumerate().map(|(number, (client, peer))| {
             let mut member = Member {
                 program: program.clone(),
-                arguments: arguments(number, *client, *peer, &peers.join(","), folder.path()),
+                arguments: arguments(
+                    number,
+                    &url(*client),
+                    *peer,
+                    &peers.join(","),
+                    folder.path(),
+                ),
                 log: folder.path().join(format!("m{number}.log")),
-                url: format!("http://127.0.0.1:{client}"),
+                url: url(*client),
                 process: None,
             };
             member
@@ -112,16 +125,13 @@ impl Cluster {
     }
 }
 
-fn arguments(number: usize, client: u16, peer: u16, peers: &str, folder: &Path) -> Vec<String> {
+fn arguments(number: usize, client: &str, peer: u16, peers: &str, folder: &Path) -> Vec<String> {
     let data = folder.join(format!("m{number}"));
     let pairs = [
         ("--name", format!("m{number}")),
         ("--data-dir", data.to_string_lossy().into_owned()),
-        ("--listen-client-urls", format!("http://127.0.0.1:{client}")),
-        (
-            "--advertise-client-urls",
-            format!("http://127.0.0.1:{client}"),
-        ),
+        ("--listen-client-urls", client.to_owned()),
+        ("--advertise-client-urls", client.to_owned()),
         ("--listen-peer-urls", format!("http://127.0.0.1:{peer}")),
         (
             "--initial-advertise-peer-urls",
