@@ -199,14 +199,17 @@ fn sample(numbers: &mut Numbers) -> Vec<u8> {
         text.push_str(rest);
     }
 
-    let seconds = 1_700_000_000 + numbers.below(100_000_000) as i64;
+    let seconds = 1_700_000_000 + numbers.below(100_000_000).cast_signed();
     let nanos = numbers.below(1_000_000_000);
     let time = Time {
         seconds: Some(seconds),
         nanos: Some(0),
     };
     let is_new_form = component == "default-scheduler";
-    let event_name = format!("{name}.{:x}", seconds as u64 * 1_000_000_000 + nanos);
+    let event_name = format!(
+        "{name}.{:x}",
+        seconds.cast_unsigned() * 1_000_000_000 + nanos
+    );
     let event = Event {
         metadata: Some(ObjectMeta {
             name: Some(event_name.clone()),

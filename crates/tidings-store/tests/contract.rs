@@ -1,11 +1,19 @@
 //! What every backend must do, case by case. Each case runs unchanged on every backend, the embedded one twice: with its
-//! history in memory, and with hardly any of it there.
+//! history in memory, and with hardly any of it there. The modules beside it hold the random histories, and what the
+//! embedded store must survive: kills, torn files and hostile folders.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "contract/crash.rs"]
+mod crash;
+#[path = "contract/damage.rs"]
+mod damage;
+#[path = "contract/histories.rs"]
+mod histories;
 mod support;
 
 use std::sync::Arc;
 
-use support::{Backend, Fixture, START, about, next_changes, next_shown, show};
+use crate::support::{Backend, Fixture, START, about, next_changes, next_shown, show};
 use tidings_store::{
     Change, Fault, Index, ListRequest, NewRecord, NewestRequest, ObjectSelector, ReadError,
     UnixMillis, VALUE_LEN_MAX, WatchError, WriteError,

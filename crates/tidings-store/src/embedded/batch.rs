@@ -427,9 +427,9 @@ impl<'a> Batch<'a> {
         }
         let tables = self.view.tables;
         let bucket = tables.bucket(name).map_err(fault)?;
-        tables
-            .flush(self.view.buckets.values().cloned())
-            .map_err(fault)?;
+        for other in self.view.buckets.values() {
+            other.flush().map_err(fault)?;
+        }
         self.view.buckets = tables.buckets();
         Ok(bucket)
     }

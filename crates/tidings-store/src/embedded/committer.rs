@@ -37,7 +37,7 @@ const TICK_MS: i64 = 1000;
 
 /// Something to be done by the committer, with where to send the answer.
 pub(crate) enum Request {
-    Put(Put, oneshot::Sender<Result<Revision, WriteError>>),
+    Put(Box<Put>, oneshot::Sender<Result<Revision, WriteError>>),
     Delete {
         key: Bytes,
         expected: Option<Revision>,
@@ -202,7 +202,7 @@ impl Committer {
         for request in requests.drain(..) {
             answers.push(match request {
                 Request::Put(_, reply) if !has_space => answer(reply, Err(Fault::NoSpace.into())),
-                Request::Put(put, reply) => answer(reply, batch.put(put)),
+                Request::Put(put, reply) => answer(reply, batch.put(*put)),
                 Request::Delete {
                     key,
                     expected,
@@ -336,10 +336,9 @@ impl Request {
     fn fail(self, fault: Fault) {
         let error = WriteError::Fault(fault);
         match self {
-            Self::Put(_, reply) => drop(reply.send(Err(error))),
             Self::Delete { reply, .. } => drop(reply.send(Err(error))),
             Self::Compact { reply, .. } => drop(reply.send(Err(error))),
-            Self::Expire { reply } => drop(reply.send(Err(error))),
+            Self::Put(_, reply) | Self::Expire { reply } => drop(reply.send(Err(error))),
         }
     }
 }

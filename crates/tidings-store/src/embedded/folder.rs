@@ -141,9 +141,9 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
     match fs::read_to_string(&marker) {
         Ok(text) => {
             let mut words = text.split_whitespace();
-            let found = match (words.next(), words.next().map(str::parse)) {
-                (Some(FORMAT_NAME), Some(Ok(found))) => found,
-                _ => return Err(not_a_store(FORMAT_FILE.into())),
+            let (Some(FORMAT_NAME), Some(Ok(found))) = (words.next(), words.next().map(str::parse))
+            else {
+                return Err(not_a_store(FORMAT_FILE.into()));
             };
             if found > FORMAT {
                 return Err(OpenError::NewerFormat {

@@ -32,45 +32,36 @@ pub(crate) fn repair(engine: &Path) -> Result<(), OpenError> {
     if !engine.is_dir() {
         return Ok(());
     }
-    let mut journals =
-        journals(engine).map_err(|error| OpenError::io("read folder", engine, error))?;
-    let Some(newest) = journals.pop() else {
-        return Ok(());
-    };
-    for (_, path) in journals {
+    let journals = journals(engine).map_err(|error| OpenError::io("read folder", engine, error))?;
+    let newest = journals.last().map(|(id, _)| *id);
+    let mut seqno = None;
+    for (id, path) in journals {
         let bytes = fs::read(&path).map_err(|error| OpenError::io("read", &path, error))?;
-        let whole = whole_len(&bytes);
-        if !is_blank(&bytes[whole..]) {
+        let whole = whole_len(&bytes, &mut seqno);
+        let tail = bytes.get(whole..).unwrap_or_default();
+        if is_blank(tail) {
+            continue;
+        }
+        if Some(id) != newest || has_whole_batch(tail) {
             return Err(OpenError::Damaged {
                 file: path,
                 offset: whole as u64,
             });
         }
+        let len = tail
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
+        let kept = keep(engine, id, whole, tail.get(..len).unwrap_or_default())
+            .map_err(|error| OpenError::io("keep the torn tail of", &path, error))?;
+        truncate(&path, whole)
+            .map_err(|error| OpenError::io("cut the torn tail of", &path, error))?;
+        tracing::error!(
+            journal = %path.display(), offset = whole, torn_bytes = len, kept = %kept.display(),
+            "the last batch in the journal is torn: the process or the machine died while writing it; \
+             it was cut off and kept"
+        );
     }
-    let (id, path) = newest;
-    let bytes = fs::read(&path).map_err(|error| OpenError::io("read", &path, error))?;
-    let whole = whole_len(&bytes);
-    let tail = &bytes[whole..];
-    if is_blank(tail) {
-        return Ok(());
-    }
-    if has_whole_batch(tail) {
-        return Err(OpenError::Damaged {
-            file: path,
-            offset: whole as u64,
-        });
-    }
-    let len = tail
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |last| last + 1);
-    let kept = keep(engine, id, whole, &tail[..len])
-        .map_err(|error| OpenError::io("keep the torn tail of", &path, error))?;
-    truncate(&path, whole).map_err(|error| OpenError::io("cut the torn tail of", &path, error))?;
-    tracing::error!(
-        journal = %path.display(), offset = whole, torn_bytes = len, kept = %kept.display(),
-        "the last batch in the journal is torn (the process or the machine died while writing it); it was cut off and kept"
-    );
     Ok(())
 }
 
@@ -118,24 +109,38 @@ fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// How far whole batches reach from the beginning.
-fn whole_len(bytes: &[u8]) -> usize {
+/// How far whole batches in the order of their sequence numbers reach from the beginning.
+///
+/// The order matters because fjall's checksum does not cover the number: one that was torn to something smaller would
+/// make the batch's writes older than those before it.
+fn whole_len(bytes: &[u8], last: &mut Option<u64>) -> usize {
     let mut len = 0;
-    while let Some(batch) = bytes.get(len..).and_then(batch_len) {
-        len += batch;
+    while let Some(batch) = bytes.get(len..).and_then(read_batch)
+        && last.is_none_or(|last| last < batch.seqno)
+    {
+        len += batch.len;
+        *last = Some(batch.seqno);
     }
     len
 }
 
+/// Whether a whole batch follows the damaged one that the bytes begin with.
 fn has_whole_batch(bytes: &[u8]) -> bool {
-    let starts = bytes.iter().enumerate().filter(|(_, byte)| **byte == START);
-    starts
-        .into_iter()
-        .any(|(start, _)| bytes.get(start..).and_then(batch_len).is_some())
+    let mut starts = bytes
+        .iter()
+        .enumerate()
+        .skip(1)
+        .filter(|(_, byte)| **byte == START);
+    starts.any(|(start, _)| bytes.get(start..).and_then(read_batch).is_some())
 }
 
-/// The length of the batch at the beginning of the bytes, if it is whole.
-fn batch_len(bytes: &[u8]) -> Option<usize> {
+struct ReadBatch {
+    len: usize,
+    seqno: u64,
+}
+
+/// The batch at the beginning of the bytes, if it is whole.
+fn read_batch(bytes: &[u8]) -> Option<ReadBatch> {
     let mut rest = bytes;
     let mut take = |len: usize| {
         let (taken, left) = rest.split_at_checked(len)?;
@@ -144,7 +149,7 @@ fn batch_len(bytes: &[u8]) -> Option<usize> {
     };
     let [START] = take(1)? else { return None };
     let items = u32::from_le_bytes(*take(4)?.first_chunk()?);
-    let _seqno = take(8)?;
+    let seqno = u64::from_le_bytes(*take(8)?.first_chunk()?);
     let items_at = 13;
     let mut len = items_at;
     for _ in 0..items {
@@ -176,5 +181,6 @@ fn batch_len(bytes: &[u8]) -> Option<usize> {
     let trailer = take(TRAILER.len())?;
     let mut hasher = Xxh3::new();
     hasher.update(bytes.get(items_at..len)?);
-    (trailer == TRAILER && hasher.digest() == checksum).then_some(len + 9 + TRAILER.len())
+    let len = len + 9 + TRAILER.len();
+    (trailer == TRAILER && hasher.digest() == checksum).then_some(ReadBatch { len, seqno })
 }

@@ -118,10 +118,6 @@ pub(crate) struct Shared {
     folder: Mutex<Option<Folder>>,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one, and it is nearly always the large one"
-)]
 enum Engine {
     Open(Tables),
     Failed(Fault),
@@ -189,7 +185,7 @@ impl EmbeddedStore {
             None => None,
         };
         let bytes = value.len();
-        let put = Put {
+        let put = Box::new(Put {
             key,
             value,
             index,
@@ -197,7 +193,7 @@ impl EmbeddedStore {
             body,
             expected,
             found,
-        };
+        });
         self.shared
             .submit(bytes, |reply| Request::Put(put, reply))
             .await

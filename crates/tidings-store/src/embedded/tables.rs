@@ -29,6 +29,15 @@ pub(crate) struct Bucket {
     pub(crate) index: Keyspace,
 }
 
+impl Bucket {
+    /// Writes its memtables out, so that it holds neither memory nor journals while it is idle.
+    pub(crate) fn flush(&self) -> Result<(), fjall::Error> {
+        self.data.rotate_memtable()?;
+        self.index.rotate_memtable()?;
+        Ok(())
+    }
+}
+
 pub(crate) type Buckets = BTreeMap<u64, Bucket>;
 
 /// See the module documentation.
@@ -111,18 +120,6 @@ impl Tables {
     fn change_buckets(&self, change: impl FnOnce(&mut Buckets)) {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut buckets));
-    }
-
-    /// Writes the memtables of these buckets out, so that idle ones hold neither memory nor journals.
-    pub(crate) fn flush(
-        &self,
-        buckets: impl IntoIterator<Item = Bucket>,
-    ) -> Result<(), fjall::Error> {
-        for Bucket { data, index } in buckets {
-            data.rotate_memtable()?;
-            index.rotate_memtable()?;
-        }
-        Ok(())
     }
 
     pub(crate) fn state(&self, snapshot: &Snapshot) -> Result<State, Fault> {

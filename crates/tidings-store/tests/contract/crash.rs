@@ -1,0 +1,328 @@
+//! A process that writes is killed with SIGKILL at random moments, again and again on the same folder. Afterwards every
+//! acknowledged write must be there once, every index entry must be right, and the revisions must have no gap.
+//!
+//! `TIDINGS_STORE_KILLS` sets how often (default 10).
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_store::clock::{Clock, SystemClock};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::{
+    Change, ListRequest, NewRecord, NewestRequest, ObjectSelector, Record, Store, UnixMillis,
+};
+
+use crate::support::{about, show};
+
+const WRITERS: u64 = 24;
+/// This many of the writers make records that soon expire; they are checked by their traces only.
+const EXPIRING: u64 = 8;
+const KEYS: u64 = 7;
+const FOLDER: &str = "TIDINGS_STORE_CRASH_FOLDER";
+const FIRST: &str = "TIDINGS_STORE_CRASH_FIRST";
+
+fn open(folder: &Path) -> EmbeddedStore {
+    let mut options = EmbeddedOptions::default();
+    options.history_retention = Duration::MAX;
+    EmbeddedStore::open(folder, options).unwrap()
+}
+
+fn key(writer: u64, number: u64) -> String {
+    format!("w{writer}/{}", number % KEYS)
+}
+
+fn deletes(number: u64) -> bool {
+    number % 5 == 4
+}
+
+/// What the killed process does; not a test of its own.
+#[test]
+#[ignore = "run by the test below"]
+fn child() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let first: u64 = std::env::var(FIRST).unwrap().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let store: Arc<dyn Store> = Arc::new(open(Path::new(&folder)));
+        let tasks: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    for number in first.. {
+                        write(&*store, writer, number).await;
+                        println!("\nack {writer} {number}.");
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+async fn write(store: &dyn Store, writer: u64, number: u64) {
+    let key = key(writer, number);
+    let found = store.get(key.clone().into()).await.unwrap();
+    if deletes(number) {
+        if let Some(found) = found {
+            let deleted = store.delete(key.into(), Some(found.revision)).await;
+            assert!(deleted.is_ok() || writer < EXPIRING, "{deleted:?}");
+        }
+        return;
+    }
+    let padding = "-".repeat((number % 11 * 30) as usize);
+    let mut record = NewRecord::new(format!("{number} {padding}"))
+        .index(about(&format!("pod-{writer}"), number.cast_signed()));
+    if writer < EXPIRING {
+        record = record.expires_at(UnixMillis(
+            SystemClock.now().0 + 50 + (number % 100).cast_signed(),
+        ));
+    }
+    let written = match found {
+        None => store.create(key.into(), record).await,
+        Some(found) => store.update(key.into(), record, found.revision).await,
+    };
+    // An expiring record may come or go between the two.
+    assert!(written.is_ok() || writer < EXPIRING, "{written:?}");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost() {
+    let kills: u64 = std::env::var("TIDINGS_STORE_KILLS")
+        .ok()
+        .and_then(|kills| kills.parse().ok())
+        .unwrap_or(10);
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = RandomState::new().build_hasher();
+    // The last acknowledged number of each writer, and of each key of it.
+    let mut acknowledged: HashMap<u64, u64> = HashMap::new();
+    let mut by_key: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut first, mut total) = (0, 0);
+    for kill in 0..kills {
+        random.write_u64(kill);
+        let patience = random.finish() % 1500;
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "crash::child",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(FOLDER, folder.path())
+            .env(FIRST, first.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut read = |until: u64| {
+            let mut count = 0;
+            while count < until
+                && let Some(Ok(line)) = lines.next()
+            {
+                // A line that the kill cut short has no full stop.
+                let Some(line) = line
+                    .strip_prefix("ack ")
+                    .and_then(|line| line.strip_suffix('.'))
+                else {
+                    continue;
+                };
+                let (writer, number) = line.split_once(' ').unwrap();
+                let (writer, number) = (writer.parse().unwrap(), number.parse().unwrap());
+                acknowledged.insert(writer, number);
+                by_key.insert(key(writer, number), number);
+                count += 1;
+            }
+            count
+        };
+        let before = read(patience);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        total += before + read(u64::MAX);
+        assert!(
+            before == patience,
+            "the child ended by itself before kill {kill}"
+        );
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let store = open(folder.path());
+            check(&store, &acknowledged, &by_key).await;
+            store.close().await;
+        });
+        first = acknowledged.values().max().map_or(0, |last| last + 10);
+        // What was in flight when this process died has been judged; what it left is what there is.
+        settle(folder.path(), &mut acknowledged, &mut by_key, first);
+    }
+    println!("{kills} kills, {total} acknowledged writes, 0 lost, 0 doubled");
+}
+
+/// From here on the numbers start anew, above all before; each key is taken as it was found.
+fn settle(
+    folder: &Path,
+    acknowledged: &mut HashMap<u64, u64>,
+    by_key: &mut BTreeMap<String, u64>,
+    first: u64,
+) {
+    for last in acknowledged.values_mut() {
+        *last = first - 1;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let records = runtime.block_on(async {
+        let store = open(folder);
+        let page = store.list(ListRequest::default()).await.unwrap();
+        store.close().await;
+        page.records
+    });
+    by_key.clear();
+    for record in records {
+        by_key.insert(
+            String::from_utf8(record.key.to_vec()).unwrap(),
+            number(&record),
+        );
+    }
+}
+
+fn number(record: &Record) -> u64 {
+    str::from_utf8(&record.value)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+async fn check(
+    store: &dyn Store,
+    acknowledged: &HashMap<u64, u64>,
+    by_key: &BTreeMap<String, u64>,
+) {
+    for (key, number_acknowledged) in by_key {
+        let writer: u64 = key
+            .trim_start_matches('w')
+            .split('/')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        if writer < EXPIRING {
+            continue;
+        }
+        // One write of each writer may have been in flight: it is there or it is not.
+        let in_flight = acknowledged.get(&writer).map_or(0, |last| last + 1);
+        let allowed = |number: u64| (!deletes(number)).then_some(number);
+        let mut states = vec![allowed(*number_acknowledged)];
+        if self::key(writer, in_flight) == *key {
+            states.push(allowed(in_flight));
+        }
+        let found = store
+            .get(key.clone().into())
+            .await
+            .unwrap()
+            .map(|record| number(&record));
+        assert!(
+            states.contains(&found),
+            "{key} is {found:?}, acknowledged is {number_acknowledged}, {states:?} are right"
+        );
+    }
+
+    // Every expiry that is due, so that the history tells of all that is gone.
+    store.expire().await.unwrap();
+    let page = store.list(ListRequest::default()).await.unwrap();
+    let listed: BTreeMap<_, _> = page
+        .records
+        .iter()
+        .map(|record| (record.key.clone(), record.clone()))
+        .collect();
+
+    // The history, from the very first revision without a gap, ends in what is listed; no write is in it twice.
+    let mut watch = store.watch("".into(), 0).await.unwrap();
+    let (mut revision, mut held, mut puts) = (0, BTreeMap::new(), HashMap::new());
+    while revision < page.revision {
+        for change in watch
+            .next()
+            .await
+            .unwrap()
+            .iter()
+            .take_while(|change| change.revision() <= page.revision)
+        {
+            revision += 1;
+            assert_eq!(change.revision(), revision, "no gap in the revisions");
+            assert_eq!(change.previous(), held.get(change.key()), "{change:?}");
+            match &**change {
+                Change::Put { record, .. } => {
+                    *puts.entry(show(record)).or_insert(0) += 1;
+                    held.insert(record.key.clone(), record.clone());
+                }
+                Change::Delete { previous, .. } => drop(held.remove(&previous.key)),
+            }
+        }
+    }
+    let now = SystemClock.now();
+    held.retain(|_, record| record.expires_at.is_none_or(|at| at > now));
+    let still: BTreeMap<_, _> = listed
+        .into_iter()
+        .filter(|(_, record)| record.expires_at.is_none_or(|at| at > now))
+        .collect();
+    assert_eq!(held, still);
+    assert_eq!(
+        puts.into_iter().find(|(_, count)| *count > 1),
+        None,
+        "a write that was done twice"
+    );
+
+    // Both indexes have every record, and nothing else.
+    let newest = store
+        .newest(NewestRequest {
+            limit: usize::MAX,
+            ..NewestRequest::default()
+        })
+        .await
+        .unwrap();
+    let newest: BTreeMap<_, _> = newest
+        .records
+        .into_iter()
+        .map(|record| (record.key.clone(), record))
+        .collect();
+    let lasting = |records: &BTreeMap<_, Record>| -> Vec<Record> {
+        records
+            .values()
+            .filter(|record| record.expires_at.is_none())
+            .cloned()
+            .collect()
+    };
+    assert_eq!(lasting(&newest), lasting(&still));
+    for writer in EXPIRING..WRITERS {
+        let object = ObjectSelector::Uid(format!("uid-of-pod-{writer}"));
+        let found = store
+            .list(ListRequest::default().object(object))
+            .await
+            .unwrap()
+            .records;
+        let prefix = format!("w{writer}/");
+        let expected: Vec<_> = still
+            .values()
+            .filter(|record| record.key.starts_with(prefix.as_bytes()))
+            .cloned()
+            .collect();
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,366 @@
+//! Folders and files that are not as they should be: each is refused with a clear error or put right, and what was
+//! acknowledged is never lost or changed in silence.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tempfile::TempDir;
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use tidings_store::{Fault, ListRequest, NewRecord, Store, WriteError};
+
+use crate::support::{about, show};
+
+fn open(folder: &Path) -> Result<EmbeddedStore, OpenError> {
+    EmbeddedStore::open(folder, EmbeddedOptions::default())
+}
+
+fn refusal(folder: &Path) -> String {
+    let error = open(folder).err().unwrap().to_string();
+    error.replace(&*folder.to_string_lossy(), "FOLDER")
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+/// A closed store with these records, written one after the other.
+fn store_with(keys: &[&str]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    add(folder.path(), keys);
+    folder
+}
+
+fn add(folder: &Path, keys: &[&str]) {
+    block_on(async {
+        let store = open(folder).unwrap();
+        for key in keys {
+            let record = NewRecord::new(format!("value of {key}")).index(about(key, 1));
+            store
+                .create((*key).to_owned().into(), record)
+                .await
+                .unwrap();
+        }
+        store.close().await;
+    });
+}
+
+fn records(folder: &Path) -> Result<Vec<String>, OpenError> {
+    let store = open(folder)?;
+    Ok(block_on(async {
+        let page = store.list(ListRequest::default()).await.unwrap();
+        store.close().await;
+        page.records.iter().map(show).collect()
+    }))
+}
+
+fn expected(keys: &[&str]) -> Vec<String> {
+    keys.iter()
+        .map(|key| format!("{key}=value of {key}"))
+        .collect()
+}
+
+fn copy(from: &Path) -> TempDir {
+    fn copy_into(from: &Path, to: &Path) {
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            let target = to.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                fs::create_dir(&target).unwrap();
+                copy_into(&entry.path(), &target);
+            } else {
+                fs::copy(entry.path(), &target).unwrap();
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    copy_into(from, folder.path());
+    folder
+}
+
+#[test]
+fn somebody_elses_folder_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("thesis.txt"), "important").unwrap();
+    assert_eq!(
+        refusal(folder.path()),
+        "FOLDER is not empty and not a store (it contains \"thesis.txt\"); choose a new or empty folder"
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("FORMAT"), "floppy 1440").unwrap();
+    assert!(refusal(folder.path()).contains("not a store"));
+    fs::write(folder.path().join("FORMAT"), [0xff]).unwrap();
+    assert!(refusal(folder.path()).contains("not a store"));
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let folder = store_with(&["a"]);
+    fs::write(folder.path().join("FORMAT"), "tidings-store 2\n").unwrap();
+    assert_eq!(
+        refusal(folder.path()),
+        "the store in FOLDER has format 2, this program knows formats up to 1; use a newer one"
+    );
+}
+
+#[test]
+fn one_at_a_time() {
+    let folder = store_with(&["a"]);
+    let first = open(folder.path()).unwrap();
+    assert_eq!(
+        refusal(folder.path()),
+        "the store in FOLDER is in use by another process"
+    );
+    block_on(first.close());
+    assert_eq!(records(folder.path()).unwrap(), expected(&["a"]));
+}
+
+#[test]
+fn a_file_in_the_way_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let message = refusal(&file);
+    assert!(
+        message.starts_with("failed to create folder FOLDER"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_store_that_was_never_finished_is_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("lock"), "").unwrap();
+    fs::write(folder.path().join("FORMAT.new"), "tid").unwrap();
+    assert_eq!(records(folder.path()).unwrap(), expected(&[]));
+    let folder = store_with(&[]);
+    fs::remove_file(folder.path().join("engine/version")).unwrap();
+    add(folder.path(), &["a"]);
+    assert_eq!(records(folder.path()).unwrap(), expected(&["a"]));
+}
+
+#[test]
+fn a_full_disk_refuses_creates_only() {
+    let folder = store_with(&["a", "b"]);
+    let mut options = EmbeddedOptions::default();
+    options.free_space_min = u64::MAX;
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    block_on(async {
+        let error = store
+            .create("c".into(), NewRecord::new(""))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, WriteError::Fault(Fault::NoSpace)),
+            "{error}"
+        );
+        assert_eq!(error.to_string(), "no space left on the store's disk");
+        store.delete("a".into(), None).await.unwrap();
+        assert!(store.get("b".into()).await.unwrap().is_some());
+        store.close().await;
+    });
+    add(folder.path(), &["c"]);
+    assert_eq!(records(folder.path()).unwrap(), expected(&["b", "c"]));
+}
+
+/// The newest journal and the bytes that are in it.
+fn journal(folder: &Path) -> (PathBuf, Vec<u8>) {
+    let files = fs::read_dir(folder.join("engine"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let path = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jnl"))
+        .max()
+        .unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.truncate(
+        bytes
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1),
+    );
+    (path, bytes)
+}
+
+#[derive(Clone, Debug)]
+enum Damage {
+    /// So many zeros, as a page that was not written.
+    Hole(usize),
+    /// The end is missing.
+    Cut,
+    /// Other bytes.
+    Noise(Vec<u8>),
+}
+
+fn damages() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        (1..300usize).prop_map(Damage::Hole),
+        Just(Damage::Cut),
+        proptest::collection::vec(any::<u8>(), 1..60).prop_map(Damage::Noise),
+    ]
+}
+
+impl Damage {
+    fn apply(&self, bytes: &mut Vec<u8>, at: usize) {
+        let (len, noise) = match self {
+            Self::Cut => return bytes.truncate(at),
+            Self::Hole(len) => (*len, vec![0; *len]),
+            Self::Noise(noise) => (noise.len(), noise.clone()),
+        };
+        let end = bytes.len().min(at + len);
+        bytes[at..end].copy_from_slice(&noise[..end - at]);
+    }
+}
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    })
+}
+
+/// The last batch was being written when the machine died: wherever it is torn, all before it is there and stays there.
+#[test]
+fn a_torn_last_batch_is_cut_off_and_kept() {
+    let folder = store_with(&["a", "b", "c"]);
+    let whole = journal(folder.path()).1.len();
+    add(folder.path(), &["torn"]);
+    let torn = journal(folder.path()).1.len();
+    assert!(torn > whole + 200);
+    let result = runner(48).run(&(whole..torn, damages()), |(at, damage)| {
+        let folder = copy(folder.path());
+        let (path, mut bytes) = journal(folder.path());
+        let before = bytes.clone();
+        damage.apply(&mut bytes, at);
+        fs::write(&path, &bytes).unwrap();
+        let found = records(folder.path()).unwrap();
+        let kept = fs::read_dir(folder.path().join("torn")).map_or(0, Iterator::count);
+        // The engine's sequence number of a batch may be torn to another that is no less in order: no harm is done.
+        let survived = found.len() == 4 && kept == 0;
+        let mut keys = if survived {
+            vec!["a", "b", "c", "torn"]
+        } else {
+            vec!["a", "b", "c"]
+        };
+        prop_assert_eq!(found, expected(&keys));
+        prop_assert!(survived || bytes != before);
+        let tail = bytes.get(whole..).unwrap_or_default();
+        prop_assert_eq!(kept == 1, !survived && tail.iter().any(|byte| *byte != 0));
+        add(folder.path(), &["later"]);
+        keys.insert(3, "later");
+        prop_assert_eq!(records(folder.path()).unwrap(), expected(&keys));
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Damage that no crash can do is not repaired by throwing away what follows it.
+#[test]
+fn damage_before_acknowledged_writes_is_refused() {
+    let folder = store_with(&["a"]);
+    let early = journal(folder.path()).1.len();
+    add(folder.path(), &["b", "c"]);
+    let result = runner(48).run(&(0..early, damages()), |(at, damage)| {
+        if matches!(damage, Damage::Cut) {
+            return Ok(());
+        }
+        let folder = copy(folder.path());
+        let (path, mut bytes) = journal(folder.path());
+        let before = bytes.clone();
+        damage.apply(&mut bytes, at);
+        fs::write(&path, &bytes).unwrap();
+        if bytes == before {
+            return Ok(());
+        }
+        match records(folder.path()) {
+            Ok(found) => prop_assert_eq!(
+                found,
+                expected(&["a", "b", "c"]),
+                "only a number was changed"
+            ),
+            Err(OpenError::Damaged { file, offset }) => {
+                prop_assert_eq!(file, path.clone());
+                prop_assert!(offset <= at as u64);
+                prop_assert_eq!(fs::read(&path).unwrap(), bytes, "and it is left as it was");
+            }
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// One flipped bit in the tables: an error, or the right answer, never a wrong one.
+#[test]
+fn flipped_bits_in_tables_are_never_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys: Vec<String> = (0..24).map(|number| format!("key-{number:02}")).collect();
+    // Values that cannot be compressed, enough of them to be written out to tables.
+    let noise = |number: usize| -> Vec<u8> {
+        let mut state = number as u64 + 1;
+        let step = |_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        };
+        (0..400_000).map(step).collect()
+    };
+    block_on(async {
+        let store = open(folder.path()).unwrap();
+        for (number, key) in keys.iter().enumerate() {
+            store
+                .create(key.clone().into(), NewRecord::new(noise(number)))
+                .await
+                .unwrap();
+        }
+        store.close().await;
+    });
+    let mut tables = Vec::new();
+    for keyspace in fs::read_dir(folder.path().join("engine/keyspaces")).unwrap() {
+        if let Ok(files) = fs::read_dir(keyspace.unwrap().path().join("tables")) {
+            tables.extend(files.map(|file| file.unwrap().path()));
+        }
+    }
+    assert!(!tables.is_empty(), "nothing was written out");
+    let result = runner(12).run(
+        &(
+            any::<prop::sample::Index>(),
+            any::<prop::sample::Index>(),
+            0..8u8,
+        ),
+        |(table, at, bit)| {
+            let copied = copy(folder.path());
+            let table = table.get(&tables).strip_prefix(folder.path()).unwrap();
+            let table = copied.path().join(table);
+            let mut bytes = fs::read(&table).unwrap();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            fs::write(&table, bytes).unwrap();
+            let Ok(store) = open(copied.path()) else {
+                return Ok(());
+            };
+            block_on(async {
+                for (number, key) in keys.iter().enumerate() {
+                    match store.get(key.clone().into()).await {
+                        Ok(Some(record)) => {
+                            assert!(record.value == noise(number), "{key} has a wrong value")
+                        }
+                        Ok(None) => panic!("{key} is gone without a word"),
+                        Err(error) => drop(error),
+                    }
+                }
+                store.close().await;
+            });
+            Ok(())
+        },
+    );
+    result.unwrap_or_else(|error| panic!("{error}"));
+}
