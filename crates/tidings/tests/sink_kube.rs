@@ -1,4 +1,5 @@
 //! `KubeSink` over real HTTP: a server on loopback that answers as scripted, down to what no HTTP library would send.
+#![cfg(feature = "kube")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod sink_support;

@@ -1,0 +1,135 @@
+//! `KubeSink` and the whole recording half against a real Event API server, over TLS with a token.
+
+#![cfg(feature = "kube")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod sink_support;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use sink_support::occurrences;
+use tidings::{
+    Broadcaster, EventSource, EventType, KubeSink, Reference, ReferenceFields, Sink, WriteError,
+    WriteErrorKind,
+};
+use tidings_server::{Running, StartOptions, start};
+
+struct Cluster {
+    server: Running,
+    config: Config,
+    _folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = StartOptions::new(folder.path());
+        options.secure_port = 0;
+        let server = start(options).await.unwrap();
+        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .unwrap();
+        Self {
+            server,
+            config,
+            _folder: folder,
+        }
+    }
+
+    fn sink(&self) -> KubeSink {
+        KubeSink::from_config(self.config.clone()).unwrap()
+    }
+
+    fn events(&self) -> Api<v1::Event> {
+        let client = Client::try_from(self.config.clone()).unwrap();
+        Api::namespaced(client, "default")
+    }
+}
+
+fn code(result: Result<(), WriteError>) -> u16 {
+    match result.unwrap_err().kind {
+        WriteErrorKind::Status(failure) => failure.code,
+        other => panic!("{other:?} is no answer"),
+    }
+}
+
+/// The event without what a server adds.
+fn as_sent(mut event: v1::Event) -> v1::Event {
+    event.metadata.uid = None;
+    event.metadata.resource_version = None;
+    event.metadata.creation_timestamp = None;
+    event.metadata.managed_fields = None;
+    event
+}
+
+#[tokio::test]
+async fn a_server_stores_what_an_occurrence_says() {
+    let cluster = Cluster::start().await;
+    let (sink, events) = (cluster.sink(), cluster.events());
+    let (first, second) = occurrences("default", "web-0");
+    let name = first.name();
+
+    assert_eq!(code(sink.patch(&second).await), 404);
+    sink.create(&first).await.unwrap();
+    let stored = events.get(&name).await.unwrap();
+    assert_eq!(as_sent(stored), first.to_wire());
+    assert_eq!(code(sink.create(&first).await), 409);
+
+    sink.patch(&second).await.unwrap();
+    let stored = events.get(&name).await.unwrap();
+    assert_eq!(as_sent(stored), second.to_wire());
+
+    events
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    assert_eq!(code(sink.patch(&second).await), 404);
+    sink.create(&second.as_create()).await.unwrap();
+    let stored = events.get(&name).await.unwrap();
+    assert_eq!(as_sent(stored), second.to_wire());
+    cluster.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_recorded_is_found_in_the_cluster() {
+    const PODS: usize = 200;
+    const TIMES: i32 = 5;
+    let cluster = Cluster::start().await;
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(cluster.sink());
+    let recorder = broadcaster.recorder(EventSource::component("example-controller"));
+    for _ in 0..TIMES {
+        for pod in 0..PODS {
+            let pod = Reference::new(ReferenceFields {
+                api_version: "v1",
+                kind: "Pod",
+                namespace: "default",
+                name: &format!("web-{pod}"),
+                ..ReferenceFields::default()
+            });
+            recorder.event(
+                &pod,
+                EventType::Warning,
+                "BackOff",
+                "restarting failed container",
+            );
+        }
+    }
+    let report = broadcaster.shutdown(Duration::from_secs(30)).await;
+    let offered = PODS as u64 * TIMES as u64;
+    assert_eq!(report.dropped.total(), 0, "{report}");
+    assert_eq!(report.delivered + report.aggregated, offered, "{report}");
+
+    let stored = cluster.events().list(&ListParams::default()).await.unwrap();
+    assert_eq!(stored.items.len(), PODS);
+    for event in stored.items {
+        assert_eq!(event.count, Some(TIMES), "{:?}", event.involved_object.name);
+    }
+    cluster.server.shutdown().await;
+}
