@@ -231,3 +231,131 @@ impl std::fmt::Debug for CountKey {
         write!(f, "CountKey({:016x})", self.0.hash)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What an event is made of, in this order: source component, host, reportingController, reportingInstance; kind, namespace, name, uid,
+    /// apiVersion, fieldPath, resourceVersion; type, reason, message, action; the event's namespace; the related object's name.
+    type Parts = [&'static str; 17];
+
+    fn event(parts: &Parts) -> Event {
+        let some = |text: &str| Some(text.to_owned());
+        let [
+            component,
+            host,
+            controller,
+            instance,
+            kind,
+            namespace,
+            name,
+            uid,
+            api_version,
+            field_path,
+            resource_version,
+            event_type,
+            reason,
+            message,
+            action,
+            own_namespace,
+            related,
+        ] = parts;
+        Event::from_wire(v1::Event {
+            metadata: ObjectMeta {
+                namespace: some(own_namespace),
+                ..Default::default()
+            },
+            source: Some(v1::EventSource {
+                component: some(component),
+                host: some(host),
+            }),
+            reporting_component: some(controller),
+            reporting_instance: some(instance),
+            involved_object: v1::ObjectReference {
+                kind: some(kind),
+                namespace: some(namespace),
+                name: some(name),
+                uid: some(uid),
+                api_version: some(api_version),
+                field_path: some(field_path),
+                resource_version: some(resource_version),
+            },
+            type_: some(event_type),
+            reason: some(reason),
+            message: some(message),
+            action: some(action),
+            related: (!related.is_empty()).then(|| v1::ObjectReference {
+                name: some(related),
+                ..Default::default()
+            }),
+            ..Default::default()
+        })
+    }
+
+    /// Each projection, and the places in [`Parts`] of what it compares.
+    const PROJECTIONS: [(Projection, &[usize]); 8] = [
+        (
+            Projection::CLIENT_GO_REPEAT,
+            &[0, 1, 4, 5, 6, 7, 8, 9, 11, 12, 13],
+        ),
+        (
+            Projection::REPEAT,
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16],
+        ),
+        (
+            Projection::CLIENT_GO_SIMILAR,
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12],
+        ),
+        (
+            Projection::SIMILAR,
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15],
+        ),
+        (Projection::BUDGET_BY_OBJECT, &[0, 1, 4, 5, 6, 7, 8, 11]),
+        (Projection::BUDGET_BY_REASON, &[0, 1, 4, 5, 6, 7, 8, 11, 12]),
+        (Projection::CUSTOM, &[15]),
+        (Projection::CLIENT_GO_CUSTOM, &[]),
+    ];
+
+    fn parts() -> impl Strategy<Value = Parts> {
+        let word = prop::sample::select(vec!["", "a", "b", "ab", "aab"]);
+        prop::collection::vec(word, 17).prop_map(|words| std::array::from_fn(|at| words[at]))
+    }
+
+    proptest! {
+        /// Two events that differ in one place have one key exactly when that place does not count; so with any two.
+        #[test]
+        fn keys_are_equal_exactly_when_all_that_counts_is(left in parts(), other in parts(), place in 0..17_usize, seed: u64) {
+            let keys = Keys::new(seed);
+            let mut near = left;
+            near[place] = other[place];
+            // Moved across a border: the same text when joined.
+            let mut shifted = left;
+            shifted.swap(place, (place + 1) % 17);
+            for right in [other, near, shifted] {
+                for (projection, counts) in PROJECTIONS {
+                    let same = counts.iter().all(|place| left[*place] == right[*place]);
+                    let (one, two) = (keys.key(&event(&left), projection), keys.key(&event(&right), projection));
+                    prop_assert_eq!(one == two, same, "{:?}", projection);
+                    prop_assert_eq!(one.hash == two.hash, same, "{:?}", projection);
+                }
+            }
+        }
+
+        #[test]
+        fn keys_of_different_kinds_differ(parts in parts()) {
+            let (keys, event) = (Keys::new(1), event(&parts));
+            let all: Vec<_> = PROJECTIONS.iter().map(|(projection, _)| keys.key(&event, *projection)).collect();
+            for (place, key) in all.iter().enumerate() {
+                prop_assert_eq!(all.iter().position(|other| other == key), Some(place));
+            }
+            let custom = |text: &str| keys.custom(&event, Projection::CUSTOM, text.to_owned());
+            prop_assert!(custom("a") == custom("a") && custom("a") != custom("b"));
+            prop_assert!(custom("") != keys.key(&event, Projection::CUSTOM));
+        }
+    }
+}

@@ -47,3 +47,64 @@ pub(crate) fn mended(occurrence: &Occurrence) -> Vec<u8> {
     });
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use crate::{Correlated, Correlator, CorrelatorOptions, Event, NameStamps, Now};
+
+    /// The patch of the second of two events like this one.
+    fn patch(options: CorrelatorOptions, event: serde_json::Value) -> String {
+        let event = Event::from_wire(serde_json::from_value(event).unwrap());
+        let mut correlator = Correlator::new(options, Arc::new(NameStamps::new(1))).unwrap();
+        let now = Now::at(jiff::Timestamp::UNIX_EPOCH);
+        correlator.correlate(now, &event);
+        match correlator.correlate(now, &event) {
+            Correlated::Write(occurrence) => String::from_utf8(occurrence.patch_body()).unwrap(),
+            Correlated::Filtered => String::new(),
+        }
+    }
+
+    /// Each is what `strategicpatch.CreateTwoWayMergePatch` gives `eventLogger.eventObserve`; then ours.
+    #[test]
+    fn odd_events_are_patched_as_client_go_does() {
+        let time = "2024-01-01T00:00:00Z";
+        let rows = [
+            (
+                json!({"count": 1, "message": "<m>", "lastTimestamp": time}),
+                r#"{"count":2,"lastTimestamp":"2024-01-01T00:00:00Z","message":"\u003cm\u003e"}"#,
+                r#"{"count":2,"lastTimestamp":"2024-01-01T00:00:00Z","message":"\u003cm\u003e"}"#,
+            ),
+            (
+                json!({"count": 1}),
+                r#"{"count":2,"lastTimestamp":null}"#,
+                r#"{"count":2}"#,
+            ),
+            (
+                json!({"count": 1, "message": "m", "lastTimestamp": "1970-01-01T00:00:00.9Z"}),
+                r#"{"count":2,"message":"m"}"#,
+                r#"{"count":2,"lastTimestamp":"1970-01-01T00:00:00Z","message":"m"}"#,
+            ),
+            (
+                json!({"count": 1, "lastTimestamp": time, "metadata": {"finalizers": ["b", "a"]}}),
+                r#"{"count":2,"lastTimestamp":"2024-01-01T00:00:00Z","metadata":{"$setElementOrder/finalizers":["b","a"]}}"#,
+                r#"{"count":2,"lastTimestamp":"2024-01-01T00:00:00Z"}"#,
+            ),
+            (
+                json!({"count": 1, "lastTimestamp": time, "metadata": {"finalizers": ["a", "b"]}}),
+                r#"{"count":2,"lastTimestamp":"2024-01-01T00:00:00Z"}"#,
+                r#"{"count":2,"lastTimestamp":"2024-01-01T00:00:00Z"}"#,
+            ),
+        ];
+        for (event, client_go, mended) in rows {
+            assert_eq!(
+                patch(CorrelatorOptions::client_go(), event.clone()),
+                client_go
+            );
+            assert_eq!(patch(CorrelatorOptions::default(), event), mended);
+        }
+    }
+}

@@ -299,3 +299,82 @@ fn escaped(character: char) -> bool {
         '\0'..='\x1f' | '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}'
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(given: &str) -> String {
+        let given: Event = serde_json::from_str(given).unwrap();
+        String::from_utf8(event(&given)).unwrap()
+    }
+
+    /// Each is what `json.Marshal` of k8s.io/api/core/v1.Event makes of it, `kind` and `apiVersion` set.
+    #[test]
+    fn fields_are_there_in_the_order_of_go() {
+        let empty = r#"{"kind":"Event","apiVersion":"v1","metadata":{},"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"eventTime":null,"reportingComponent":"","reportingInstance":""}"#;
+        assert_eq!(sent("{}"), empty);
+        let emptied = r#"{"metadata":{"name":"","labels":{},"annotations":{},"finalizers":[],"generation":0},"reason":"","message":"","action":"","count":0,
+            "type":"","firstTimestamp":"0001-01-01T00:00:00Z","eventTime":"0001-01-01T00:00:00.000000Z","source":{"component":"","host":""}}"#;
+        assert_eq!(sent(emptied), empty);
+
+        let whole = concat!(
+            r#"{"kind":"Event","apiVersion":"v1","metadata":{"name":"n","generateName":"g","namespace":"ns","selfLink":"s","uid":"u","resourceVersion":"1","#,
+            r#""generation":3,"creationTimestamp":"2024-01-01T00:00:00Z","deletionTimestamp":"2024-01-01T00:00:01Z","deletionGracePeriodSeconds":0,"#,
+            r#""labels":{"l":"1"},"annotations":{"a":"1","b":""},"#,
+            r#""ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"q","controller":true,"blockOwnerDeletion":false},{"apiVersion":"","kind":"","name":"","uid":""}],"#,
+            r#""finalizers":["f","e"],"managedFields":[{"manager":"m","operation":"Update","apiVersion":"v1","time":"2024-01-01T00:00:02Z","fieldsType":"FieldsV1","fieldsV1":{"f:a":{}},"subresource":"status"}]},"#,
+            r#""involvedObject":{"kind":"Pod","namespace":"ns","name":"p","uid":"q","apiVersion":"v1","resourceVersion":"7","fieldPath":"spec"},"reason":"r","message":"m","#,
+            r#""source":{"component":"c","host":"h"},"firstTimestamp":"2024-01-01T00:00:03Z","lastTimestamp":"2024-01-01T00:00:04Z","count":-2,"type":"Normal","#,
+            r#""eventTime":"2024-01-01T00:00:05.000006Z","series":{"count":2,"lastObservedTime":"2024-01-01T00:00:06.700000Z"},"action":"act","related":{},"reportingComponent":"rc","reportingInstance":"ri"}"#,
+        );
+        assert_eq!(sent(whole), whole);
+    }
+
+    #[test]
+    fn characters_are_escaped_as_in_go() {
+        let mut out = Vec::new();
+        string(
+            &mut out,
+            "\u{0}\u{8}\t\n\u{b}\u{c}\r\u{1f} \"\\/<>&\u{7f}\u{2028}\u{2029}\u{202a}é\u{1F433}",
+        );
+        let expected = "\"\\u0000\\b\\t\\n\\u000b\\f\\r\\u001f \\\"\\\\/\\u003c\\u003e\\u0026\u{7f}\\u2028\\u2029\u{202a}é\u{1F433}\"";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    /// apimachinery's TestTimeMarshalJSON and TestMicroTimeMarshalJSON, and times before 1970: cut down, never up.
+    #[test]
+    fn times_are_cut_to_their_precision() {
+        let rows = [
+            (
+                "1998-05-05T05:05:05.000000050Z",
+                "1998-05-05T05:05:05Z",
+                "1998-05-05T05:05:05.000000Z",
+            ),
+            (
+                "1998-05-05T05:05:05.9999999+02:30",
+                "1998-05-05T02:35:05Z",
+                "1998-05-05T02:35:05.999999Z",
+            ),
+            (
+                "1969-12-31T23:59:59.5Z",
+                "1969-12-31T23:59:59Z",
+                "1969-12-31T23:59:59.500000Z",
+            ),
+            (
+                "0001-01-01T00:00:00.000000001Z",
+                "0001-01-01T00:00:00Z",
+                "0001-01-01T00:00:00.000000Z",
+            ),
+        ];
+        for (given, seconds, micros) in rows {
+            for (precision, expected) in
+                [(Precision::Seconds, seconds), (Precision::Micros, micros)]
+            {
+                let mut out = Vec::new();
+                write_time(&mut out, given.parse().unwrap(), precision);
+                assert_eq!(String::from_utf8(out).unwrap(), format!("{expected:?}"));
+            }
+        }
+    }
+}

@@ -13,6 +13,8 @@ mod count;
 mod occurrence;
 mod options;
 mod spam;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

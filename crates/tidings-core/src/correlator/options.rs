@@ -64,7 +64,7 @@ pub struct CorrelatorOptions {
 
 /// 100,000 active objects, with a little room.
 const CACHE_ENTRIES_MAX: usize = 131_072;
-const CACHE_BYTES_MAX: usize = 64 << 20;
+const CACHE_BYTES_MAX: usize = 96 << 20;
 
 impl Default for CorrelatorOptions {
     /// The rules as client-go's documentation states them, without its mistakes:
@@ -75,7 +75,7 @@ impl Default for CorrelatorOptions {
     ///   A repeat whose annotations or labels differ brings them along.
     /// - Each reason has its own budget per source, object and type: 25 at once, then one every 5 minutes. The first occurrence of a
     ///   reason always passes.
-    /// - Each of the three caches holds 131,072 entries and 64 MiB.
+    /// - Each of the three caches holds 131,072 entries and 96 MiB.
     fn default() -> Self {
         Self {
             client_go: false,

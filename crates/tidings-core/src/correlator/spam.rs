@@ -79,3 +79,83 @@ impl SpamFilter {
         self.buckets.stats()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes at each of `nanoseconds`; whether each was given.
+    fn takes(per_second: f32, burst: u32, nanoseconds: impl IntoIterator<Item = i64>) -> Vec<bool> {
+        let rate = Rate::new(per_second, burst);
+        let mut bucket = Bucket::full(rate, Monotonic::ZERO);
+        nanoseconds
+            .into_iter()
+            .map(|at| bucket.take(rate, Monotonic::from_nanos(at)))
+            .collect()
+    }
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// client-go's TestBasicThrottle, TestIncrementThrottle; and what odd rates and bursts come to in `golang.org/x/time/rate`.
+    #[test]
+    fn a_bucket_gives_what_it_has() {
+        let rows: [(f32, u32, &[i64], &[bool]); 7] = [
+            (1., 3, &[0, 0, 0, 0], &[true, true, true, false]),
+            (1., 1, &[0, 0, SECOND, SECOND], &[true, false, true, false]),
+            // A token comes back whole or not at all, to the nanosecond.
+            (1., 1, &[0, SECOND - 2, SECOND], &[true, false, true]),
+            (
+                0.1,
+                2,
+                &[0, 0, 25 * SECOND, 25 * SECOND, 25 * SECOND, 30 * SECOND],
+                &[true, true, true, true, false, false],
+            ),
+            // Nothing comes back.
+            (0., 1, &[0, i64::MAX], &[true, false]),
+            // Nothing is ever there.
+            (1e9, 0, &[0, SECOND], &[false, false]),
+            // Back in time takes nothing away, and the time after it counts again.
+            (
+                1.,
+                1,
+                &[10 * SECOND, 0, 5 * SECOND, SECOND, 2 * SECOND, 2 * SECOND],
+                &[true, false, false, false, false, false],
+            ),
+        ];
+        for (per_second, burst, times, expected) in rows {
+            assert_eq!(
+                takes(per_second, burst, times.iter().copied()),
+                expected,
+                "{per_second} {burst} {times:?}"
+            );
+        }
+        let back = takes(1., 2, [10 * SECOND, 0, SECOND, 2 * SECOND]);
+        assert_eq!(back, [true; 4]);
+    }
+
+    /// client-go's TestMultithreadedThrottling and TestThrottle, by the clock alone: nobody gets more than burst and refill.
+    #[test]
+    fn a_bucket_gives_no_more_than_it_has() {
+        for (per_second, burst, seconds, given) in
+            [(100., 1, 1, 101), (10., 5, 1, 15), (10., 5, 10, 105)]
+        {
+            let times = (0..=seconds * 1000).flat_map(|milli| [milli * 1_000_000; 3]);
+            let count = takes(per_second, burst, times)
+                .into_iter()
+                .filter(|given| *given)
+                .count();
+            assert_eq!(count, given);
+        }
+    }
+
+    /// client-go's TestRatePrecisionBug: every second more than one token comes in, and no rounding may take it away.
+    #[test]
+    fn rounding_refuses_no_token_that_is_due() {
+        let taken = takes(
+            1e9 / 1_031_425_000.,
+            1,
+            (0..60).map(|count| count * 2 * SECOND),
+        );
+        assert_eq!(taken, [true; 60]);
+    }
+}

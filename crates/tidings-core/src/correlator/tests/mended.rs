@@ -1,0 +1,277 @@
+//! What the default does better than client-go, what can be set, and what happens at the ends of ranges.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1;
+
+use super::*;
+use crate::OccurrenceKind::{Create, Patch};
+use crate::validate::is_dns1123_subdomain;
+
+#[test]
+fn what_was_lost_is_created_with_its_count() {
+    let mut bench = Bench::new(CorrelatorOptions::default());
+    let first = bench.correlate(&SAID, 0).unwrap();
+    let second = bench.correlate(&SAID, 1).unwrap();
+    assert_eq!(
+        (first.kind(), second.kind()),
+        (OccurrenceKind::Create, OccurrenceKind::Patch)
+    );
+    bench.correlator.lost(&first);
+    let third = bench.correlate(&SAID, 2).unwrap();
+    assert_eq!(
+        third.kind(),
+        OccurrenceKind::Patch,
+        "the second may still be written"
+    );
+    bench.correlator.lost(&second);
+    bench.correlator.lost(&third);
+    let fourth = bench.correlate(&SAID, 3).unwrap();
+    assert_eq!((fourth.kind(), fourth.count()), (OccurrenceKind::Create, 4));
+    assert_eq!(fourth.name(), N0);
+    bench.correlator.acknowledged(&fourth);
+    let fifth = bench.correlate(&SAID, 4).unwrap();
+    bench.correlator.lost(&fifth);
+    let sixth = bench.correlate(&SAID, 5).unwrap();
+    assert_eq!(
+        sixth.kind(),
+        OccurrenceKind::Patch,
+        "what was written stays written"
+    );
+}
+
+#[test]
+fn annotations_of_repeats_are_stored() {
+    let said = |annotation| Said { annotation, ..SAID };
+    let plain = r#"{"count":2,"lastTimestamp":"2024-01-01T00:00:01Z","message":"m"}"#;
+    let mut bench = Bench::new(CorrelatorOptions::client_go());
+    bench.write(&said("1"), 0);
+    bench.check(1, &said("2"), &format!("patch {N0} {plain}"));
+
+    let mut bench = Bench::new(CorrelatorOptions::default());
+    bench.write(&said("1"), 0);
+    bench.check(1, &said("1"), &format!("patch {N0} {plain}"));
+    // From the first that differs on, all bring theirs: the one before may never have been written.
+    for (second, annotation) in [(2, "2"), (3, "2"), (4, "1")] {
+        bench.check(second, &said(annotation), &format!(
+            r#"patch {N0} {{"count":{},"lastTimestamp":"2024-01-01T00:00:0{second}Z","message":"m","metadata":{{"annotations":{{"a":"{annotation}"}}}}}}"#,
+            second + 1
+        ));
+    }
+    bench.check(
+        5,
+        &SAID,
+        &format!(
+            r#"patch {N0} {{"count":6,"lastTimestamp":"2024-01-01T00:00:05Z","message":"m"}}"#
+        ),
+    );
+    let repeat = bench.correlate(&SAID, 6).unwrap();
+    assert!(
+        repeat.as_create().to_wire().metadata.annotations.is_some(),
+        "those of the first"
+    );
+}
+
+#[test]
+fn combined_events_keep_what_client_go_drops() {
+    let said = |message| Said {
+        message,
+        object: "2001:db8::1",
+        annotation: "1",
+        ..SAID
+    };
+    for options in both() {
+        let client_go = options.client_go;
+        let mut bench = Bench::new(options.aggregate_events(2));
+        bench.correlate(&said("a"), 0);
+        let combined = bench.correlate(&said("b"), 0).unwrap();
+        assert!(combined.is_aggregate());
+        let wire = combined.to_wire();
+        assert_eq!(
+            is_dns1123_subdomain(&combined.name()),
+            !client_go,
+            "{}",
+            combined.name()
+        );
+        assert_eq!(wire.metadata.annotations.is_some(), !client_go);
+        assert_eq!(wire.action.is_some(), !client_go);
+        assert_eq!(
+            wire.reporting_component.as_deref(),
+            Some(if client_go { "" } else { "ctl" })
+        );
+        assert_eq!(
+            wire.source.and_then(|source| source.component).as_deref(),
+            Some("ctl")
+        );
+    }
+}
+
+#[test]
+fn functions_of_the_users_group_and_name() {
+    let options = CorrelatorOptions::default()
+        .aggregate_events(2)
+        .aggregate_key(|event| AggregateKey {
+            group: event.reason().to_owned(),
+            member: event.regarding().name().to_owned(),
+        })
+        .aggregate_message(|event| format!("and {} too", event.regarding().name()));
+    let mut bench = Bench::new(options);
+    let said = |object| Said { object, ..SAID };
+    assert_eq!(bench.correlate(&said("a"), 0).unwrap().message(), "m");
+    let combined = bench.correlate(&said("b"), 1).unwrap();
+    assert_eq!((combined.message(), combined.count()), ("and b too", 1));
+    let combined_name = combined.name().into_owned();
+    let combined = bench.correlate(&said("c"), 2).unwrap();
+    assert_eq!((combined.message(), combined.count()), ("and c too", 2));
+    assert_eq!(
+        combined.name(),
+        combined_name,
+        "its own, not one made for c"
+    );
+
+    let mut bench = Bench::new(CorrelatorOptions::default().without_aggregation());
+    for index in 0..20 {
+        let message = index.to_string();
+        assert!(
+            !bench
+                .correlate(
+                    &Said {
+                        message: &message,
+                        ..SAID
+                    },
+                    0
+                )
+                .unwrap()
+                .is_aggregate()
+        );
+    }
+}
+
+fn counted(count: i32) -> Event {
+    Event::from_wire(v1::Event {
+        count: Some(count),
+        ..v1::Event::default()
+    })
+}
+
+#[test]
+fn counts_end_where_they_must() {
+    let now = Now::at(at(0));
+    let count =
+        |correlator: &mut Correlator, count| match correlator.correlate(now, &counted(count)) {
+            Correlated::Write(occurrence) => (occurrence.count(), occurrence.kind()),
+            Correlated::Filtered => panic!("the first few pass"),
+        };
+    let mut bench = Bench::new(CorrelatorOptions::default());
+    let expected = [
+        (i32::MAX, (i32::MAX, Create)),
+        (1, (i32::MAX, Patch)),
+        (5, (i32::MAX, Patch)),
+    ];
+    for (given, expected) in expected {
+        assert_eq!(count(&mut bench.correlator, given), expected);
+    }
+    let mut bench = Bench::new(CorrelatorOptions::default());
+    for (given, expected) in [(-1, (1, Create)), (3, (4, Patch)), (0, (5, Patch))] {
+        assert_eq!(count(&mut bench.correlator, given), expected);
+    }
+    let mut bench = Bench::new(CorrelatorOptions::client_go());
+    let expected = [
+        (i32::MAX, (i32::MAX, Patch)),
+        (1, (i32::MIN, Create)),
+        (1, (i32::MIN + 1, Create)),
+    ];
+    for (given, expected) in expected {
+        assert_eq!(count(&mut bench.correlator, given), expected);
+    }
+}
+
+#[test]
+fn options_out_of_range_are_named() {
+    let options = CorrelatorOptions::default;
+    let cases = [
+        (
+            options().aggregate_events(0),
+            "aggregate_events is 0: it must be at least 1",
+        ),
+        (
+            options().spam_burst(0),
+            "spam_burst is 0, so that no event would ever pass: it must be at least 1",
+        ),
+        (
+            options().spam_qps(-1.),
+            "spam_qps is -1: it must be a finite number of events a second, at least 0",
+        ),
+        (options().spam_qps(f32::NAN), "spam_qps is NaN: "),
+        (options().spam_qps(f32::INFINITY), "spam_qps is inf: "),
+    ];
+    for (options, expected) in cases {
+        let error = Correlator::new(options, Arc::new(NameStamps::new(1)))
+            .err()
+            .expect(expected);
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+    let switched_off = options()
+        .spam_burst(0)
+        .without_spam_filter()
+        .aggregate_events(0)
+        .without_aggregation();
+    assert_eq!(switched_off.validate(), Ok(()));
+    assert_eq!(options().cache_entries_max(0).validate(), Ok(()));
+    assert_eq!(
+        CorrelatorOptions::client_go().spam_burst(0).validate(),
+        Ok(())
+    );
+}
+
+#[test]
+fn what_is_forgotten_is_new_again_and_counted() {
+    let mut bench = Bench::new(CorrelatorOptions::default().cache_entries_max(2));
+    let said = |object| Said { object, ..SAID };
+    for object in ["a", "b", "c", "a"] {
+        let occurrence = bench.correlate(&said(object), 0).unwrap();
+        assert_eq!(
+            (occurrence.kind(), occurrence.count()),
+            (OccurrenceKind::Create, 1)
+        );
+    }
+    let stats = bench.correlator.stats();
+    for cache in [stats.aggregate, stats.count, stats.spam] {
+        assert_eq!(
+            (cache.entries, cache.hits, cache.misses, cache.evictions),
+            (2, 0, 4, 2)
+        );
+    }
+    // An answer for what was forgotten and begun anew changes nothing.
+    let mut bench = Bench::new(CorrelatorOptions::default().cache_entries_max(1));
+    let old = bench.correlate(&said("a"), 0).unwrap();
+    bench.correlate(&said("b"), 1);
+    let anew = bench.correlate(&said("a"), 2).unwrap();
+    bench.correlator.acknowledged(&old);
+    bench.correlator.lost(&anew);
+    assert_eq!(
+        bench.correlate(&said("a"), 3).unwrap().kind(),
+        OccurrenceKind::Create
+    );
+}
+
+/// Time may stand still, step back or leap without harm.
+#[test]
+fn any_clock_will_do() {
+    for options in both() {
+        let mut bench = Bench::new(options.aggregate_interval(Duration::from_secs(u64::MAX)));
+        let event = bench.event(&SAID, 0);
+        for wall in [
+            Timestamp::MIN,
+            Timestamp::MAX,
+            Timestamp::UNIX_EPOCH,
+            at(0) - SignedDuration::from_hours(1),
+        ] {
+            bench.correlator.correlate(Now::at(wall), &event);
+        }
+        assert!(
+            matches!(bench.correlator.correlate(Now::at(at(0)), &event), Correlated::Write(occurrence) if occurrence.count() == 5)
+        );
+    }
+}
