@@ -7,6 +7,8 @@
 mod crash;
 #[path = "contract/damage.rs"]
 mod damage;
+#[path = "contract/full_disk.rs"]
+mod full_disk;
 #[path = "contract/histories.rs"]
 mod histories;
 mod support;

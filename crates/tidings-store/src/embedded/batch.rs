@@ -18,8 +18,8 @@ use super::tables::{Bucket, Tables, bucket_for, fault};
 use crate::changes::Logged;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
 
-/// Log entries and ended versions removed per batch when history is forgotten.
-const FORGET_MAX: usize = 1024;
+/// Log entries, and versions of the bucket that never expires, that [`Batch::trim`] removes at most.
+const TRIM_MAX: usize = 4096;
 
 /// See the module documentation.
 pub(crate) struct Batch<'a> {
@@ -224,43 +224,56 @@ impl<'a> Batch<'a> {
                 current,
             });
         }
-        Ok(self.forget(revision)?)
+        self.forget(revision);
+        Ok(())
     }
 
-    /// Forgets the history up to a revision, and removes some of what only the history needed.
-    pub(crate) fn forget(&mut self, revision: Revision) -> Result<(), Fault> {
-        if revision <= self.state.compacted {
-            return Ok(());
+    /// Forgets the history up to a revision.
+    pub(crate) fn forget(&mut self, revision: Revision) {
+        if revision > self.state.compacted {
+            self.state.compacted = revision;
+            self.dirty = true;
         }
+    }
+
+    /// Removes some of what only the forgotten history needed, from the log at a revision on; returns where to go on.
+    pub(crate) fn trim(&mut self, start: Revision) -> Result<Revision, Fault> {
+        let compacted = self.view.state.compacted;
         let Self { view, writes, .. } = self;
-        for entry in view
-            .snapshot
-            .range(&view.tables.log, ..=keys::revision_key(revision))
-            .take(FORGET_MAX)
-        {
-            let (key, value) = entry.into_inner().map_err(fault)?;
-            let last =
-                keys::read_revision_key(&key)? + Ends::decode(&value)?.versions.len() as u64 - 1;
-            if last <= revision {
+        let mut reached = start;
+        let forgotten = keys::revision_key(start)..=keys::revision_key(compacted);
+        if start <= compacted {
+            for entry in view
+                .snapshot
+                .range(&view.tables.log, forgotten)
+                .take(TRIM_MAX)
+            {
+                let (key, value) = entry.into_inner().map_err(fault)?;
+                let next =
+                    keys::read_revision_key(&key)? + Ends::decode(&value)?.versions.len() as u64;
+                if next > compacted + 1 {
+                    break;
+                }
                 writes.remove(&view.tables.log, key);
+                self.dirty = true;
+                reached = next;
             }
         }
         // Other buckets are dropped whole in the end; this one never is.
         if let Some(never) = view.buckets.get(&NEVER) {
-            for entry in view.snapshot.prefix(&never.index, b"x").take(FORGET_MAX) {
+            for entry in view.snapshot.prefix(&never.index, b"x").take(TRIM_MAX) {
                 let (key, ended_by) = entry.into_inner().map_err(fault)?;
-                if keys::read_revision_key(&ended_by)? <= revision {
+                if keys::read_revision_key(&ended_by)? <= compacted {
                     writes.remove(
                         &never.data,
                         keys::revision_key(keys::trailing_revision(&key)?),
                     );
                     writes.remove(&never.index, key);
+                    self.dirty = true;
                 }
             }
         }
-        self.state.compacted = revision;
-        self.dirty = true;
-        Ok(())
+        Ok(reached)
     }
 
     /// Writes down the ends of records that have expired, bucket by bucket in the order of their writing, at most about

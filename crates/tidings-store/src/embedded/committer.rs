@@ -83,6 +83,8 @@ pub(crate) struct Committer {
     finished: Vec<(u64, Revision)>,
     /// What revision the store was at when, one entry per tick, for forgetting history by age.
     ages: VecDeque<(UnixMillis, Revision)>,
+    /// How far the log is known to be empty.
+    trimmed: Revision,
     /// Who waits for all that has expired to be written down, with the count of ends at that time.
     demands: Vec<(u64, oneshot::Sender<Result<u64, WriteError>>)>,
     /// When the engine was last found broken.
@@ -98,6 +100,7 @@ impl Committer {
             state,
             finished,
             ages,
+            trimmed: 0,
             demands,
             retry_at: None,
             complained_at: None,
@@ -278,7 +281,9 @@ impl Committer {
             until = until.max(*revision);
             self.ages.pop_front();
         }
-        batch.forget(until)
+        batch.forget(until);
+        self.trimmed = batch.trim(self.trimmed)?;
+        Ok(())
     }
 
     fn drop_finished(&mut self, tables: &Tables) {
@@ -303,7 +308,7 @@ impl Committer {
             return;
         }
         self.retry_at = Some(now);
-        tracing::error!(error = %fault, "the store's engine failed; opening it anew");
+        self.complain(now, &fault, "the store's engine failed; it is opened anew");
         let shared = Arc::clone(&self.shared);
         let mut engine = shared
             .engine
@@ -317,6 +322,7 @@ impl Committer {
                 drop(engine);
                 self.state = state;
                 self.retry_at = None;
+                self.complained_at = None;
                 shared.changes.reset(state.revision);
                 self.recall_finished();
                 tracing::info!(
@@ -325,8 +331,9 @@ impl Committer {
                 );
             }
             Err(error) => {
-                tracing::error!(%error, "the store's engine could not be opened anew");
-                *engine = Engine::Failed(Fault::Storage(Arc::new(error)));
+                let fault = Fault::Storage(Arc::new(error));
+                self.complain(now, &fault, "the store's engine could not be opened anew");
+                *engine = Engine::Failed(fault);
             }
         }
     }

@@ -351,7 +351,7 @@ fn flipped_bits_in_tables_are_never_served() {
                 for (number, key) in keys.iter().enumerate() {
                     match store.get(key.clone().into()).await {
                         Ok(Some(record)) => {
-                            assert!(record.value == noise(number), "{key} has a wrong value")
+                            assert!(record.value == noise(number), "{key} has a wrong value");
                         }
                         Ok(None) => panic!("{key} is gone without a word"),
                         Err(error) => drop(error),

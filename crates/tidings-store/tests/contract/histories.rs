@@ -235,7 +235,7 @@ impl Run {
             Expected::Nothing => match (store.create(key.into(), record).await, current) {
                 (Ok(revision), None) => assert_eq!(revision, store.revision()),
                 (Err(WriteError::AlreadyExists { revision }), Some(current)) => {
-                    assert_eq!(revision, current)
+                    assert_eq!(revision, current);
                 }
                 (result, current) => panic!("create answered {result:?} over {current:?}"),
             },
@@ -246,7 +246,7 @@ impl Run {
                     (Ok(revision), Some(_)) if !stale => assert_eq!(revision, store.revision()),
                     (Err(WriteError::NotFound), None) => {}
                     (Err(WriteError::Conflict { current, .. }), Some(held)) if stale => {
-                        assert_eq!(current, held)
+                        assert_eq!(current, held);
                     }
                     (result, current) => panic!("update answered {result:?} over {current:?}"),
                 }
