@@ -370,16 +370,37 @@ fn what_takes_the_place_of_a_create_is_created() {
 }
 
 #[test]
-fn without_coalescing_every_event_is_written() {
+fn without_coalescing_every_event_is_written_and_keys_take_turns() {
     let mut bench = Bench::new(DeliveryOptions::client_go());
     for count in 1..=3 {
         bench.offer(item(1, count, if count == 1 { CREATE } else { PATCH }));
     }
-    for (count, kind) in [(1, CREATE), (2, PATCH), (3, PATCH)] {
-        let id = bench.expect(1, count, kind);
+    bench.offer(create(2));
+    for (key, count, kind) in [(1, 1, CREATE), (2, 1, CREATE), (1, 2, PATCH), (1, 3, PATCH)] {
+        let id = bench.expect(key, count, kind);
         bench.answer(id, Ok(()));
     }
-    assert_eq!(bench.delivery.stats().delivered, 3);
+    assert_eq!(bench.delivery.stats().delivered, 4);
+}
+
+#[test]
+fn an_event_does_not_wait_longer_for_the_failures_of_the_one_before() {
+    let mut bench = Bench::new(DeliveryOptions {
+        coalesce: false,
+        ..DeliveryOptions::default()
+    });
+    bench.offer(item(1, 1, CREATE));
+    bench.offer(item(1, 2, PATCH));
+    for _ in 0..6 {
+        let id = bench.expect(1, 1, CREATE);
+        bench.answer(id, Err(reset()));
+        bench.wait();
+    }
+    let id = bench.expect(1, 1, CREATE);
+    bench.answer(id, Ok(()));
+    let id = bench.expect(1, 2, PATCH);
+    bench.answer(id, Err(reset()));
+    assert!(bench.wait() <= Duration::from_millis(250));
 }
 
 #[test]
@@ -545,31 +566,101 @@ fn a_server_that_is_down_costs_few_requests_and_no_events() {
     assert_eq!(bench.delivery.stats().delivered, 20_000);
 }
 
-#[test]
-fn keys_that_fail_among_others_that_do_not_pause_nothing() {
+/// A delivery to a server that is down, paused; all of `keys` wait.
+fn paused(keys: u32) -> Bench {
     let mut bench = Bench::new(DeliveryOptions::default());
-    for key in 0..1000 {
+    for key in 0..keys {
         bench.offer(create(key));
     }
-    for _ in 0..2000 {
-        if bench.delivery.pending() == 0 {
-            break;
-        }
-        let Some(write) = bench.write() else {
-            bench.wait();
-            continue;
-        };
-        let result = if write.occurrence.key % 3 == 0 {
-            Err(status(500, "InternalError"))
-        } else {
-            Ok(())
-        };
-        bench.answer(write.id, result);
-        if bench.delivery.stats().delivered == 666 {
-            break;
-        }
+    while let Some(write) = bench.write() {
+        bench.answer(write.id, Err(reset()));
     }
-    assert_eq!(bench.delivery.stats().pauses, 0);
+    assert!(bench.delivery.is_paused());
+    bench
+}
+
+#[test]
+fn while_the_server_is_down_keys_take_turns_probing() {
+    let mut bench = paused(5);
+    // Those that failed before the pause first wait out what they had to.
+    bench.now = Monotonic::ZERO.saturating_add(Duration::from_secs(1));
+    let mut probes = [0; 5];
+    for _ in 0..50 {
+        bench.wait();
+        let probe = bench.write().expect("a probe");
+        probes[probe.occurrence.key as usize] += 1;
+        bench.answer(probe.id, Err(reset()));
+        assert!(bench.write().is_none(), "one probe at a time");
+    }
+    assert_eq!(probes, [10; 5]);
+}
+
+#[test]
+fn the_first_answer_ends_the_waits_of_all() {
+    for answer in [Ok(()), Err(status(403, "Forbidden"))] {
+        let mut bench = paused(5);
+        // The last probes of a long outage have left the longest waits to all that failed.
+        for _ in 0..40 {
+            bench.wait();
+            let probe = bench.write().expect("a probe");
+            bench.answer(probe.id, Err(status(500, "InternalError")));
+        }
+        bench.wait();
+        let probe = bench.write().expect("a probe");
+        bench.answer(probe.id, answer);
+        assert!(!bench.delivery.is_paused());
+        for _ in 0..4 {
+            let write = bench.write().expect("nobody waits any more");
+            bench.answer(write.id, Ok(()));
+        }
+        assert_eq!(bench.delivery.pending(), 0);
+    }
+
+    // Also of those that began to wait before the pause did.
+    let mut bench = paused(4);
+    let until = bench.delivery.pause.earliest(Monotonic::ZERO).unwrap();
+    let before = bench.delivery.waiting.range((until, 0)..).count();
+    assert!(before > 0, "some wait longer than the pause");
+    bench.now = until;
+    let probe = bench.write().expect("a probe");
+    bench.answer(probe.id, Ok(()));
+    for _ in 0..3 {
+        bench.write().expect("nobody waits any more");
+    }
+}
+
+#[test]
+fn draining_probes_at_once() {
+    let mut bench = paused(20);
+    bench.delivery.drain();
+    let probe = bench.write().expect("a probe");
+    assert!(bench.write().is_none());
+    bench.answer(probe.id, Ok(()));
+    assert_eq!(
+        std::iter::from_fn(|| bench.write()).count(),
+        bench.delivery.options.workers
+    );
+}
+
+#[test]
+fn keys_that_fail_among_others_that_do_not_pause_nothing() {
+    for answer in [Ok(()), Err(status(422, "Invalid"))] {
+        let mut bench = Bench::new(DeliveryOptions::default());
+        for key in 0..300 {
+            bench.offer(create(key));
+        }
+        for _ in 0..300 {
+            let write = bench.write().expect("a write");
+            let result = if write.occurrence.key % 3 == 0 {
+                answer.clone()
+            } else {
+                Err(reset())
+            };
+            bench.answer(write.id, result);
+        }
+        assert_eq!(bench.delivery.stats().pauses, 0);
+        assert_eq!(bench.delivery.pending(), 200);
+    }
 }
 
 #[test]
@@ -835,6 +926,9 @@ impl World {
         self.bench.check_sums();
         let held: usize = self.offered.len() - self.bench.settled.len();
         assert_eq!(held, self.bench.delivery.pending());
+        let offered: usize = self.offered.iter().map(|item| item.size).sum();
+        let settled: usize = self.bench.settled.iter().map(|(item, _)| item.size).sum();
+        assert_eq!(offered - settled, self.bench.delivery.pending_bytes());
     }
 
     fn offer(&mut self, key: u32, size: usize, hopeful: bool) {
