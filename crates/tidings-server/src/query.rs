@@ -263,22 +263,18 @@ impl ListOptions {
         };
         let mut errors = Vec::new();
         let version_match = query.get("resourceVersionMatch");
-        if let Some(value) = version_match {
-            if !matches!(value, "Exact" | "NotOlderThan") {
-                errors.push(FieldError::invalid(
-                    "resourceVersionMatch",
-                    value,
-                    "Unsupported value: supported values: \"Exact\", \"NotOlderThan\"",
-                ));
-            }
+        if let Some(value) =
+            version_match.filter(|value| !matches!(*value, "Exact" | "NotOlderThan"))
+        {
+            errors.push(FieldError::invalid(
+                "resourceVersionMatch",
+                value,
+                "Unsupported value: supported values: \"Exact\", \"NotOlderThan\"",
+            ));
         }
         if self.watch {
             match (self.send_initial_events, version_match) {
-                (Some(_), None) => errors.push(forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                )),
-                (Some(_), Some("Exact")) => errors.push(forbidden(
+                (Some(_), None | Some("Exact")) => errors.push(forbidden(
                     "resourceVersionMatch",
                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 )),

@@ -79,14 +79,14 @@ pub(crate) fn index(event: &Event) -> Index {
             )
         });
     Index {
-        object_uid: text(|object| object.uid()),
-        object_kind: text(|object| object.kind()),
-        object_namespace: text(|object| object.namespace()),
-        object_name: text(|object| object.name()),
+        object_uid: text(ObjectReference::uid),
+        object_kind: text(ObjectReference::kind),
+        object_namespace: text(ObjectReference::namespace),
+        object_name: text(ObjectReference::name),
         last_seen: UnixMillis(
             last_seen
                 .and_then(Moment::timestamp)
-                .map_or(0, |timestamp| timestamp.as_millisecond()),
+                .map_or(0, jiff::Timestamp::as_millisecond),
         ),
     }
 }

@@ -1,8 +1,8 @@
 //! `Table`, what `kubectl get` prints: the columns of `pkg/printers/internalversion/printers.go` and their cells.
 
 use jiff::Timestamp;
-use k8s_pb::api::core::v1::Event;
-use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use serde::Serialize;
 
 use crate::codec::json::{write_members, write_string};
@@ -142,7 +142,7 @@ impl Rows {
         let kind = object
             .map(|object| object.kind().to_lowercase())
             .unwrap_or_default();
-        let name = object.map(|object| object.name()).unwrap_or_default();
+        let name = object.map(ObjectReference::name).unwrap_or_default();
         let object_cell = if name.is_empty() {
             kind
         } else {
@@ -157,13 +157,10 @@ impl Rows {
                 .to_owned()
         };
         let mut source_cell = or(
-            source.map(|source| source.component()),
+            source.map(EventSource::component),
             event.reporting_component(),
         );
-        let host = or(
-            source.map(|source| source.host()),
-            event.reporting_instance(),
-        );
+        let host = or(source.map(EventSource::host), event.reporting_instance());
         if !host.is_empty() {
             source_cell = format!("{source_cell}, {host}");
         }
@@ -174,7 +171,7 @@ impl Rows {
             event.r#type(),
             event.reason(),
             &object_cell,
-            object.map(|object| object.field_path()).unwrap_or_default(),
+            object.map(ObjectReference::field_path).unwrap_or_default(),
             &source_cell,
             event.message().trim(),
             &first_seen,
@@ -188,7 +185,7 @@ impl Rows {
             event
                 .metadata
                 .as_ref()
-                .map(|metadata| metadata.name())
+                .map(ObjectMeta::name)
                 .unwrap_or_default(),
             out,
         );

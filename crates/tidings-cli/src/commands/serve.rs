@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// The port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 6443, value_name = "PORT")]
     secure_port: u16,
-    /// Who is let in: lines of token,user,uid[,\"group1,group2\"]; without it, whoever has the token the server makes itself
+    /// Who is let in: lines of token,user,uid and, in quotes, groups; without it, whoever has the token the server makes itself
     #[arg(long, value_name = "CSV")]
     token_auth_file: Option<PathBuf>,
     /// How long an event is kept after the last write to it, such as 1h or 90m

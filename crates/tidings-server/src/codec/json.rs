@@ -227,7 +227,11 @@ impl Reading {
                     }
                     text.push_str(name);
                 }
-                Step::Index(index) => text.push_str(&format!("[{index}]")),
+                Step::Index(index) => {
+                    text.push('[');
+                    text.push_str(&index.to_string());
+                    text.push(']');
+                }
             }
         }
         if let Some(last) = last {

@@ -125,7 +125,7 @@ pub(crate) fn write_partial(
             write_type(members, "PartialObjectMetadata", api_version);
         }
         members.raw("metadata", |out| {
-            json::write_members(out, |m| Object::<CoreV1>::write_fields(metadata, m))
+            json::write_members(out, |m| Object::<CoreV1>::write_fields(metadata, m));
         });
     });
 }

@@ -186,9 +186,9 @@ mod tests {
     fn printed(moment: Moment, micro: bool) -> String {
         let mut out = Vec::new();
         if micro {
-            write_micro_time(moment, &mut out)
+            write_micro_time(moment, &mut out);
         } else {
-            write_time(moment, &mut out)
+            write_time(moment, &mut out);
         }
         String::from_utf8(out).unwrap()
     }

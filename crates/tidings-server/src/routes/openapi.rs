@@ -38,6 +38,18 @@ fn path(api: Api) -> &'static str {
     }
 }
 
+const BODIES: [&str; 3] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
+const PATCHES: [&str; 3] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+const PATCH_SCHEMA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+
 fn document(api: Api) -> Value {
     let kind = json!({"group": api.group(), "version": "v1", "kind": "Event"});
     let event_schema = match api {
@@ -61,17 +73,6 @@ fn document(api: Api) -> Value {
             .collect();
         Value::Object(content)
     };
-    const BODIES: [&str; 3] = [
-        "application/json",
-        "application/yaml",
-        "application/vnd.kubernetes.protobuf",
-    ];
-    const PATCHES: [&str; 3] = [
-        "application/json-patch+json",
-        "application/merge-patch+json",
-        "application/strategic-merge-patch+json",
-    ];
-    const PATCH_SCHEMA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
     let operation = |action: &str, request: Option<Value>| -> Value {
         let mut operation = json!({
             "responses": {"200": {"description": "OK", "content": content(&BODIES, event_schema)}},

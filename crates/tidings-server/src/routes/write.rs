@@ -179,7 +179,7 @@ pub(crate) async fn replace(
             .event
             .metadata
             .as_ref()
-            .map(|metadata| metadata.uid())
+            .map(ObjectMeta::uid)
             .unwrap_or_default();
         if !metadata.uid().is_empty() && metadata.uid() != stored_uid {
             return Err(wrong_uid(call.api, &call.name, metadata.uid(), stored_uid));

@@ -1,6 +1,7 @@
 //! Field selectors (`k8s.io/apimachinery/pkg/fields`): terms joined by commas, compared exactly.
 
-use k8s_pb::api::core::v1::Event;
+use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tidings_store::ObjectSelector;
 
 use crate::codec::Api;
@@ -71,24 +72,24 @@ impl EventField {
         let object = event.involved_object.as_ref();
         let metadata = event.metadata.as_ref();
         match self {
-            Self::Kind => object.map(|object| object.kind()),
-            Self::Namespace => object.map(|object| object.namespace()),
-            Self::Name => object.map(|object| object.name()),
-            Self::Uid => object.map(|object| object.uid()),
-            Self::ApiVersion => object.map(|object| object.api_version()),
-            Self::ResourceVersion => object.map(|object| object.resource_version()),
-            Self::FieldPath => object.map(|object| object.field_path()),
+            Self::Kind => object.map(ObjectReference::kind),
+            Self::Namespace => object.map(ObjectReference::namespace),
+            Self::Name => object.map(ObjectReference::name),
+            Self::Uid => object.map(ObjectReference::uid),
+            Self::ApiVersion => object.map(ObjectReference::api_version),
+            Self::ResourceVersion => object.map(ObjectReference::resource_version),
+            Self::FieldPath => object.map(ObjectReference::field_path),
             Self::Reason => Some(event.reason()),
             Self::ReportingComponent => Some(event.reporting_component()),
             Self::Source => event
                 .source
                 .as_ref()
-                .map(|source| source.component())
+                .map(EventSource::component)
                 .filter(|component| !component.is_empty())
                 .or(Some(event.reporting_component())),
             Self::Type => Some(event.r#type()),
-            Self::MetadataName => metadata.map(|metadata| metadata.name()),
-            Self::MetadataNamespace => metadata.map(|metadata| metadata.namespace()),
+            Self::MetadataName => metadata.map(ObjectMeta::name),
+            Self::MetadataNamespace => metadata.map(ObjectMeta::namespace),
         }
         .unwrap_or_default()
     }
@@ -226,9 +227,6 @@ fn unescape(value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_pb::api::core::v1::{EventSource, ObjectReference};
-    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
     use super::*;
 
     fn event() -> Event {

@@ -147,17 +147,10 @@ impl Server {
     }
 
     /// Stores an event and returns it as stored.
-    #[track_caller]
-    pub(crate) fn create<'a>(
-        &'a self,
-        namespace: &'a str,
-        name: &'a str,
-    ) -> impl Future<Output = Value> + 'a {
-        async move {
-            self.post(&events(namespace), &event(namespace, name))
-                .await
-                .expect(201)
-        }
+    pub(crate) async fn create(&self, namespace: &str, name: &str) -> Value {
+        self.post(&events(namespace), &event(namespace, name))
+            .await
+            .expect(201)
     }
 
     pub(crate) async fn watch(&self, uri: &str) -> Watching {
