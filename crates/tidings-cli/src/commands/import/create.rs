@@ -1,7 +1,7 @@
 //! Creating events at a Kubernetes API server, with patience for one that is busy or restarting.
 //!
 //! What is tried again, and when, is [`RetryPolicy`]'s to say. Once the server has not answered for all tries of one
-//! event nothing is sent any more: what is left would take as long each, to no other end.
+//! event, or has refused the credentials, nothing is sent any more: what is left would take as long each, to no other end.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -152,10 +152,13 @@ impl Creator {
                     tokio::time::sleep(self.retries.wait(tries, retry_after, random())).await;
                 }
                 _ => {
-                    if let kube::Error::Api(status) = failure {
-                        return answered(&status);
+                    match failure {
+                        kube::Error::Api(status) if status.code == 401 => {
+                            self.stop(Stop::Unauthorized(one_line(&status.message)));
+                        }
+                        kube::Error::Api(status) => return answered(&status),
+                        _ => self.stop(Stop::NoAnswer(error.message)),
                     }
-                    self.stop(Stop::NoAnswer(error.message));
                     return Outcome::NotSent;
                 }
             }
@@ -303,7 +306,7 @@ mod tests {
             message: "said so".to_owned(),
             fields: vec!["reason".to_owned()],
         };
-        let cases: [(&'static [Answer], Outcome, usize); 9] = [
+        let cases: [(&'static [Answer], Outcome, usize); 8] = [
             (&[CREATED], Outcome::Created, 1),
             (
                 &[Some((503, "")), Some((429, "")), None, CREATED],
@@ -321,11 +324,6 @@ mod tests {
                 refused(503, "ServiceUnavailable"),
                 TRIES as usize,
             ),
-            (
-                &[Some((401, "Unauthorized"))],
-                refused(401, "Unauthorized"),
-                UNAUTHORIZED_TRIES as usize,
-            ),
         ];
         for (answers, expected, requests) in cases {
             assert_eq!(
@@ -334,6 +332,12 @@ mod tests {
                 "after {answers:?}"
             );
         }
+        let (outcome, stop, requests) = create(&[Some((401, "Unauthorized"))]).await;
+        assert_eq!(
+            (outcome, requests),
+            (Outcome::NotSent, UNAUTHORIZED_TRIES as usize)
+        );
+        assert_eq!(stop, Some(Stop::Unauthorized("said so".to_owned())));
         let (outcome, stop, requests) = create(&[None]).await;
         assert_eq!((outcome, requests), (Outcome::NotSent, TRIES as usize));
         assert!(matches!(stop, Some(Stop::NoAnswer(error)) if error.contains("connection reset")));
