@@ -1,19 +1,4 @@
-//! Which answers to a write are tried again, when, and how often.
-//!
-//! | answer | what it means | what is done |
-//! |---|---|---|
-//! | no answer (connection, TLS, timeout) | may pass | tried again |
-//! | 408, 425, 429, 500 and above | may pass | tried again, not before `Retry-After` |
-//! | 409 other than `AlreadyExists` | a conflict on the server's side, may pass | tried again |
-//! | 401 | a token being rotated, or wrong credentials | tried again, but fewer times |
-//! | 404 to a patch | the event expired or was deleted | created at once |
-//! | 409 `AlreadyExists` to a create | the name is taken | dropped quietly; delivered, if an earlier try of this create had no answer |
-//! | 403 with cause `NamespaceTerminating` | nothing can be created there any more | dropped quietly |
-//! | 413 | the event is too large | dropped |
-//! | any other status | the server means it | dropped |
-//! | the sink could not make a request | it never will | dropped |
-//!
-//! client-go's `recordEvent` differs: see [`RetryPolicy::client_go`].
+//! Which answers to a write are tried again, when, and how often. The rules stand at [`RetryPolicy`].
 
 use std::time::Duration;
 
@@ -159,13 +144,28 @@ impl Backoff {
 /// What is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusErrors {
-    /// What the table at the head of this module says.
+    /// What the table at [`RetryPolicy`] says.
     ByMeaning,
     /// client-go's way: an error answer with a `Retry-After` is tried again, every other is final.
     OnlyWithRetryAfter,
 }
 
 /// How failed writes are tried again.
+///
+/// | answer | what it means | what is done |
+/// |---|---|---|
+/// | none (connection, TLS, timeout) | may pass | tried again |
+/// | 408, 425, 429, 500 and above | may pass | tried again, not before `Retry-After` |
+/// | 409 other than `AlreadyExists` | a conflict within the server, may pass | tried again |
+/// | 401 | a token being rotated, or wrong credentials | tried again, but fewer times |
+/// | 404 to a patch | the event expired or was deleted | created at once |
+/// | 409 `AlreadyExists` to a create | the name is taken | dropped quietly; patched or taken for delivered, if by this event itself |
+/// | 403 with cause `NamespaceTerminating` | nothing can be created there any more | dropped quietly |
+/// | 413 | the event is too large | dropped |
+/// | any other status | the server means it | dropped |
+/// | the sink could make no request | it never will | dropped |
+///
+/// client-go's `recordEvent` differs: see [`RetryPolicy::client_go`].
 ///
 /// ```
 /// use std::time::Duration;

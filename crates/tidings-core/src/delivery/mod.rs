@@ -18,143 +18,39 @@
 //!
 //! Invariants: offered = delivered + aggregated + dropped + pending; no more than [`DeliveryOptions::workers`] writes in flight; no more
 //! events and bytes held than [`DeliveryOptions`] says.
-//!
-//! After each call that takes an input, take every [`Delivery::poll_settled`], then every [`Delivery::poll_write`], then wait for an
-//! answer or until [`Delivery::poll_timeout`].
 
 mod lane;
 mod options;
 mod pause;
 #[cfg(test)]
 mod tests;
+mod types;
+#[cfg(test)]
+mod world_tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::Hash;
+use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use slab::Slab;
 
 use self::lane::{Entry, Lane, Object, State, Unanswered};
 use self::pause::Pause;
-use crate::{
-    CountKey, DropCause, DropCounts, Fate, Monotonic, Occurrence, OccurrenceKind, RetryClass,
-    WriteError,
-};
+use crate::{DropCause, Fate, Monotonic, OccurrenceKind, RetryClass, WriteError};
 
 pub use self::options::{DeliveryOptions, InvalidDeliveryOptions, Overflow};
+pub use self::types::{Deliverable, DeliveryStats, Handled, Settled, Write, WriteId};
 
 /// How often in a row an event may turn from patch to create and back before that counts as a failed try.
 const TURNS_MAX: u8 = 4;
 
-/// What a [`Delivery`] needs to know of what it delivers: [`Occurrence`], or a stand-in for it.
-pub trait Deliverable: Clone {
-    /// What orders events: those with one key are written one after the other.
-    type Key: Clone + Eq + Hash;
-
-    /// The key of this event.
-    fn key(&self) -> Self::Key;
-
-    /// Whether both are states of one object at the server, so that the later of the two says all the earlier does.
-    fn same_object(&self, other: &Self) -> bool;
-
-    /// What it was correlated to be.
-    fn kind(&self) -> OccurrenceKind;
-
-    /// Whether there was an earlier state of its object, which may or may not have been written.
-    fn is_repeat(&self) -> bool;
-
-    /// How many bytes it takes.
-    fn size(&self) -> usize;
-}
-
-impl Deliverable for Occurrence {
-    type Key = CountKey;
-
-    fn key(&self) -> CountKey {
-        self.key().clone()
-    }
-
-    fn same_object(&self, other: &Self) -> bool {
-        self.is_same_object(other)
-    }
-
-    fn kind(&self) -> OccurrenceKind {
-        self.kind()
-    }
-
-    fn is_repeat(&self) -> bool {
-        self.is_repeat()
-    }
-
-    fn size(&self) -> usize {
-        self.size()
-    }
-}
-
-/// Names a write in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WriteId {
-    lane: usize,
-    number: u64,
-}
-
-/// A write to do now.
-#[derive(Clone, Debug)]
-pub struct Write<T> {
-    /// To be given back to [`Delivery::handle_written`].
-    pub id: WriteId,
-    /// What to ask of the sink; may differ from what the event was correlated to be.
-    pub kind: OccurrenceKind,
-    /// The event.
-    pub occurrence: T,
-}
-
-/// An event whose fate is known.
-#[derive(Clone, Debug)]
-pub struct Settled<T> {
-    /// The event.
-    pub occurrence: T,
-    /// What became of it.
-    pub fate: Fate,
-    /// The failure it was given up for, if there was one.
-    pub error: Option<WriteError>,
-}
-
-/// What followed from an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handled {
-    /// The event is settled.
-    Settled,
-    /// It is tried again later.
-    Retried,
-    /// It goes out again at once, as the other kind.
-    Turned,
-    /// No such write is in flight: it was answered before, or abandoned.
-    Unknown,
-}
-
-/// What a delivery has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeliveryStats {
-    /// Events offered.
-    pub offered: u64,
-    /// Events the sink took.
-    pub delivered: u64,
-    /// Events a later one stood in for.
-    pub aggregated: u64,
-    /// Events given up, by cause.
-    pub dropped: DropCounts,
-    /// Events waiting, in flight or abandoned.
-    pub pending: u64,
-    /// Writes handed out.
-    pub writes: u64,
-    /// Failures after which an event was put up for another try.
-    pub retries: u64,
-    /// How often writing paused because nothing was answered any more.
-    pub pauses: u64,
-}
-
-/// Delivers events to one sink. See the module's head for how to drive it.
+/// Delivers events to one sink: says what to write next, and what became of each event.
+///
+/// Events of one key go out one after the other, in the order they were offered; different keys go out side by side, up to
+/// [`DeliveryOptions::workers`], and one that fails holds up no other. offered = delivered + aggregated + dropped + pending, at any time.
+///
+/// After each call that takes an input, take every [`Delivery::poll_settled`], then every [`Delivery::poll_write`], then wait for an
+/// answer, for an event to offer, or until [`Delivery::poll_timeout`].
 ///
 /// ```
 /// use tidings_core::{Deliverable, Delivery, DeliveryOptions, Fate, Monotonic, OccurrenceKind};
@@ -505,11 +401,7 @@ impl<T: Deliverable> Delivery<T> {
     }
 
     /// How long a pause would last that begins or goes on now.
-    fn pause_wait(
-        &mut self,
-        was_probe: bool,
-        retry_after: Option<std::time::Duration>,
-    ) -> std::time::Duration {
+    fn pause_wait(&mut self, was_probe: bool, retry_after: Option<Duration>) -> Duration {
         let failures = self.pause.failures(was_probe);
         let random = self.random.u64(..);
         self.options.retry.wait(failures, retry_after, random)
@@ -522,7 +414,7 @@ impl<T: Deliverable> Delivery<T> {
         id: usize,
         kind: OccurrenceKind,
         error: WriteError,
-        retry_after: Option<std::time::Duration>,
+        retry_after: Option<Duration>,
     ) -> Handled {
         let Some(lane) = self.lanes.get_mut(id) else {
             return Handled::Unknown;

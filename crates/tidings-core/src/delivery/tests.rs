@@ -1,24 +1,22 @@
-//! The machine driven by hand, and against a server that forgets, refuses and loses its answers.
+//! The machine driven by hand.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
-use proptest::prelude::*;
-
 use super::*;
-use crate::{Backoff, RetryPolicy, StatusFailure};
+use crate::{RetryPolicy, StatusFailure};
 
-const CREATE: OccurrenceKind = OccurrenceKind::Create;
-const PATCH: OccurrenceKind = OccurrenceKind::Patch;
+pub(super) const CREATE: OccurrenceKind = OccurrenceKind::Create;
+pub(super) const PATCH: OccurrenceKind = OccurrenceKind::Patch;
 
 /// State number `count` of object `object`, under key `key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Item {
-    key: u32,
-    object: u32,
-    count: u32,
-    kind: OccurrenceKind,
-    size: usize,
+pub(super) struct Item {
+    pub(super) key: u32,
+    pub(super) object: u32,
+    pub(super) count: u32,
+    pub(super) kind: OccurrenceKind,
+    pub(super) size: usize,
 }
 
 impl Deliverable for Item {
@@ -45,7 +43,7 @@ impl Deliverable for Item {
     }
 }
 
-fn item(key: u32, count: u32, kind: OccurrenceKind) -> Item {
+pub(super) fn item(key: u32, count: u32, kind: OccurrenceKind) -> Item {
     Item {
         key,
         object: 0,
@@ -59,7 +57,7 @@ fn create(key: u32) -> Item {
     item(key, 1, CREATE)
 }
 
-fn status(code: u16, reason: &str) -> WriteError {
+pub(super) fn status(code: u16, reason: &str) -> WriteError {
     let failure = StatusFailure {
         code,
         reason: reason.to_owned(),
@@ -68,7 +66,7 @@ fn status(code: u16, reason: &str) -> WriteError {
     WriteError::status(failure, reason)
 }
 
-fn asking(code: u16, seconds: u64) -> WriteError {
+pub(super) fn asking(code: u16, seconds: u64) -> WriteError {
     let failure = StatusFailure {
         code,
         retry_after: Some(Duration::from_secs(seconds)),
@@ -77,19 +75,19 @@ fn asking(code: u16, seconds: u64) -> WriteError {
     WriteError::status(failure, "later")
 }
 
-fn reset() -> WriteError {
+pub(super) fn reset() -> WriteError {
     WriteError::transport("connection reset by peer")
 }
 
 /// A delivery, its clock, and what came out of it.
-struct Bench {
-    delivery: Delivery<Item>,
-    now: Monotonic,
-    settled: Vec<(Item, Fate)>,
+pub(super) struct Bench {
+    pub(super) delivery: Delivery<Item>,
+    pub(super) now: Monotonic,
+    pub(super) settled: Vec<(Item, Fate)>,
 }
 
 impl Bench {
-    fn new(options: DeliveryOptions) -> Self {
+    pub(super) fn new(options: DeliveryOptions) -> Self {
         Self {
             delivery: Delivery::new(options, 7).unwrap(),
             now: Monotonic::ZERO,
@@ -97,53 +95,53 @@ impl Bench {
         }
     }
 
-    fn offer(&mut self, item: Item) {
+    pub(super) fn offer(&mut self, item: Item) {
         self.delivery.offer(item);
         self.collect();
     }
 
-    fn write(&mut self) -> Option<Write<Item>> {
+    pub(super) fn write(&mut self) -> Option<Write<Item>> {
         self.delivery.poll_write(self.now)
     }
 
     /// The next write, which is due now: key, count and kind.
-    fn expect(&mut self, key: u32, count: u32, kind: OccurrenceKind) -> WriteId {
+    pub(super) fn expect(&mut self, key: u32, count: u32, kind: OccurrenceKind) -> WriteId {
         let write = self.write().expect("a write that is due");
         let item = write.occurrence;
         assert_eq!((item.key, item.count, write.kind), (key, count, kind));
         write.id
     }
 
-    fn answer(&mut self, id: WriteId, result: Result<(), WriteError>) -> Handled {
+    pub(super) fn answer(&mut self, id: WriteId, result: Result<(), WriteError>) -> Handled {
         let handled = self.delivery.handle_written(self.now, id, result);
         self.collect();
         handled
     }
 
-    fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         while let Some(settled) = self.delivery.poll_settled() {
             self.settled.push((settled.occurrence, settled.fate));
         }
     }
 
     /// Moves the clock to the next deadline.
-    fn wait(&mut self) -> Duration {
+    pub(super) fn wait(&mut self) -> Duration {
         let until = self.delivery.poll_timeout().expect("something to wait for");
         let waited = until.nanos_since(self.now).max(0);
         self.now = self.now.max(until);
         Duration::from_nanos(waited as u64)
     }
 
-    fn fates(&self) -> Vec<Fate> {
+    pub(super) fn fates(&self) -> Vec<Fate> {
         self.settled.iter().map(|(_, fate)| *fate).collect()
     }
 
-    fn dropped(&self, cause: DropCause) -> u64 {
+    pub(super) fn dropped(&self, cause: DropCause) -> u64 {
         self.delivery.stats().dropped.get(cause)
     }
 
     #[track_caller]
-    fn check_sums(&self) {
+    pub(super) fn check_sums(&self) {
         let stats = self.delivery.stats();
         let accounted = stats.delivered + stats.aggregated + stats.dropped.total() + stats.pending;
         assert_eq!(stats.offered, accounted, "{stats:?}");
@@ -651,7 +649,7 @@ fn keys_that_fail_among_others_that_do_not_pause_nothing() {
         }
         for _ in 0..300 {
             let write = bench.write().expect("a write");
-            let result = if write.occurrence.key % 3 == 0 {
+            let result = if write.occurrence.key.is_multiple_of(3) {
                 answer.clone()
             } else {
                 Err(reset())
@@ -764,324 +762,4 @@ fn draining_tries_at_once_what_waits_of_our_own_accord() {
     bench.answer(id, Ok(()));
     assert_eq!(bench.delivery.pending(), 0);
     bench.check_sums();
-}
-
-/// What happens to a write on its way.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Arrives,
-    /// Is done, but the answer is lost.
-    AnswerLost,
-    /// Never reaches the server.
-    Lost,
-    Busy,
-    Unauthorized,
-    Refused,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Offer {
-        key: u32,
-        size: usize,
-        /// Whether a repeat is thought to have been written when that is not known.
-        hopeful: bool,
-    },
-    /// The correlator forgets a key: its next event is another object.
-    Evict(u32),
-    /// The server forgets a key's objects.
-    Expire(u32),
-    Write,
-    Answer(usize, Way),
-    Wait,
-    Drain,
-    Abandon,
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let way = prop_oneof![
-        6 => Just(Way::Arrives),
-        2 => Just(Way::AnswerLost),
-        2 => Just(Way::Lost),
-        1 => Just(Way::Busy),
-        1 => Just(Way::Unauthorized),
-        1 => Just(Way::Refused),
-    ];
-    let step = prop_oneof![
-        60 => (0_u32..6, 1_usize..150, any::<bool>()).prop_map(|(key, size, hopeful)| Step::Offer { key, size, hopeful }),
-        3 => (0_u32..6).prop_map(Step::Evict),
-        3 => (0_u32..6).prop_map(Step::Expire),
-        60 => Just(Step::Write),
-        60 => (0_usize..8, way).prop_map(|(which, way)| Step::Answer(which, way)),
-        20 => Just(Step::Wait),
-        1 => Just(Step::Drain),
-        1 => Just(Step::Abandon),
-    ];
-    prop::collection::vec(step, 1..200)
-}
-
-fn options() -> impl Strategy<Value = DeliveryOptions> {
-    (
-        1_usize..5,
-        1_usize..12,
-        100_usize..900,
-        any::<bool>(),
-        any::<bool>(),
-        0_u32..4,
-        1_u32..6,
-        any::<bool>(),
-    )
-        .prop_map(
-            |(workers, events, bytes, oldest, coalesce, pause_after_keys, tries_max, constant)| {
-                DeliveryOptions {
-                    workers,
-                    pending_events_max: events,
-                    pending_bytes_max: bytes,
-                    overflow: if oldest {
-                        Overflow::DropOldest
-                    } else {
-                        Overflow::DropNewest
-                    },
-                    coalesce,
-                    pause_after_keys,
-                    retry: RetryPolicy {
-                        tries_max,
-                        backoff: if constant {
-                            Backoff::Constant(Duration::from_secs(1))
-                        } else {
-                            RetryPolicy::default().backoff
-                        },
-                        ..RetryPolicy::default()
-                    },
-                }
-            },
-        )
-}
-
-/// A delivery with a correlator before it and a server behind it.
-struct World {
-    bench: Bench,
-    /// Per key: the object its events are now about, and how many there were of it.
-    counts: HashMap<u32, (u32, u32)>,
-    /// Objects whose first write the correlator was told of.
-    acknowledged: HashSet<(u32, u32)>,
-    /// The server's objects, and the counts they show.
-    stored: HashMap<(u32, u32), u32>,
-    /// Objects the server forgot, refused, or holds something else under: it may not show the last count.
-    excused: HashSet<(u32, u32)>,
-    in_flight: Vec<Write<Item>>,
-    /// Per object: the count last written.
-    last_written: HashMap<(u32, u32), u32>,
-    fed: usize,
-    offered: Vec<Item>,
-}
-
-impl World {
-    fn new(options: DeliveryOptions) -> Self {
-        Self {
-            bench: Bench::new(options),
-            counts: HashMap::new(),
-            acknowledged: HashSet::new(),
-            stored: HashMap::new(),
-            excused: HashSet::new(),
-            in_flight: Vec::new(),
-            last_written: HashMap::new(),
-            fed: 0,
-            offered: Vec::new(),
-        }
-    }
-
-    fn step(&mut self, step: &Step) {
-        match *step {
-            Step::Offer { key, size, hopeful } => self.offer(key, size, hopeful),
-            Step::Evict(key) => {
-                let (object, count) = self.counts.entry(key).or_default();
-                (*object, *count) = (*object + 1, 0);
-            }
-            Step::Expire(key) => {
-                let excused = &mut self.excused;
-                self.stored.retain(|object, _| {
-                    let gone = object.0 == key;
-                    if gone {
-                        excused.insert(*object);
-                    }
-                    !gone
-                });
-            }
-            Step::Write => self.write(),
-            Step::Answer(which, way) => {
-                if which < self.in_flight.len() {
-                    self.answer(which, way);
-                }
-            }
-            Step::Wait => {
-                if let Some(until) = self.bench.delivery.poll_timeout() {
-                    self.bench.now = self.bench.now.max(until);
-                }
-            }
-            Step::Drain => self.bench.delivery.drain(),
-            Step::Abandon => self.bench.delivery.abandon(),
-        }
-        self.feed_back();
-        self.bench.check_sums();
-        let held: usize = self.offered.len() - self.bench.settled.len();
-        assert_eq!(held, self.bench.delivery.pending());
-        let offered: usize = self.offered.iter().map(|item| item.size).sum();
-        let settled: usize = self.bench.settled.iter().map(|(item, _)| item.size).sum();
-        assert_eq!(offered - settled, self.bench.delivery.pending_bytes());
-    }
-
-    fn offer(&mut self, key: u32, size: usize, hopeful: bool) {
-        let (object, count) = self.counts.entry(key).or_default();
-        *count += 1;
-        let id = (key, *object);
-        let repeat = *count > 1;
-        let kind = if repeat && (hopeful || self.acknowledged.contains(&id)) {
-            PATCH
-        } else {
-            CREATE
-        };
-        let item = Item {
-            key,
-            object: *object,
-            count: *count,
-            kind,
-            size,
-        };
-        self.offered.push(item);
-        self.bench.offer(item);
-    }
-
-    fn write(&mut self) {
-        let Some(write) = self.bench.write() else {
-            let timeout = self.bench.delivery.poll_timeout();
-            assert!(
-                timeout.is_none_or(|until| until > self.bench.now),
-                "nothing to write, and yet asked to look again now"
-            );
-            return;
-        };
-        let item = write.occurrence;
-        assert!(
-            self.in_flight
-                .iter()
-                .all(|other| other.occurrence.key != item.key),
-            "two writes of a key at once"
-        );
-        let last = self
-            .last_written
-            .entry((item.key, item.object))
-            .or_default();
-        assert!(
-            *last <= item.count,
-            "an earlier state is written after a later one"
-        );
-        *last = item.count;
-        self.in_flight.push(write);
-    }
-
-    fn answer(&mut self, which: usize, way: Way) {
-        let write = self.in_flight.swap_remove(which);
-        let id = (write.occurrence.key, write.occurrence.object);
-        let result = match way {
-            Way::Arrives => self.apply(&write),
-            Way::AnswerLost => {
-                let _ = self.apply(&write);
-                Err(reset())
-            }
-            Way::Lost => Err(WriteError::timeout("no answer")),
-            Way::Busy => Err(asking(429, 2)),
-            Way::Unauthorized => Err(status(401, "Unauthorized")),
-            Way::Refused => {
-                self.excused.insert(id);
-                Err(status(422, "Invalid"))
-            }
-        };
-        self.bench.answer(write.id, result);
-    }
-
-    fn apply(&mut self, write: &Write<Item>) -> Result<(), WriteError> {
-        let item = write.occurrence;
-        let id = (item.key, item.object);
-        match (write.kind, self.stored.contains_key(&id)) {
-            (OccurrenceKind::Create, true) => Err(status(409, "AlreadyExists")),
-            (OccurrenceKind::Patch, false) => Err(status(404, "NotFound")),
-            _ => {
-                self.stored.insert(id, item.count);
-                Ok(())
-            }
-        }
-    }
-
-    /// Tells the correlator what became of its events, as the shell does.
-    fn feed_back(&mut self) {
-        self.bench.collect();
-        for (item, fate) in &self.bench.settled[self.fed..] {
-            if *fate == Fate::Delivered {
-                self.acknowledged.insert((item.key, item.object));
-            }
-        }
-        self.fed = self.bench.settled.len();
-    }
-
-    /// The network is whole again: everything arrives.
-    fn finish(&mut self) {
-        let mut steps = 0;
-        while self.bench.delivery.pending() > 0 {
-            steps += 1;
-            assert!(steps < 10_000, "it does not come to an end");
-            self.step(&Step::Write);
-            if self.in_flight.is_empty() {
-                self.step(&Step::Wait);
-            } else {
-                self.step(&Step::Answer(0, Way::Arrives));
-            }
-        }
-    }
-
-    fn check_fates(&self) {
-        let mut settled: HashMap<Item, Fate> = HashMap::new();
-        for (item, fate) in &self.bench.settled {
-            assert!(
-                settled.insert(*item, *fate).is_none(),
-                "{item:?} is settled twice"
-            );
-        }
-        let mut last_delivered: HashMap<(u32, u32), u32> = HashMap::new();
-        let mut after: HashMap<(u32, u32), Fate> = HashMap::new();
-        for item in &self.offered {
-            let fate = settled[item];
-            let id = (item.key, item.object);
-            if fate == Fate::Delivered {
-                last_delivered.insert(id, item.count);
-            }
-            after.insert(id, fate);
-        }
-        for (id, fate) in after {
-            // What was given up after tries may or may not have arrived; a merged event must have been followed by another.
-            assert_ne!(fate, Fate::Aggregated, "the last of {id:?} went nowhere");
-            if fate == Fate::Delivered && !self.excused.contains(&id) {
-                assert_eq!(
-                    self.stored.get(&id),
-                    last_delivered.get(&id),
-                    "the server shows another count of {id:?}"
-                );
-            }
-        }
-    }
-}
-
-proptest! {
-    /// Whatever happens: every event has one fate, the sums agree, bounds hold, states of an object are written in order, and what is
-    /// called delivered is what the server shows.
-    #[test]
-    fn every_event_is_accounted_for(options in options(), steps in steps()) {
-        let mut world = World::new(options);
-        for step in &steps {
-            world.step(step);
-        }
-        world.finish();
-        prop_assert_eq!(world.bench.settled.len(), world.offered.len());
-        world.check_fates();
-    }
 }

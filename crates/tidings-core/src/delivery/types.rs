@@ -1,0 +1,113 @@
+//! What goes into a delivery and what comes out of it.
+
+use std::hash::Hash;
+
+use crate::{CountKey, DropCounts, Fate, Occurrence, OccurrenceKind, WriteError};
+
+/// What a [`Delivery`] needs to know of what it delivers: [`Occurrence`], or a stand-in for it.
+pub trait Deliverable: Clone {
+    /// What orders events: those with one key are written one after the other.
+    type Key: Clone + Eq + Hash;
+
+    /// The key of this event.
+    fn key(&self) -> Self::Key;
+
+    /// Whether both are states of one object at the server, so that the later of the two says all the earlier does.
+    fn same_object(&self, other: &Self) -> bool;
+
+    /// What it was correlated to be.
+    fn kind(&self) -> OccurrenceKind;
+
+    /// Whether there was an earlier state of its object, which may or may not have been written.
+    fn is_repeat(&self) -> bool;
+
+    /// How many bytes it takes.
+    fn size(&self) -> usize;
+}
+
+impl Deliverable for Occurrence {
+    type Key = CountKey;
+
+    fn key(&self) -> CountKey {
+        self.key().clone()
+    }
+
+    fn same_object(&self, other: &Self) -> bool {
+        self.is_same_object(other)
+    }
+
+    fn kind(&self) -> OccurrenceKind {
+        self.kind()
+    }
+
+    fn is_repeat(&self) -> bool {
+        self.is_repeat()
+    }
+
+    fn size(&self) -> usize {
+        self.size()
+    }
+}
+
+/// Names a write in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WriteId {
+    pub(super) lane: usize,
+    pub(super) number: u64,
+}
+
+/// A write to do now.
+#[derive(Clone, Debug)]
+pub struct Write<T> {
+    /// To be given back to [`Delivery::handle_written`].
+    pub id: WriteId,
+    /// What to ask of the sink; may differ from what the event was correlated to be.
+    pub kind: OccurrenceKind,
+    /// The event.
+    pub occurrence: T,
+}
+
+/// An event whose fate is known.
+#[derive(Clone, Debug)]
+pub struct Settled<T> {
+    /// The event.
+    pub occurrence: T,
+    /// What became of it.
+    pub fate: Fate,
+    /// The failure it was given up for, if there was one.
+    pub error: Option<WriteError>,
+}
+
+/// What followed from an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// The event is settled.
+    Settled,
+    /// It is tried again later.
+    Retried,
+    /// It goes out again at once, as the other kind.
+    Turned,
+    /// No such write is in flight: it was answered before, or abandoned.
+    Unknown,
+}
+
+/// What a delivery has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveryStats {
+    /// Events offered.
+    pub offered: u64,
+    /// Events the sink took.
+    pub delivered: u64,
+    /// Events a later one stood in for.
+    pub aggregated: u64,
+    /// Events given up, by cause.
+    pub dropped: DropCounts,
+    /// Events waiting, in flight or abandoned.
+    pub pending: u64,
+    /// Writes handed out.
+    pub writes: u64,
+    /// Failures after which an event was put up for another try.
+    pub retries: u64,
+    /// How often writing paused because nothing was answered any more.
+    pub pauses: u64,
+}
