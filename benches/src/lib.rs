@@ -1,71 +1,84 @@
-//! What the benchmarks share: measuring a closure, and printing a figure as one line of JSON.
+//! What the benchmark programs share: measuring, figures as lines of JSON, and the recording benchmarks themselves.
+//!
+//! Time and allocations are measured by two programs: an allocator that counts is shared by all threads and would slow down what is timed.
+
+pub mod recording;
 
 use std::alloc::System;
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value};
 use stats_alloc::{Region, StatsAlloc};
 
-/// The allocator every benchmark program installs, so that allocations can be counted.
+/// An allocator that counts.
 pub type Allocator = StatsAlloc<System>;
 
-/// One measured figure.
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// What was measured; the peers use the same names.
-    pub name: &'static str,
-    /// Nanoseconds for one operation.
-    pub ns_per_op: f64,
-    /// Allocations for one operation, on all threads.
-    pub allocs_per_op: f64,
-    /// Bytes allocated for one operation, on all threads.
-    pub bytes_per_op: f64,
-    /// Operations that were measured.
-    pub ops: u64,
+/// How to measure.
+#[derive(Clone, Copy)]
+pub struct Measure {
+    /// How long to measure each figure.
+    pub total: Duration,
+    /// Counts allocations, if that is what is measured, in place of time.
+    pub allocator: Option<&'static Allocator>,
 }
+
+/// One measured figure: a name and numbers, under the names the peers use.
+#[derive(Clone, Debug)]
+pub struct Figure(Map<String, Value>);
 
 impl Figure {
-    /// Prints the figure as one line of JSON, in the peers' form.
+    /// A figure with no numbers yet.
+    pub fn new(name: &str) -> Self {
+        let mut fields = Map::new();
+        fields.insert("peer".to_owned(), "tidings".into());
+        fields.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+        fields.insert("name".to_owned(), name.into());
+        Self(fields)
+    }
+
+    /// Adds a number, rounded to hundredths.
+    #[must_use]
+    pub fn with(mut self, name: &str, number: f64) -> Self {
+        let rounded = (number * 100.).round() / 100.;
+        self.0.insert(name.to_owned(), rounded.into());
+        self
+    }
+
+    /// A number of the figure; 0 when it has none of that name.
+    pub fn number(&self, name: &str) -> f64 {
+        self.0.get(name).and_then(Value::as_f64).unwrap_or(0.)
+    }
+
+    /// Prints the figure as one line of JSON.
     #[expect(clippy::print_stdout, reason = "the figures are the output")]
     pub fn print(&self) {
-        println!(
-            "{}",
-            serde_json::json!({
-                "peer": "tidings",
-                "version": env!("CARGO_PKG_VERSION"),
-                "name": self.name,
-                "ns_per_op": (self.ns_per_op * 10.).round() / 10.,
-                "allocs_per_op": (self.allocs_per_op * 100.).round() / 100.,
-                "bytes_per_op": self.bytes_per_op.round(),
-                "ops": self.ops,
-            })
-        );
+        println!("{}", Value::Object(self.0.clone()));
     }
 }
 
-/// Measures `batch`, which does `size` operations and returns how long they took, until `total` is reached.
-///
-/// The batch says itself what counts, so that preparing and waiting can be left out. A first batch warms up and is not counted.
-pub fn measure(
-    name: &'static str,
-    allocator: &'static Allocator,
-    total: Duration,
-    size: u64,
-    mut batch: impl FnMut() -> Duration,
-) -> Figure {
-    batch();
-    let region = Region::new(allocator);
-    let (mut elapsed, mut ops) = (Duration::ZERO, 0);
-    while elapsed < total {
-        elapsed += batch();
-        ops += size;
-    }
-    let change = region.change();
-    Figure {
-        name,
-        ns_per_op: elapsed.as_nanos() as f64 / ops as f64,
-        allocs_per_op: change.allocations as f64 / ops as f64,
-        bytes_per_op: change.bytes_allocated as f64 / ops as f64,
-        ops,
+impl Measure {
+    /// Measures `batch`, which does `size` operations and returns how long they took, until the total is reached.
+    ///
+    /// The batch says itself what counts, so that preparing and waiting can be left out. A first batch warms up and is not counted.
+    pub fn run(self, name: &str, size: u64, mut batch: impl FnMut() -> Duration) -> Figure {
+        batch();
+        let region = self.allocator.map(Region::new);
+        let (mut elapsed, mut operations) = (Duration::ZERO, 0);
+        while elapsed < self.total {
+            elapsed += batch();
+            operations += size;
+        }
+        let each = |number: usize| number as f64 / operations as f64;
+        let figure = Figure::new(name).with("ops", operations as f64);
+        match region.map(|region| region.change()) {
+            Some(change) => figure
+                .with(
+                    "allocs_per_op",
+                    each(change.allocations + change.reallocations),
+                )
+                .with("bytes_per_op", each(change.bytes_allocated)),
+            None => figure.with("ns_per_op", elapsed.as_nanos() as f64 / operations as f64),
+        }
     }
 }
 

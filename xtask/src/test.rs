@@ -14,9 +14,6 @@ pub(crate) struct Args {
     /// Do not fetch kubectl and etcd where they are missing
     #[arg(long)]
     offline: bool,
-    /// Leave out the model checker's build, which takes a minute of its own
-    #[arg(long)]
-    no_loom: bool,
 }
 
 /// What the test programs counted.
@@ -55,12 +52,6 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     if let Some(further) = further.filter(|folder| folder.is_dir()) {
         step(vectors(root, &further));
     }
-    if args.no_loom {
-        eprintln!("\nskipped, as told: the model checker");
-    } else {
-        step(cargo_test(&mut loom(root), &mut counts));
-    }
-
     eprintln!();
     for line in &tools.missing {
         eprintln!("{line}");
@@ -82,17 +73,6 @@ fn vectors(root: &Path, folder: &Path) -> Result {
         &["run", "-q", "-p", "tidings-conformance", "--", "correlator"],
     );
     command::run(command.arg(folder))
-}
-
-/// Loom's types stand in for the standard library's in a build of its own, with a folder of its own: one flag for all
-/// crates would otherwise build everything anew twice over.
-fn loom(root: &Path) -> Command {
-    let mut command = cargo(root, &["test", "-p", "tidings", "--lib", "loom"]);
-    command
-        .env("RUSTFLAGS", "--cfg tidings_loom")
-        .env("CARGO_TARGET_DIR", root.join("target/loom"))
-        .env("LOOM_MAX_PREEMPTIONS", "2");
-    command
 }
 
 fn cargo_test(command: &mut Command, counts: &mut Counts) -> Result {

@@ -53,18 +53,19 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         skipped.push("client-go: there is no Go on the PATH".to_owned());
     }
 
-    let mut calls = figures(&mut cargo(
-        root,
-        &[
+    let mut calls = Vec::new();
+    for program in ["record", "record-allocations"] {
+        let run = [
             "run",
             "--release",
             "-q",
             "-p",
             "tidings-bench",
             "--bin",
-            "record",
-        ],
-    ))?;
+            program,
+        ];
+        calls.extend(figures(&mut cargo(root, &run))?);
+    }
     if has_go {
         calls.extend(figures(
             Command::new("go")

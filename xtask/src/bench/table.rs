@@ -22,26 +22,22 @@ pub(super) fn calls(figures: &[Figure]) -> String {
         "| | tidings | client-go | ratio | allocations | client-go's | physical floor |\n|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for name in names {
-        let of = |peer: &str| {
+        // A peer may measure time and allocations in runs of their own.
+        let of = |peer: &str, field: &str| {
             figures
                 .iter()
-                .find(|figure| figure.text("name") == name && is_of(figure, peer))
+                .filter(|figure| figure.text("name") == name && is_of(figure, peer))
+                .find_map(|figure| figure.number(field))
         };
-        let (ours, theirs) = (of(OURS), of(PEER));
-        let time = |figure: Option<&Figure>| figure.and_then(|figure| figure.number("ns_per_op"));
-        let allocations =
-            |figure: Option<&Figure>| figure.and_then(|figure| figure.number("allocs_per_op"));
-        let floor = ours.and_then(|figure| figure.number("floor_ns"));
+        let (ours, theirs) = (of(OURS, "ns_per_op"), of(PEER, "ns_per_op"));
         let cells = [
             name.to_owned(),
-            or_empty(time(ours), nanoseconds),
-            or_empty(time(theirs), nanoseconds),
-            or_empty(ratio(time(theirs), time(ours)), |ratio| {
-                format!("{ratio:.1} ×")
-            }),
-            or_empty(allocations(ours), |count| format!("{count:.1}")),
-            or_empty(allocations(theirs), |count| format!("{count:.0}")),
-            or_empty(floor, nanoseconds),
+            or_empty(ours, nanoseconds),
+            or_empty(theirs, nanoseconds),
+            or_empty(ratio(theirs, ours), |ratio| format!("{ratio:.1} ×")),
+            or_empty(of(OURS, "allocs_per_op"), |count| format!("{count:.1}")),
+            or_empty(of(PEER, "allocs_per_op"), |count| format!("{count:.0}")),
+            or_empty(of(OURS, "floor_ns"), nanoseconds),
         ];
         // Writing to a string cannot fail.
         let _ = writeln!(table, "| {} |", cells.join(" | "));

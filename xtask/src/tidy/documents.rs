@@ -198,8 +198,10 @@ fn wrong_command(root: &Path, command: &str, metadata: &Value) -> Option<String>
 
 fn wrong_verb(root: &Path, verb: &str) -> Option<String> {
     let is_word = verb.starts_with(|letter: char| letter.is_ascii_lowercase());
-    let file = root.join(format!("crates/tidings-cli/src/commands/{verb}.rs"));
-    (is_word && !file.exists()).then(|| format!("tidings has no verb {verb}"))
+    let commands = root.join("crates/tidings-cli/src/commands");
+    let is_there =
+        commands.join(format!("{verb}.rs")).exists() || commands.join(verb).join("mod.rs").exists();
+    (is_word && !is_there).then(|| format!("tidings has no verb {verb}"))
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use tidings::{
     Broadcaster, CorrelatorOptions, DeliveryOptions, Occurrence, Reference, Sink, SinkOptions,
     ToReference, WriteError,
 };
-use tidings_bench::{Figure, measure, time};
 use tokio::runtime::Runtime;
 
-use crate::{ALLOCATOR, DISTINCT, MESSAGE, pod, source};
+use super::{DISTINCT, MESSAGE, pod, source};
+use crate::{Figure, Measure, time};
 
 /// Far below the queues' bound of 32,768.
 const BATCH: u64 = 8_192;
@@ -36,16 +36,16 @@ impl Arrivals {
 }
 
 /// A call with an object, one watcher draining.
-pub(crate) fn record_call(name: &'static str, total: Duration) -> Figure {
-    call(name, total, &pod(0))
+pub(super) fn record_call(name: &'static str, measure: Measure) -> Figure {
+    call(name, measure, &pod(0))
 }
 
 /// A call with a reference made before.
-pub(crate) fn record_call_with_reference(name: &'static str, total: Duration) -> Figure {
-    call(name, total, &reference(0))
+pub(super) fn record_call_with_reference(name: &'static str, measure: Measure) -> Figure {
+    call(name, measure, &reference(0))
 }
 
-fn call<Kind>(name: &'static str, total: Duration, object: &impl ToReference<Kind>) -> Figure {
+fn call<Kind>(name: &'static str, measure: Measure, object: &impl ToReference<Kind>) -> Figure {
     let runtime = runtime();
     let _entered = runtime.enter();
     let broadcaster = Broadcaster::new();
@@ -54,7 +54,7 @@ fn call<Kind>(name: &'static str, total: Duration, object: &impl ToReference<Kin
     broadcaster.start_event_watcher(move |_| seen.note());
     let recorder = broadcaster.recorder(source());
     let mut sent = 0;
-    let figure = measure(name, ALLOCATOR, total, BATCH, || {
+    let figure = measure.run(name, BATCH, || {
         let elapsed = time(|| {
             for _ in 0..BATCH {
                 recorder.event(object, Warning, "BackOff", MESSAGE);
@@ -69,7 +69,7 @@ fn call<Kind>(name: &'static str, total: Duration, object: &impl ToReference<Kin
 }
 
 /// From the recorder until sixteen watchers have seen it.
-pub(crate) fn fan_out(name: &'static str, total: Duration) -> Figure {
+pub(super) fn fan_out(name: &'static str, measure: Measure) -> Figure {
     const WATCHERS: u64 = 16;
     let runtime = runtime();
     let _entered = runtime.enter();
@@ -82,7 +82,7 @@ pub(crate) fn fan_out(name: &'static str, total: Duration) -> Figure {
     let recorder = broadcaster.recorder(source());
     let object = reference(0);
     let mut sent = 0;
-    let figure = measure(name, ALLOCATOR, total, BATCH, || {
+    let figure = measure.run(name, BATCH, || {
         time(|| {
             for _ in 0..BATCH {
                 recorder.event(&object, Warning, "BackOff", MESSAGE);
@@ -115,17 +115,17 @@ impl Sink for NoSink {
 }
 
 /// The same event again and again.
-pub(crate) fn record_to_sink_repeat(name: &'static str, total: Duration) -> Figure {
-    record_to_sink(name, total, &[pod(0)])
+pub(super) fn record_to_sink_repeat(name: &'static str, measure: Measure) -> Figure {
+    record_to_sink(name, measure, &[pod(0)])
 }
 
 /// Events about ever other objects.
-pub(crate) fn record_to_sink_new(name: &'static str, total: Duration) -> Figure {
+pub(super) fn record_to_sink_new(name: &'static str, measure: Measure) -> Figure {
     let pods: Vec<Pod> = (0..DISTINCT).map(pod).collect();
-    record_to_sink(name, total, &pods)
+    record_to_sink(name, measure, &pods)
 }
 
-fn record_to_sink(name: &'static str, total: Duration, objects: &[Pod]) -> Figure {
+fn record_to_sink(name: &'static str, measure: Measure, objects: &[Pod]) -> Figure {
     let runtime = runtime();
     let _entered = runtime.enter();
     let broadcaster = Broadcaster::new();
@@ -150,7 +150,7 @@ fn record_to_sink(name: &'static str, total: Duration, objects: &[Pod]) -> Figur
     let recorder = broadcaster.recorder(source());
     let mut endless = objects.iter().cycle();
     let mut sent = 0;
-    let figure = measure(name, ALLOCATOR, total, BATCH, || {
+    let figure = measure.run(name, BATCH, || {
         time(|| {
             for object in endless.by_ref().take(BATCH as usize) {
                 recorder.event(object, Warning, "BackOff", MESSAGE);

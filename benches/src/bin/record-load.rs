@@ -13,7 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings::EventType::Warning;
 use tidings::{Broadcaster, EventSource, KubeSink, Reference, ReferenceFields};
-use tidings_bench::{peak_resident_bytes, time};
+use tidings_bench::{Figure, peak_resident_bytes, time};
 
 /// Records a burst of events to a cluster and prints what became of them.
 #[derive(Parser)]
@@ -79,48 +79,51 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     broadcaster.start_recording_to_sink(KubeSink::new(client.clone()));
     let recorder = broadcaster.recorder(EventSource::component("record-load"));
 
-    let mut offering = Duration::ZERO;
-    let report = {
-        let started = milliseconds();
-        offering += time(|| {
-            for reference in references.iter().cycle().take(arguments.events) {
-                recorder.event(
-                    reference,
-                    Warning,
-                    &reason,
-                    "Back-off restarting failed container",
-                );
-            }
-        });
-        let report = broadcaster
-            .shutdown(Duration::from_secs(arguments.deadline))
-            .await;
-        let elapsed = Duration::from_millis(milliseconds().saturating_sub(started).max(1));
-        println!(
-            "offered      {} in {:.1} ms",
-            report.offered,
-            offering.as_secs_f64() * 1e3
-        );
-        println!("delivered    {}", report.delivered);
-        println!("aggregated   {}", report.aggregated);
-        println!("dropped      {}", report.dropped.total());
-        for (cause, count) in report.dropped.iter().filter(|(_, count)| *count > 0) {
-            println!("  {cause}  {count}");
+    let started = milliseconds();
+    let offering = time(|| {
+        for reference in references.iter().cycle().take(arguments.events) {
+            recorder.event(
+                reference,
+                Warning,
+                &reason,
+                "Back-off restarting failed container",
+            );
         }
-        println!("pending      {}", report.pending);
-        println!("elapsed      {:.2} s", elapsed.as_secs_f64());
-        println!(
-            "events/s     {:.0}",
-            report.delivered as f64 / elapsed.as_secs_f64()
-        );
-        report
-    };
-    if let Some(bytes) = peak_resident_bytes() {
-        println!("peak memory  {:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    });
+    let report = broadcaster
+        .shutdown(Duration::from_secs(arguments.deadline))
+        .await;
+    let elapsed = Duration::from_millis(milliseconds().saturating_sub(started).max(1));
+    let found = count(&client, &reason).await?.saturating_sub(found_before);
+    let rate = report.delivered as f64 / elapsed.as_secs_f64();
+
+    println!(
+        "offered      {} in {:.1} ms",
+        report.offered,
+        offering.as_secs_f64() * 1e3
+    );
+    println!("delivered    {}", report.delivered);
+    println!("aggregated   {}", report.aggregated);
+    println!("dropped      {}", report.dropped.total());
+    for (cause, count) in report.dropped.iter().filter(|(_, count)| *count > 0) {
+        println!("  {cause}  {count}");
     }
-    let found = count(&client, &reason).await? - found_before;
+    println!("pending      {}", report.pending);
     println!("found        {found} in the cluster");
-    debug_assert!(report.is_balanced());
+    println!("elapsed      {:.2} s", elapsed.as_secs_f64());
+    println!("events/s     {rate:.0}");
+    let mut figure = Figure::new("record_load")
+        .with("offered", report.offered as f64)
+        .with("delivered", report.delivered as f64)
+        .with("lost", (report.dropped.total() + report.pending) as f64)
+        .with("found", found as f64)
+        .with("events_per_second", rate);
+    if let Some(bytes) = peak_resident_bytes() {
+        println!("peak RSS     {:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        figure = figure.with("peak_rss_bytes", bytes as f64);
+    }
+    // The same once more, for programs.
+    figure.print();
     Ok(())
 }
 

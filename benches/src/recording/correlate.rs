@@ -3,36 +3,35 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tidings::{ClusterScopedNamespace, Event, EventType, Reference, ToReference};
-use tidings_bench::{Figure, measure, time};
 use tidings_core::{
     Correlated, Correlator, CorrelatorOptions, Monotonic, NameStamps, NewEvent, Now, TEXT_BYTES_MAX,
 };
 
-use crate::{ALLOCATOR, DISTINCT, MESSAGE, pod, source};
+use super::{DISTINCT, MESSAGE, pod, source};
+use crate::{Allocator, Figure, Measure, time};
 
 const BATCH: u64 = 4096;
 
 /// The same event again.
-pub(crate) fn repeat(name: &'static str, total: Duration) -> Figure {
-    rounds(name, total, &[event(0, MESSAGE)], 20)
+pub(super) fn repeat(name: &'static str, measure: Measure) -> Figure {
+    rounds(name, measure, &[event(0, MESSAGE)], 20)
 }
 
 /// Events that differ in message only.
-pub(crate) fn aggregate(name: &'static str, total: Duration) -> Figure {
+pub(super) fn aggregate(name: &'static str, measure: Measure) -> Figure {
     let events: Vec<Event> = (0..DISTINCT)
         .map(|attempt| event(0, &format!("{MESSAGE}, attempt {attempt}")))
         .collect();
-    rounds(name, total, &events, 20)
+    rounds(name, measure, &events, 20)
 }
 
 /// Events about ever other objects: the correlator is made anew for every round, so that each is its first.
-pub(crate) fn new(name: &'static str, total: Duration) -> Figure {
+pub(super) fn new(name: &'static str, measure: Measure) -> Figure {
     let events: Vec<Event> = (0..DISTINCT).map(|index| event(index, MESSAGE)).collect();
-    measure(name, ALLOCATOR, total, DISTINCT as u64, || {
+    measure.run(name, DISTINCT as u64, || {
         let mut correlator = correlator();
         time(|| {
             for event in &events {
@@ -43,9 +42,9 @@ pub(crate) fn new(name: &'static str, total: Duration) -> Figure {
 }
 
 /// What a cached key costs in memory: an event remembered by all three caches, in bytes, the event itself included.
-pub(crate) fn cached_key() -> Figure {
+pub fn cached_key(allocator: &'static Allocator) -> Figure {
     let mut correlator = correlator();
-    let region = stats_alloc::Region::new(ALLOCATOR);
+    let region = stats_alloc::Region::new(allocator);
     for index in 0..DISTINCT {
         once(&mut correlator, &event(index, MESSAGE));
     }
@@ -53,23 +52,17 @@ pub(crate) fn cached_key() -> Figure {
     let kept = change
         .bytes_allocated
         .saturating_sub(change.bytes_deallocated);
-    Figure {
-        name: "cached_key",
-        ns_per_op: 0.,
-        allocs_per_op: 0.,
-        bytes_per_op: kept as f64 / DISTINCT as f64,
-        ops: DISTINCT as u64,
-    }
+    Figure::new("cached_key").with("bytes_per_key", kept as f64 / DISTINCT as f64)
 }
 
-fn rounds(name: &'static str, total: Duration, events: &[Event], first: usize) -> Figure {
+fn rounds(name: &'static str, measure: Measure, events: &[Event], first: usize) -> Figure {
     let mut correlator = correlator();
     let mut endless = events.iter().cycle();
     // Past the first events of a kind, which are new.
     for event in endless.by_ref().take(first) {
         once(&mut correlator, event);
     }
-    measure(name, ALLOCATOR, total, BATCH, || {
+    measure.run(name, BATCH, || {
         time(|| {
             for event in endless.by_ref().take(BATCH as usize) {
                 once(&mut correlator, event);

@@ -4,16 +4,14 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use tidings_bench::{Figure, measure, time};
-
-use crate::{ALLOCATOR, MESSAGE};
+use super::MESSAGE;
+use crate::{Figure, Measure, time};
 
 const BATCH: u64 = 100_000;
 
-fn each(name: &'static str, total: Duration, mut work: impl FnMut()) -> Figure {
-    measure(name, ALLOCATOR, total, BATCH, || {
+fn each(name: &'static str, measure: Measure, mut work: impl FnMut()) -> Figure {
+    measure.run(name, BATCH, || {
         time(|| {
             for _ in 0..BATCH {
                 work();
@@ -23,11 +21,11 @@ fn each(name: &'static str, total: Duration, mut work: impl FnMut()) -> Figure {
 }
 
 /// The bytes of the three keys of an event, hashed once each.
-pub(crate) fn hash(name: &'static str, total: Duration) -> Figure {
+pub(super) fn hash(name: &'static str, measure: Measure) -> Figure {
     let object = "Poddefaultweb-7d4b9c6f5-000003c1f0a52-8d0e-4b1e-9f5e-000000000000v1".repeat(3);
     let texts = format!("example-controllernode-1WarningBackOff{MESSAGE}");
     let state = foldhash::fast::FixedState::with_seed(1);
-    each(name, total, || {
+    each(name, measure, || {
         let mut hasher = state.build_hasher();
         hasher.write(black_box(object.as_bytes()));
         hasher.write(black_box(texts.as_bytes()));
@@ -36,17 +34,17 @@ pub(crate) fn hash(name: &'static str, total: Duration) -> Figure {
 }
 
 /// One allocation of an event's size, and its end.
-pub(crate) fn allocation(name: &'static str, total: Duration) -> Figure {
-    each(name, total, || {
+pub(super) fn allocation(name: &'static str, measure: Measure) -> Figure {
+    each(name, measure, || {
         black_box(Box::new(black_box([0_u8; 256])));
     })
 }
 
 /// A pointer put into a locked queue and taken out.
-pub(crate) fn queue_slot(name: &'static str, total: Duration) -> Figure {
+pub(super) fn queue_slot(name: &'static str, measure: Measure) -> Figure {
     let queue = Mutex::new(VecDeque::with_capacity(16));
     let event = Arc::new(0_u64);
-    each(name, total, || {
+    each(name, measure, || {
         queue
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -61,9 +59,9 @@ pub(crate) fn queue_slot(name: &'static str, total: Duration) -> Figure {
 }
 
 /// One reading of the wall clock.
-pub(crate) fn clock(name: &'static str, total: Duration) -> Figure {
+pub(super) fn clock(name: &'static str, measure: Measure) -> Figure {
     #[expect(clippy::disallowed_methods, reason = "the reading is what is measured")]
-    each(name, total, || {
+    each(name, measure, || {
         black_box(jiff::Timestamp::now());
     })
 }

@@ -1,0 +1,29 @@
+//! How long recording takes: see [`tidings_bench::recording`].
+
+use std::time::Duration;
+
+use clap::Parser;
+use tidings_bench::{Measure, recording};
+
+/// Measures event recording and prints each figure as one line of JSON.
+#[derive(Parser)]
+struct Arguments {
+    /// How many seconds to measure each figure.
+    #[arg(long, default_value_t = 1.)]
+    seconds: f64,
+    /// Measure only the figures whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let total = Duration::try_from_secs_f64(arguments.seconds).unwrap_or(Duration::from_secs(1));
+    recording::run(
+        Measure {
+            total,
+            allocator: None,
+        },
+        &arguments.only,
+    );
+}

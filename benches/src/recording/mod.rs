@@ -1,0 +1,101 @@
+//! What recording costs: a call, fan-out, correlation, and the way from recorder to sink, under the same names as
+//! `benches/peers/client-go/micro`, and beside them the floors no implementation gets below.
+//!
+//! No event is dropped while it is measured: events go out in batches far below the queues' bounds, and a batch waits until the one
+//! before was seen by everyone who was to see it. That wait is part of every figure but the recorder calls'.
+
+pub mod correlate;
+mod floor;
+mod path;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tidings::EventSource;
+
+use crate::{Figure, Measure};
+
+/// How a figure is measured.
+type Benchmark = fn(&'static str, Measure) -> Figure;
+
+/// A figure: its name, how it is measured, and how many floors of each kind (clock, hash, allocation, queue slot) it stands on.
+const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 8] = [
+    ("record", path::record_call, [1., 0., 1., 1.]),
+    (
+        "record_reference",
+        path::record_call_with_reference,
+        [1., 0., 1., 1.],
+    ),
+    ("fan_out_16", path::fan_out, [1., 0., 1., 16.]),
+    ("correlate_repeat", correlate::repeat, [0., 1., 0., 0.]),
+    (
+        "correlate_aggregate",
+        correlate::aggregate,
+        [0., 1., 1., 0.],
+    ),
+    ("correlate_new", correlate::new, [0., 1., 3., 0.]),
+    (
+        "record_to_sink_repeat",
+        path::record_to_sink_repeat,
+        [1., 1., 1., 2.],
+    ),
+    (
+        "record_to_sink_new",
+        path::record_to_sink_new,
+        [1., 1., 4., 2.],
+    ),
+];
+
+const FLOORS: [(&str, Benchmark); 4] = [
+    ("floor_clock", floor::clock),
+    ("floor_hash", floor::hash),
+    ("floor_allocation", floor::allocation),
+    ("floor_queue_slot", floor::queue_slot),
+];
+
+/// Measures and prints every figure whose name contains `only`; times come with the sum of the floors they stand on.
+pub fn run(measure: Measure, only: &str) {
+    let mut floors = [0.; 4];
+    if measure.allocator.is_none() {
+        for (floor, (name, run)) in floors.iter_mut().zip(FLOORS) {
+            let figure = run(name, measure);
+            *floor = figure.number("ns_per_op");
+            figure.print();
+        }
+    }
+    for (name, run, stands_on) in BENCHMARKS.iter().filter(|(name, ..)| name.contains(only)) {
+        let figure = run(name, measure);
+        let floor: f64 = floors
+            .iter()
+            .zip(stands_on)
+            .map(|(floor, times)| floor * times)
+            .sum();
+        if measure.allocator.is_none() {
+            figure.with("floor_ns", floor)
+        } else {
+            figure
+        }
+        .print();
+    }
+}
+
+/// More events than client-go's caches have entries, as in its own benchmark.
+const DISTINCT: usize = 16_384;
+
+const MESSAGE: &str = "Back-off restarting failed container web in pod web-7d4b9c6f5";
+
+fn source() -> EventSource {
+    EventSource::component("example-controller").host("node-1")
+}
+
+fn pod(index: usize) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(format!("web-7d4b9c6f5-{index:05}")),
+            namespace: Some("default".to_owned()),
+            uid: Some(format!("3c1f0a52-8d0e-4b1e-9f5e-{index:012}")),
+            resource_version: Some("123456".to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Pod::default()
+    }
+}
