@@ -235,9 +235,11 @@ async fn an_etcd_that_does_not_answer_leaves_writes_unknown_and_reads_failed_in_
         return;
     };
     let mut options = options(&cluster);
+    // Has the patience to wait for etcd to start; the one that is tested has none.
+    let patient = open(options.clone(), ManualClock::at(UnixMillis(START))).await;
     options.attempt_timeout = Duration::from_millis(200);
     options.request_timeout = Duration::from_millis(600);
-    let store = open(options.clone(), ManualClock::at(UnixMillis(START))).await;
+    let store = open(options, ManualClock::at(UnixMillis(START))).await;
     let first = store
         .create("a".into(), record("1", START + HOUR))
         .await
@@ -260,17 +262,17 @@ async fn an_etcd_that_does_not_answer_leaves_writes_unknown_and_reads_failed_in_
     let message = read.unwrap_err().to_string();
     assert!(message.ends_with("no answer in time"), "{message}");
 
-    // When etcd wakes it may still find them in its inbox, the update in several copies: none is done twice.
-    let end = store
+    // When etcd wakes it may still find them in its inbox, the update in several copies, and get to them before or after
+    // what comes next: none is done twice.
+    patient
         .create("c".into(), record("end", START + HOUR))
         .await
         .unwrap();
     let mut seen = Vec::new();
-    while seen.last() != Some(&Bytes::from("c")) {
+    while !seen.contains(&Bytes::from("c")) {
         let changes = watch.next().await.unwrap();
         seen.extend(changes.iter().map(|change| change.key().clone()));
     }
-    assert_eq!(end, first + seen.len() as u64);
     for key in ["a", "b"] {
         let times = seen.iter().filter(|seen| *seen == key).count();
         assert!(times <= 1, "{key} was done {times} times");

@@ -1,23 +1,23 @@
 //! Requests to a cluster: which member is asked, for how long, with what token, and what a failure means.
 //!
-//! The one question that matters about a failed write is whether it may have been done all the same. [`Outcome`]
-//! answers it: only a request that certainly was not taken is sent again from here.
+//! Only a request that certainly was not taken, or that may be done twice without harm, is sent again from here.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
+use super::failure::{Failure, Outcome, chain};
 use super::wire;
 use super::{Credentials, EtcdOptions, OpenError};
-use crate::{Fault, Revision};
+use crate::Revision;
 
 /// Longest answer accepted from etcd, in bytes. Lists are read in parts that stay far below.
 const ANSWER_LEN_MAX: usize = 256 << 20;
@@ -37,91 +37,6 @@ pub(super) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 pub(super) const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 pub(super) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
-
-/// What is certain about a request that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It did not happen; another member, or the same one later, may take it.
-    NotDone,
-    /// It did not happen because the token is not, or no longer, good.
-    TokenRefused,
-    /// It did not happen, and trying again would not help.
-    Refused,
-    /// It may have happened.
-    Unknown,
-}
-
-/// A request that failed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("etcd at {endpoint}: {message}")]
-pub(super) struct Failure {
-    pub(super) outcome: Outcome,
-    pub(super) code: Code,
-    pub(super) message: String,
-    endpoint: String,
-}
-
-impl Failure {
-    pub(super) fn says(&self, text: &str) -> bool {
-        self.message.contains(text)
-    }
-
-    /// etcd has forgotten the revision.
-    pub(super) fn is_compacted(&self) -> bool {
-        self.says("required revision has been compacted")
-    }
-
-    /// etcd has not reached the revision.
-    pub(super) fn is_future(&self) -> bool {
-        self.says("required revision is a future revision")
-    }
-}
-
-impl From<Failure> for Fault {
-    fn from(failure: Failure) -> Self {
-        if failure.says("database space exceeded") {
-            Self::NoSpace
-        } else {
-            Self::Storage(Arc::new(failure))
-        }
-    }
-}
-
-/// What a failure means, by etcd's own error texts (`api/v3rpc/rpctypes`) where its codes do not say.
-fn outcome(status: &Status) -> Outcome {
-    let message = status.message();
-    let says = |text| message.contains(text);
-    if status.code() == Code::Unauthenticated || says("auth: revision in header is old") {
-        return Outcome::TokenRefused;
-    }
-    if not_connected(status) || says("etcdserver: no leader") || says("too many requests") {
-        return Outcome::NotDone;
-    }
-    match status.code() {
-        Code::InvalidArgument
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::PermissionDenied
-        | Code::FailedPrecondition
-        | Code::OutOfRange
-        | Code::Unimplemented
-        | Code::ResourceExhausted
-        | Code::DataLoss => Outcome::Refused,
-        _ => Outcome::Unknown,
-    }
-}
-
-/// No connection could be made, so nothing was sent.
-fn not_connected(status: &Status) -> bool {
-    let mut source: Option<&(dyn Error + 'static)> = status.source();
-    while let Some(error) = source {
-        if error.is::<tonic::ConnectError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
-}
 
 struct Member {
     url: String,
@@ -299,9 +214,9 @@ impl Client {
     {
         let mut grpc = self.grpc(member)?;
         // Not being ready means that there is no connection: nothing was sent.
-        grpc.ready().await.map_err(|error| Failure {
-            outcome: Outcome::NotDone,
-            ..self.failure(member, &Status::unavailable(chain(&error)))
+        grpc.ready().await.map_err(|error| {
+            self.failure(member, &Status::unavailable(chain(&error)))
+                .knowing(Outcome::NotDone)
         })?;
         grpc.unary(
             request,
@@ -405,12 +320,9 @@ impl Client {
             .unary(member, AUTHENTICATE, Request::new(request))
             .await;
         // Whatever became of it, the request it is for has not been sent.
-        let answer = answer.map_err(|failure| Failure {
-            outcome: match failure.outcome {
-                Outcome::Refused => Outcome::Refused,
-                _ => Outcome::NotDone,
-            },
-            ..failure
+        let answer = answer.map_err(|failure| match failure.outcome {
+            Outcome::Refused => failure,
+            _ => failure.knowing(Outcome::NotDone),
         })?;
         let token = MetadataValue::try_from(answer.token.as_str()).map_err(|_| {
             self.failure(
@@ -447,38 +359,9 @@ impl Client {
     }
 
     pub(super) fn failure(&self, member: usize, status: &Status) -> Failure {
-        let detail = status.source().map(chain);
-        let message = match detail {
-            Some(detail) if !status.message().contains(&detail) => {
-                format!("{}: {detail}", status.message())
-            }
-            _ => status.message().to_owned(),
-        };
-        Failure {
-            outcome: outcome(status),
-            code: status.code(),
-            message,
-            endpoint: self
-                .members
-                .get(member)
-                .map_or_else(String::new, |it| it.url.clone()),
-        }
+        let url = self.members.get(member).map_or("", |member| &member.url);
+        Failure::new(url, status)
     }
-}
-
-/// An error with its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !line.contains(&cause_text) {
-            line.push_str(": ");
-            line.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    line
 }
 
 /// The wait between attempts: none at first, then 20 ms doubling up to half a second.

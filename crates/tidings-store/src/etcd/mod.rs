@@ -30,6 +30,7 @@
 mod client;
 mod compact;
 mod expiry;
+mod failure;
 mod feed;
 mod index;
 mod keys;
@@ -54,8 +55,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use self::client::{Client, Failure, LEASE_TIME_TO_LIVE, Outcome, RANGE, STATUS, unsigned};
+use self::client::{Client, LEASE_TIME_TO_LIVE, RANGE, STATUS, unsigned};
 use self::expiry::{Expiries, Known};
+use self::failure::{Failure, Outcome};
 use self::index::LocalIndex;
 use self::keys::Keys;
 use self::lease::Leases;

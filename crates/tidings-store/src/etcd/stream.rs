@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::client::{Client, Failure, STATUS, signed, unsigned};
+use super::client::{Client, STATUS, signed, unsigned};
+use super::failure::Failure;
 use super::keys::Keys;
 use super::wire::{self, WatchAction, WatchEvent, WatchRequest};
 use crate::Revision;

@@ -1,0 +1,203 @@
+//! What a failed request means. The one question that matters about a write is whether it may have been done all the same.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use tonic::{Code, Status};
+
+use crate::Fault;
+
+/// What is certain about a request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It did not happen; another member, or the same one later, may take it.
+    NotDone,
+    /// It did not happen because the token is not, or no longer, good.
+    TokenRefused,
+    /// It did not happen, and trying again would not help.
+    Refused,
+    /// It may have happened.
+    Unknown,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("etcd at {endpoint}: {message}")]
+pub(super) struct Failure {
+    pub(super) outcome: Outcome,
+    pub(super) message: String,
+    endpoint: String,
+}
+
+impl Failure {
+    pub(super) fn new(endpoint: &str, status: &Status) -> Self {
+        let detail = status.source().map(chain);
+        let message = match detail {
+            Some(detail) if !status.message().contains(&detail) => {
+                format!("{}: {detail}", status.message())
+            }
+            _ => status.message().to_owned(),
+        };
+        Self {
+            outcome: outcome(status),
+            message,
+            endpoint: endpoint.to_owned(),
+        }
+    }
+
+    /// The same failure, where more is known of what became of the request than the failure says.
+    pub(super) fn knowing(mut self, outcome: Outcome) -> Self {
+        self.outcome = outcome;
+        self
+    }
+
+    pub(super) fn says(&self, text: &str) -> bool {
+        self.message.contains(text)
+    }
+
+    /// etcd has forgotten the revision.
+    pub(super) fn is_compacted(&self) -> bool {
+        self.says("required revision has been compacted")
+    }
+
+    /// etcd has not reached the revision.
+    pub(super) fn is_future(&self) -> bool {
+        self.says("required revision is a future revision")
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        if failure.says("database space exceeded") {
+            Self::NoSpace
+        } else {
+            Self::Storage(Arc::new(failure))
+        }
+    }
+}
+
+/// What a failure means: first whether etcd said it or our side of the connection, then by etcd's own error texts
+/// (`api/v3rpc/rpctypes`) where its codes do not say.
+fn outcome(status: &Status) -> Outcome {
+    let message = status.message();
+    let says = |text| message.contains(text);
+    if let Some(cause) = status.source() {
+        return if is_connecting(cause) {
+            Outcome::NotDone
+        } else {
+            Outcome::Unknown
+        };
+    }
+    if status.code() == Code::Unauthenticated || says("auth: revision in header is old") {
+        return Outcome::TokenRefused;
+    }
+    if says("etcdserver: no leader") || says("too many requests") {
+        return Outcome::NotDone;
+    }
+    match status.code() {
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::ResourceExhausted
+        | Code::DataLoss => Outcome::Refused,
+        _ => Outcome::Unknown,
+    }
+}
+
+/// No connection could be made, so nothing was sent.
+fn is_connecting(cause: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(cause);
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// An error with its causes in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !line.contains(&cause_text) {
+            line.push_str(": ");
+            line.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_etcd_itself_refused_is_certain() {
+        let from = |code, message: &str| Status::new(code, message);
+        let cases = [
+            (
+                from(Code::NotFound, "etcdserver: requested lease not found"),
+                Outcome::Refused,
+            ),
+            (
+                from(
+                    Code::ResourceExhausted,
+                    "etcdserver: mvcc: database space exceeded",
+                ),
+                Outcome::Refused,
+            ),
+            (
+                from(Code::ResourceExhausted, "etcdserver: too many requests"),
+                Outcome::NotDone,
+            ),
+            (
+                from(Code::Unavailable, "etcdserver: no leader"),
+                Outcome::NotDone,
+            ),
+            (
+                from(Code::Unauthenticated, "etcdserver: invalid auth token"),
+                Outcome::TokenRefused,
+            ),
+            (
+                from(
+                    Code::InvalidArgument,
+                    "etcdserver: auth: revision in header is old",
+                ),
+                Outcome::TokenRefused,
+            ),
+            (
+                from(Code::Unavailable, "etcdserver: request timed out"),
+                Outcome::Unknown,
+            ),
+            (
+                from(Code::Unavailable, "etcdserver: leader changed"),
+                Outcome::Unknown,
+            ),
+            (
+                from(Code::Unknown, "raft proposal dropped"),
+                Outcome::Unknown,
+            ),
+            (from(Code::Cancelled, "context canceled"), Outcome::Unknown),
+            (
+                Status::from_error(Box::new(tonic::ConnectError("refused".into()))),
+                Outcome::NotDone,
+            ),
+        ];
+        for (status, want) in cases {
+            assert_eq!(outcome(&status), want, "{status:?}");
+        }
+        // The same code from our side of the connection (a reset stream, say) proves nothing.
+        let cause = std::io::Error::other("reset");
+        let mut status = from(Code::ResourceExhausted, "h2 protocol error");
+        status.set_source(Arc::new(cause));
+        assert_eq!(outcome(&status), Outcome::Unknown);
+    }
+}
