@@ -1,4 +1,150 @@
-//! Kubernetes Events for Rust controllers.
+//! Kubernetes Events for controllers: record them with one call that never waits, and they arrive, counted, combined and tried again.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use k8s_openapi::api::core::v1::Pod;
+//! use tidings::EventType::Normal;
+//! use tidings::{Broadcaster, EventSource};
+//! # #[cfg(feature = "kube")]
+//! use tidings::KubeSink;
+//!
+//! # #[cfg(feature = "kube")]
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = kube::Client::try_default().await?;
+//!
+//! let broadcaster = Broadcaster::new();
+//! broadcaster.start_structured_logging(tracing::Level::INFO);
+//! broadcaster.start_recording_to_sink(KubeSink::new(client));
+//! let recorder = broadcaster.recorder(EventSource::component("example-controller"));
+//!
+//! # let (pod, code) = (Pod::default(), 3);
+//! recorder.event(&pod, Normal, "PodCreated", "created");
+//! recorder.warning(&pod, "PodFailed", format_args!("exit code {code}"));
+//!
+//! let report = broadcaster.shutdown(Duration::from_secs(5)).await;
+//! println!("{report}"); // 2 events offered: 2 delivered, 0 aggregated, 0 dropped, 0 pending
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "kube"))]
+//! # fn main() {}
+//! ```
+//!
+//! This is client-go's `tools/record`, under its names where Rust has no better ones, with its rules and without its losses.
+//!
+//! # The path of an event
+//!
+//! ```text
+//! Recorder ──▶ Broadcaster ──┬─▶ your function                 start_event_watcher
+//!  makes it     one order,   ├─▶ lines of text, or tracing     start_logging, start_structured_logging
+//!  and returns  bounded      ├─▶ whoever reads                 watch
+//!               queues       └─▶ correlate ─▶ deliver ─▶ Sink  start_recording_to_sink
+//! ```
+//!
+//! A **[`Recorder`]** is cheap to clone and works on any thread, in an async runtime or without one. A call makes the event, puts it into
+//! the queues and returns; it fails quietly, for reporting an event must not stop the work it reports. Whatever can say what it is can be
+//! the object: see [`ToReference`].
+//!
+//! The **[`Broadcaster`]** gives every event to everything that was started on it, in one order. Each watcher has a queue of its own, bounded
+//! in events and in bytes ([`QueueOptions`]), so that a slow one costs the others nothing.
+//!
+//! A **[`Sink`]** is what events are written to: `KubeSink` an API server, [`MemorySink`] a test's memory. Before it,
+//! - *correlation* turns repeats into a count, ten similar events within ten minutes into one that says so, and a flood into a trickle
+//!   ([`CorrelatorOptions`]); the first event of each kind always gets through;
+//! - *delivery* keeps several writes in flight but those of one key in order, tries again what may succeed later, and lets one failing
+//!   event hold up no other ([`DeliveryOptions`], [`RetryPolicy`]).
+//!
+//! # More than a message
+//!
+//! ```
+//! # use tidings::{Broadcaster, EventSource, EventType::{Normal, Warning}};
+//! # use k8s_openapi::api::core::v1::{Node, Pod};
+//! # let broadcaster = Broadcaster::new();
+//! # let recorder = broadcaster.recorder(EventSource::component("example"));
+//! # let (pod, node) = (Pod::default(), Node::default());
+//! recorder
+//!     .build(&pod, Warning, "BackOff")
+//!     .message("back-off restarting failed container")
+//!     .field_path("spec.containers{nginx}")
+//!     .action("Restart")
+//!     .related(&node)
+//!     .annotation("example.com/attempt", "4")
+//!     .send();
+//!
+//! let yesterday = "2026-01-01T00:00:00Z".parse()?;
+//! recorder.past(&pod, yesterday, Normal, "Imported", "from another cluster");
+//! # Ok::<(), jiff::Error>(())
+//! ```
+//!
+//! # Nothing is lost without a name
+//!
+//! Every queue, cache and retry is bounded, so events can be lost: to a server that is down for too long, or to a program that records
+//! faster than it can be written. Each loss is counted by its cause, and at any time
+//!
+//! ```text
+//! offered = delivered + aggregated + dropped, by cause + pending
+//! ```
+//!
+//! holds: in the [`FlushReport`] of [`Broadcaster::shutdown`], in [`Broadcaster::report`], in [`Watch::counts`], and in the [`metrics`]. The
+//! causes are those of [`DropCause`]. With the defaults a burst of 20,000 events arrives whole.
+//!
+//! End with [`Broadcaster::shutdown`]: it delivers what is pending if the deadline allows, and says what it could not.
+//!
+//! # Options
+//!
+//! The defaults mend what client-go's users complain of. [`BroadcasterOptions::client_go`] behaves as client-go does, call for call.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidings::{Backoff, Broadcaster, BroadcasterOptions, CorrelatorOptions, DeliveryOptions, RetryPolicy, SinkOptions};
+//!
+//! let retry = RetryPolicy {
+//!     tries_max: 12,
+//!     backoff: Backoff::Exponential { first: Duration::from_secs(1), max: Duration::from_secs(30) },
+//!     ..RetryPolicy::default()
+//! };
+//! let sink = SinkOptions::default()
+//!     .correlator(CorrelatorOptions::default().spam_burst(50))
+//!     .delivery(DeliveryOptions { workers: 4, retry, ..DeliveryOptions::default() });
+//! let broadcaster = Broadcaster::with_options(BroadcasterOptions::default().sink(sink))?;
+//! # Ok::<(), tidings::InvalidBroadcasterOptions>(())
+//! ```
+//!
+//! # Tests
+//!
+//! [`testing`] has a recorder without a cluster and what it recorded, as typed events or as client-go's lines. [`MemorySink`] keeps what
+//! would lie in the cluster, and fails or hangs when told to. [`Clock::manual`] moves the time by hand.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::Pod;
+//! use tidings::{EventType::Warning, testing};
+//!
+//! let (recorder, mut events) = testing::recorder();
+//! recorder.warning(&Pod::default(), "BackOff", "restarting failed container");
+//! events.assert_recorded(Warning, "BackOff");
+//! events.assert_no_more();
+//! ```
+//!
+//! # Permissions
+//!
+//! The program's service account needs `create` and `patch` on `events` of the core group, in the namespaces of the objects it reports
+//! about, and in `default` for cluster-scoped objects (or where [`BroadcasterOptions::cluster_scoped_namespace`] sends those).
+//!
+//! # Cargo features
+//!
+//! - `kube` (default): `KubeSink`, and references made from anything with kube's `Resource`. Without it, k8s-openapi's types can be
+//!   referred to, and events go to sinks of your own.
+//!
+//! k8s-openapi must know the version of Kubernetes: the program turns on one of its `v1_*` features, or `latest`.
+//!
+//! # What this does not do
+//!
+//! - It writes core/v1 events, as `kubectl` shows them and controllers have always written them; `events.k8s.io/v1` and its series are
+//!   not written.
+//! - It does not keep events over a restart of the program: what is pending at the end of a shutdown is gone.
+//! - It does not say whether one particular event arrived; a report counts.
+//! - It neither reads nor watches events; kube's `Api` does.
 
 mod broadcaster;
 mod clock;
@@ -8,6 +154,8 @@ mod error;
 mod logging;
 pub mod metrics;
 mod mux;
+#[cfg(test)]
+mod mux_tests;
 mod object;
 mod recorder;
 mod registry;
@@ -31,8 +179,9 @@ pub use report::{Counts, FlushReport};
 pub use sink::*;
 pub use tidings_core::{
     AggregateKey, Backoff, ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions, DropCause,
-    DropCounts, Event, EventSource, EventType, InvalidCorrelatorOptions, InvalidDeliveryOptions,
-    Occurrence, OccurrenceKind, Overflow, Reference, ReferenceFields, RetryPolicy, StatusErrors,
-    StatusFailure, WriteError, WriteErrorKind,
+    DropCounts, Event, EventSource, EventType, FixedNamespace, InvalidCorrelatorOptions,
+    InvalidDeliveryOptions, InvalidNamespace, OMITTED_ANNOTATION, Occurrence, OccurrenceKind,
+    Overflow, Reference, ReferenceFields, RetryPolicy, StatusErrors, StatusFailure, WriteError,
+    WriteErrorKind,
 };
 pub use watcher::{EventWatcher, Watch};

@@ -148,6 +148,12 @@ impl Mux {
         wake(wakers);
     }
 
+    /// How many watchers there are, those that were stopped but not dropped included.
+    #[cfg(test)]
+    pub(crate) fn watchers(&self) -> usize {
+        self.state().slots.len()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -405,7 +411,3 @@ impl Drop for Receiver {
         wake(wakers);
     }
 }
-
-#[cfg(test)]
-#[path = "mux_tests.rs"]
-mod tests;

@@ -1,12 +1,15 @@
-//! What client-go's `watch/mux_test.go` tests, and what it leaves out. Loom's part is at the end.
+//! What client-go's `watch/mux_test.go` tests, and what it leaves out.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
-use super::*;
+use proptest::prelude::*;
+
+use crate::config::{QueueOptions, WhenFull};
+use crate::mux::{Mux, Published, Receiver};
 use crate::recorder::name_stamps;
 use tidings_core::{
-    ClusterScopedNamespace, EventSource, EventType, NewEvent, Reference, ReferenceFields,
+    ClusterScopedNamespace, Event, EventSource, EventType, NewEvent, Reference, ReferenceFields,
     TEXT_BYTES_MAX,
 };
 
@@ -58,386 +61,291 @@ fn read(receiver: &mut Receiver) -> Vec<String> {
 
 const ACCEPTED: Published = Published::Accepted { missed_by: 0 };
 
-#[cfg(not(tidings_loom))]
-mod plain {
-    use proptest::prelude::*;
+/// client-go TestBroadcaster.
+#[test]
+fn every_watcher_sees_every_event_in_order() {
+    let mux = Mux::new(options(4, WhenFull::Wait));
+    let mut watchers = [
+        mux.watch(Vec::new()).unwrap(),
+        mux.watch(Vec::new()).unwrap(),
+    ];
+    for message in ["added", "modified", "modified again", "deleted"] {
+        assert_eq!(mux.publish(event(message)), ACCEPTED);
+    }
+    mux.shutdown();
+    for watcher in &mut watchers {
+        assert_eq!(
+            read(watcher),
+            ["added", "modified", "modified again", "deleted", "end"]
+        );
+    }
+}
 
-    use super::*;
+/// client-go TestBroadcasterWatcherClose.
+#[test]
+fn stop_and_shutdown_end_watchers_and_may_be_repeated() {
+    let mux = Mux::new(options(4, WhenFull::Drop));
+    let (mut stopped, mut shut) = (
+        mux.watch(Vec::new()).unwrap(),
+        mux.watch(Vec::new()).unwrap(),
+    );
+    assert_eq!((stopped.id(), shut.id()), (0, 1));
+    mux.publish(event("before"));
+    mux.stop(stopped.id());
+    mux.stop(stopped.id());
+    mux.publish(event("after"));
+    assert_eq!(read(&mut stopped), ["before", "end"]);
+    mux.shutdown();
+    mux.shutdown();
+    mux.stop(stopped.id());
+    mux.stop(shut.id());
+    assert_eq!(read(&mut shut), ["before", "after", "end"]);
+    assert_eq!(read(&mut shut), ["end"]);
+}
 
-    /// client-go TestBroadcaster.
-    #[test]
-    fn every_watcher_sees_every_event_in_order() {
-        let mux = Mux::new(options(4, WhenFull::Wait));
-        let mut watchers = [
+/// client-go TestBroadcasterDropIfChannelFull.
+#[test]
+fn a_full_watcher_misses_the_new_event_and_nobody_else_does() {
+    let mux = Mux::new(options(1, WhenFull::Drop));
+    let (mut slow, mut quick) = (
+        mux.watch(Vec::new()).unwrap(),
+        mux.watch(Vec::new()).unwrap(),
+    );
+    assert_eq!(mux.publish(event("1")), ACCEPTED);
+    assert_eq!(read(&mut quick), ["1"]);
+    assert_eq!(
+        mux.publish(event("2")),
+        Published::Accepted { missed_by: 1 }
+    );
+    assert_eq!(read(&mut quick), ["2"]);
+    assert_eq!(read(&mut slow), ["1"]);
+    mux.publish(event("3"));
+    assert_eq!(read(&mut slow), ["3"]);
+    assert_eq!((slow.counts().offered(), slow.counts().missed()), (3, 1));
+    assert_eq!((quick.counts().offered(), quick.counts().missed()), (3, 0));
+}
+
+/// client-go TestBroadcasterWatchAfterShutdown and TestBroadcasterSendEventAfterShutdown.
+#[test]
+fn after_shutdown_nothing_is_accepted() {
+    let mux = Mux::new(options(1, WhenFull::Drop));
+    mux.shutdown();
+    let error = mux.watch(Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "broadcaster already stopped");
+    assert_eq!(
+        mux.watch(vec![event("prefix")]).unwrap_err().to_string(),
+        "broadcaster already stopped"
+    );
+    assert_eq!(mux.publish(event("late")), Published::Stopped);
+}
+
+#[test]
+fn a_prefix_comes_first_whatever_its_length() {
+    let mux = Mux::new(options(1, WhenFull::Drop));
+    mux.publish(event("earlier"));
+    let prefix = ["a", "b", "c"].map(event).into();
+    let mut watcher = mux.watch(prefix).unwrap();
+    assert_eq!(
+        mux.publish(event("live")),
+        ACCEPTED,
+        "there is room for one"
+    );
+    assert_eq!(
+        mux.publish(event("more")),
+        Published::Accepted { missed_by: 1 }
+    );
+    assert_eq!(read(&mut watcher), ["a", "b", "c", "live"]);
+    assert_eq!(watcher.counts().offered(), 5);
+}
+
+#[test]
+fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
+    let large = event(&"x".repeat(10_000));
+    let mux = Mux::new(QueueOptions {
+        bytes_max: large.size() - 1,
+        ..options(10, WhenFull::Drop)
+    });
+    let mut watcher = mux.watch(Vec::new()).unwrap();
+    assert_eq!(mux.publish(large.clone()), ACCEPTED);
+    assert_eq!(
+        mux.publish(event("small")),
+        Published::Accepted { missed_by: 1 }
+    );
+    assert_eq!(read(&mut watcher).len(), 1);
+    assert_eq!(mux.publish(event("small")), ACCEPTED);
+    assert_eq!(mux.publish(large), Published::Accepted { missed_by: 1 });
+    assert_eq!(read(&mut watcher), ["small"]);
+}
+
+#[test]
+fn waiting_events_move_on_when_room_is_made_and_nobody_waits() {
+    let mux = Mux::new(options(1, WhenFull::Wait));
+    let (mut slow, mut quick) = (
+        mux.watch(Vec::new()).unwrap(),
+        mux.watch(Vec::new()).unwrap(),
+    );
+    assert_eq!(mux.publish(event("1")), ACCEPTED);
+    assert_eq!(read(&mut quick), ["1"]);
+    assert_eq!(mux.publish(event("2")), ACCEPTED, "waits");
+    assert_eq!(read(&mut quick), Vec::<String>::new(), "for everybody");
+    assert_eq!(mux.publish(event("3")), Published::Full { missed_by: 2 });
+    let mut late = mux.watch(Vec::new()).unwrap();
+    assert_eq!(read(&mut slow), ["1", "2"]);
+    assert_eq!(read(&mut quick), ["2"]);
+    assert_eq!(
+        read(&mut late),
+        Vec::<String>::new(),
+        "2 was accepted before it came"
+    );
+    assert_eq!((slow.counts().offered(), slow.counts().missed()), (3, 1));
+    assert_eq!(late.counts().offered(), 0);
+}
+
+/// client-go TestBroadcasterWatcherStopDeadlock, and the cases in which client-go's `WaitIfChannelFull` blocks or deadlocks:
+/// a full watcher holds up neither a new watcher, nor another's stop, nor its own, nor the shutdown, nor the recorder.
+#[test]
+fn a_full_watcher_holds_up_no_call() {
+    let full = || {
+        let mux = Mux::new(options(1, WhenFull::Wait));
+        let watchers = [
             mux.watch(Vec::new()).unwrap(),
             mux.watch(Vec::new()).unwrap(),
         ];
-        for message in ["added", "modified", "modified again", "deleted"] {
-            assert_eq!(mux.publish(event(message)), ACCEPTED);
-        }
-        mux.shutdown();
-        for watcher in &mut watchers {
-            assert_eq!(
-                read(watcher),
-                ["added", "modified", "modified again", "deleted", "end"]
-            );
-        }
-    }
+        assert_eq!(mux.publish(event("queued")), ACCEPTED);
+        assert_eq!(mux.publish(event("waiting")), ACCEPTED);
+        (mux, watchers)
+    };
 
-    /// client-go TestBroadcasterWatcherClose.
-    #[test]
-    fn stop_and_shutdown_end_watchers_and_may_be_repeated() {
-        let mux = Mux::new(options(4, WhenFull::Drop));
-        let (mut stopped, mut shut) = (
-            mux.watch(Vec::new()).unwrap(),
-            mux.watch(Vec::new()).unwrap(),
-        );
-        assert_eq!((stopped.id(), shut.id()), (0, 1));
-        mux.publish(event("before"));
-        mux.stop(stopped.id());
-        mux.stop(stopped.id());
-        mux.publish(event("after"));
-        assert_eq!(read(&mut stopped), ["before", "end"]);
-        mux.shutdown();
-        mux.shutdown();
-        mux.stop(stopped.id());
-        mux.stop(shut.id());
-        assert_eq!(read(&mut shut), ["before", "after", "end"]);
-        assert_eq!(read(&mut shut), ["end"]);
-    }
+    let (mux, [mut slow, mut other]) = full();
+    mux.stop(other.id());
+    assert_eq!(read(&mut other), ["queued", "waiting", "end"]);
+    mux.stop(slow.id());
+    assert_eq!(read(&mut slow), ["queued", "waiting", "end"]);
+    assert_eq!(mux.publish(event("nobody watches")), ACCEPTED);
 
-    /// client-go TestBroadcasterDropIfChannelFull.
-    #[test]
-    fn a_full_watcher_misses_the_new_event_and_nobody_else_does() {
-        let mux = Mux::new(options(1, WhenFull::Drop));
-        let (mut slow, mut quick) = (
-            mux.watch(Vec::new()).unwrap(),
-            mux.watch(Vec::new()).unwrap(),
-        );
-        assert_eq!(mux.publish(event("1")), ACCEPTED);
-        assert_eq!(read(&mut quick), ["1"]);
-        assert_eq!(
-            mux.publish(event("2")),
-            Published::Accepted { missed_by: 1 }
-        );
-        assert_eq!(read(&mut quick), ["2"]);
-        assert_eq!(read(&mut slow), ["1"]);
-        mux.publish(event("3"));
-        assert_eq!(read(&mut slow), ["3"]);
-        assert_eq!((slow.counts().offered(), slow.counts().missed()), (3, 1));
-        assert_eq!((quick.counts().offered(), quick.counts().missed()), (3, 0));
-    }
+    let (mux, [mut slow, mut other]) = full();
+    mux.shutdown();
+    assert_eq!(read(&mut other), ["queued", "waiting", "end"]);
+    assert_eq!(read(&mut slow), ["queued", "waiting", "end"]);
 
-    /// client-go TestBroadcasterWatchAfterShutdown and TestBroadcasterSendEventAfterShutdown.
-    #[test]
-    fn after_shutdown_nothing_is_accepted() {
-        let mux = Mux::new(options(1, WhenFull::Drop));
-        mux.shutdown();
-        let error = mux.watch(Vec::new()).unwrap_err();
-        assert_eq!(error.to_string(), "broadcaster already stopped");
-        assert_eq!(
-            mux.watch(vec![event("prefix")]).unwrap_err().to_string(),
-            "broadcaster already stopped"
-        );
-        assert_eq!(mux.publish(event("late")), Published::Stopped);
-    }
+    let (mux, [slow, mut other]) = full();
+    drop(slow);
+    assert_eq!(read(&mut other), ["queued", "waiting"]);
+    assert_eq!(mux.watchers(), 1);
+}
 
-    #[test]
-    fn a_prefix_comes_first_whatever_its_length() {
-        let mux = Mux::new(options(1, WhenFull::Drop));
-        mux.publish(event("earlier"));
-        let prefix = ["a", "b", "c"].map(event).into();
-        let mut watcher = mux.watch(prefix).unwrap();
-        assert_eq!(
-            mux.publish(event("live")),
-            ACCEPTED,
-            "there is room for one"
-        );
-        assert_eq!(
-            mux.publish(event("more")),
-            Published::Accepted { missed_by: 1 }
-        );
-        assert_eq!(read(&mut watcher), ["a", "b", "c", "live"]);
-        assert_eq!(watcher.counts().offered(), 5);
-    }
-
-    #[test]
-    fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
-        let large = event(&"x".repeat(10_000));
-        let mux = Mux::new(QueueOptions {
-            bytes_max: large.size() - 1,
-            ..options(10, WhenFull::Drop)
-        });
-        let mut watcher = mux.watch(Vec::new()).unwrap();
-        assert_eq!(mux.publish(large.clone()), ACCEPTED);
-        assert_eq!(
-            mux.publish(event("small")),
-            Published::Accepted { missed_by: 1 }
-        );
-        assert_eq!(read(&mut watcher).len(), 1);
-        assert_eq!(mux.publish(event("small")), ACCEPTED);
-        assert_eq!(mux.publish(large), Published::Accepted { missed_by: 1 });
-        assert_eq!(read(&mut watcher), ["small"]);
-    }
-
-    #[test]
-    fn waiting_events_move_on_when_room_is_made_and_nobody_waits() {
-        let mux = Mux::new(options(1, WhenFull::Wait));
-        let (mut slow, mut quick) = (
-            mux.watch(Vec::new()).unwrap(),
-            mux.watch(Vec::new()).unwrap(),
-        );
-        assert_eq!(mux.publish(event("1")), ACCEPTED);
-        assert_eq!(read(&mut quick), ["1"]);
-        assert_eq!(mux.publish(event("2")), ACCEPTED, "waits");
-        assert_eq!(read(&mut quick), Vec::<String>::new(), "for everybody");
-        assert_eq!(mux.publish(event("3")), Published::Full { missed_by: 2 });
-        let mut late = mux.watch(Vec::new()).unwrap();
-        assert_eq!(read(&mut slow), ["1", "2"]);
-        assert_eq!(read(&mut quick), ["2"]);
-        assert_eq!(
-            read(&mut late),
-            Vec::<String>::new(),
-            "2 was accepted before it came"
-        );
-        assert_eq!((slow.counts().offered(), slow.counts().missed()), (3, 1));
-        assert_eq!(late.counts().offered(), 0);
-    }
-
-    /// client-go TestBroadcasterWatcherStopDeadlock, and the cases in which client-go's `WaitIfChannelFull` blocks or deadlocks:
-    /// a full watcher holds up neither a new watcher, nor another's stop, nor its own, nor the shutdown, nor the recorder.
-    #[test]
-    fn a_full_watcher_holds_up_no_call() {
-        let full = || {
-            let mux = Mux::new(options(1, WhenFull::Wait));
-            let watchers = [
-                mux.watch(Vec::new()).unwrap(),
-                mux.watch(Vec::new()).unwrap(),
-            ];
-            assert_eq!(mux.publish(event("queued")), ACCEPTED);
-            assert_eq!(mux.publish(event("waiting")), ACCEPTED);
-            (mux, watchers)
-        };
-
-        let (mux, [mut slow, mut other]) = full();
-        mux.stop(other.id());
-        assert_eq!(read(&mut other), ["queued", "waiting", "end"]);
-        mux.stop(slow.id());
-        assert_eq!(read(&mut slow), ["queued", "waiting", "end"]);
-        assert_eq!(mux.publish(event("nobody watches")), ACCEPTED);
-
-        let (mux, [mut slow, mut other]) = full();
-        mux.shutdown();
-        assert_eq!(read(&mut other), ["queued", "waiting", "end"]);
-        assert_eq!(read(&mut slow), ["queued", "waiting", "end"]);
-
-        let (mux, [slow, mut other]) = full();
-        drop(slow);
-        assert_eq!(read(&mut other), ["queued", "waiting"]);
-        assert_eq!(mux.state().slots.len(), 1);
-    }
-
-    /// client-go TestBroadcasterStopRace with real threads, in both modes.
-    #[test]
-    fn stops_race_with_shutdown() {
-        for when_full in [WhenFull::Drop, WhenFull::Wait] {
-            for _ in 0..50 {
-                let mux = Mux::new(options(1, when_full));
-                let receivers: Vec<_> = (0..4).map(|_| mux.watch(Vec::new()).unwrap()).collect();
-                std::thread::scope(|scope| {
-                    for receiver in &receivers {
-                        scope.spawn(|| mux.stop(receiver.id()));
-                    }
-                    scope.spawn(|| mux.publish(event("racing")));
-                    scope.spawn(|| mux.shutdown());
-                });
-                for mut receiver in receivers {
-                    assert_eq!(read(&mut receiver).last().unwrap(), "end");
+/// client-go TestBroadcasterStopRace with real threads, in both modes.
+#[test]
+fn stops_race_with_shutdown() {
+    for when_full in [WhenFull::Drop, WhenFull::Wait] {
+        for _ in 0..50 {
+            let mux = Mux::new(options(1, when_full));
+            let receivers: Vec<_> = (0..4).map(|_| mux.watch(Vec::new()).unwrap()).collect();
+            std::thread::scope(|scope| {
+                for receiver in &receivers {
+                    scope.spawn(|| mux.stop(receiver.id()));
                 }
-            }
-        }
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Publish,
-        Watch { prefix: usize },
-        Read(usize),
-        Stop(usize),
-        Forget(usize),
-        Shutdown,
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            8 => Just(Step::Publish),
-            2 => (0..3_usize).prop_map(|prefix| Step::Watch { prefix }),
-            4 => (0..8_usize).prop_map(Step::Read),
-            1 => (0..8_usize).prop_map(Step::Stop),
-            1 => (0..8_usize).prop_map(Step::Forget),
-            1 => Just(Step::Shutdown),
-        ]
-    }
-
-    /// A watcher and what it has read.
-    struct Seen {
-        receiver: Receiver,
-        /// The number of the first event it may see, and of the first it may not.
-        from: usize,
-        until: Option<usize>,
-        prefix: usize,
-        read: Vec<String>,
-    }
-
-    proptest! {
-        #[test]
-        fn each_watcher_sees_what_it_is_owed_less_what_is_counted(
-            steps in prop::collection::vec(step(), 1..120), waits: bool, events_max in 1..4_usize,
-        ) {
-            let when_full = if waits { WhenFull::Wait } else { WhenFull::Drop };
-            let mux = Mux::new(options(events_max, when_full));
-            let (mut published, mut stopped) = (0, false);
-            let mut watchers: Vec<Seen> = Vec::new();
-            for step in steps {
-                match step {
-                    Step::Publish => {
-                        let accepted = mux.publish(event(&published.to_string()));
-                        prop_assert_eq!(accepted == Published::Stopped, stopped);
-                        published += usize::from(!stopped);
-                    }
-                    Step::Watch { prefix } => {
-                        let events = (0..prefix).map(|_| event("prefix")).collect();
-                        if let Ok(receiver) = mux.watch(events) {
-                            watchers.push(Seen {
-                                receiver, from: published, until: None, prefix, read: Vec::new(),
-                            });
-                        }
-                    }
-                    Step::Read(index) => {
-                        if let Some(watcher) = watchers.get_mut(index) {
-                            watcher.read.extend(read(&mut watcher.receiver));
-                        }
-                    }
-                    Step::Stop(index) => {
-                        if let Some(watcher) = watchers.get_mut(index) {
-                            mux.stop(watcher.receiver.id());
-                            watcher.until.get_or_insert(published);
-                        }
-                    }
-                    Step::Forget(index) => {
-                        if index < watchers.len() {
-                            watchers.remove(index);
-                        }
-                    }
-                    Step::Shutdown => {
-                        mux.shutdown();
-                        stopped = true;
-                    }
-                }
-            }
-            mux.shutdown();
-            for mut watcher in watchers {
-                watcher.read.extend(read(&mut watcher.receiver));
-                prop_assert_eq!(watcher.read.last().map(String::as_str), Some("end"));
-                watcher.read.retain(|message| message != "end");
-                let (prefix, live) = watcher.read.split_at(watcher.prefix);
-                prop_assert!(prefix.iter().all(|message| message == "prefix"));
-                let live: Vec<usize> = live.iter().map(|message| message.parse().unwrap()).collect();
-                prop_assert!(live.is_sorted() && live.windows(2).all(|pair| pair[0] < pair[1]));
-                let owed = watcher.from..watcher.until.unwrap_or(published);
-                prop_assert!(live.iter().all(|number| owed.contains(number)));
-                let counts = watcher.receiver.counts();
-                prop_assert_eq!(counts.offered() as usize, watcher.prefix + owed.len());
-                prop_assert_eq!(counts.missed() as usize, owed.len() - live.len());
+                scope.spawn(|| mux.publish(event("racing")));
+                scope.spawn(|| mux.shutdown());
+            });
+            for mut receiver in receivers {
+                assert_eq!(read(&mut receiver).last().unwrap(), "end");
             }
         }
     }
 }
 
-/// Every interleaving of a few threads: `RUSTFLAGS="--cfg tidings_loom" cargo test -p tidings --lib --release loom`.
-#[cfg(tidings_loom)]
-mod loom_tests {
-    use std::future::poll_fn;
+#[derive(Clone, Debug)]
+enum Step {
+    Publish,
+    Watch { prefix: usize },
+    Read(usize),
+    Stop(usize),
+    Forget(usize),
+    Shutdown,
+}
 
-    use loom::future::block_on;
-    use loom::thread;
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => Just(Step::Publish),
+        2 => (0..3_usize).prop_map(|prefix| Step::Watch { prefix }),
+        4 => (0..8_usize).prop_map(Step::Read),
+        1 => (0..8_usize).prop_map(Step::Stop),
+        1 => (0..8_usize).prop_map(Step::Forget),
+        1 => Just(Step::Shutdown),
+    ]
+}
 
-    use super::*;
+/// A watcher and what it has read.
+struct Seen {
+    receiver: Receiver,
+    /// The number of the first event it may see, and of the first it may not.
+    from: usize,
+    until: Option<usize>,
+    prefix: usize,
+    read: Vec<String>,
+}
 
-    /// Reads until the end, sleeping whenever there is nothing: hangs (which loom reports) if a wake-up is lost.
-    fn read_to_end(mut receiver: Receiver) -> Vec<String> {
-        let mut messages = Vec::new();
-        let mut batch = VecDeque::new();
-        while block_on(poll_fn(|context| receiver.poll_take(context, &mut batch))) {
-            messages.extend(batch.drain(..).map(|event| event.message().to_owned()));
-        }
-        messages
-    }
-
+proptest! {
     #[test]
-    fn loom_no_wake_up_is_lost_and_shutdown_delivers_what_came_before() {
-        for when_full in [WhenFull::Drop, WhenFull::Wait] {
-            loom::model(move || {
-                let mux = Mux::new(options(1, when_full));
-                let receiver = mux.watch(Vec::new()).unwrap();
-                let counts = Arc::clone(receiver.counts());
-                let reader = thread::spawn(move || read_to_end(receiver));
-                let accepted = ["1", "2"].map(|message| mux.publish(event(message)) == ACCEPTED);
-                mux.shutdown();
-                let expected: Vec<_> = ["1", "2"]
-                    .into_iter()
-                    .zip(accepted)
-                    .filter(|(_, accepted)| *accepted)
-                    .map(|(message, _)| message)
-                    .collect();
-                assert_eq!(reader.join().unwrap(), expected);
-                assert_eq!(counts.offered(), 2);
-                assert_eq!(counts.missed() as usize, 2 - expected.len());
-            });
-        }
-    }
-
-    #[test]
-    fn loom_publishers_and_shutdown_lose_nothing_uncounted() {
-        loom::model(|| {
-            let mux = Mux::new(options(8, WhenFull::Drop));
-            let receiver = mux.watch(Vec::new()).unwrap();
-            let publishers: Vec<_> = ["a", "b"]
-                .into_iter()
-                .map(|message| {
-                    let mux = Arc::clone(&mux);
-                    thread::spawn(move || mux.publish(event(message)) == ACCEPTED)
-                })
-                .collect();
-            mux.shutdown();
-            let accepted = publishers
-                .into_iter()
-                .map(|publisher| publisher.join().unwrap())
-                .filter(|accepted| *accepted)
-                .count();
-            assert_eq!(read_to_end(receiver).len(), accepted);
-        });
-    }
-
-    #[test]
-    fn loom_a_stopping_watcher_never_holds_up_the_other() {
-        loom::model(|| {
-            let mux = Mux::new(options(1, WhenFull::Wait));
-            let stopping = mux.watch(Vec::new()).unwrap();
-            let staying = mux.watch(Vec::new()).unwrap();
-            assert_eq!(mux.publish(event("1")), ACCEPTED);
-            assert_eq!(mux.publish(event("2")), ACCEPTED);
-            let reader = thread::spawn(move || read_to_end(staying));
-            let stopper = thread::spawn({
-                let mux = Arc::clone(&mux);
-                move || {
-                    mux.stop(stopping.id());
-                    drop(stopping);
+    fn each_watcher_sees_what_it_is_owed_less_what_is_counted(
+        steps in prop::collection::vec(step(), 1..120), waits: bool, events_max in 1..4_usize,
+    ) {
+        let when_full = if waits { WhenFull::Wait } else { WhenFull::Drop };
+        let mux = Mux::new(options(events_max, when_full));
+        let (mut published, mut stopped) = (0, false);
+        let mut watchers: Vec<Seen> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Publish => {
+                    let accepted = mux.publish(event(&published.to_string()));
+                    prop_assert_eq!(accepted == Published::Stopped, stopped);
+                    published += usize::from(!stopped);
                 }
-            });
-            stopper.join().unwrap();
-            mux.shutdown();
-            assert_eq!(reader.join().unwrap(), ["1", "2"]);
-        });
+                Step::Watch { prefix } => {
+                    let events = (0..prefix).map(|_| event("prefix")).collect();
+                    if let Ok(receiver) = mux.watch(events) {
+                        watchers.push(Seen {
+                            receiver, from: published, until: None, prefix, read: Vec::new(),
+                        });
+                    }
+                }
+                Step::Read(index) => {
+                    if let Some(watcher) = watchers.get_mut(index) {
+                        watcher.read.extend(read(&mut watcher.receiver));
+                    }
+                }
+                Step::Stop(index) => {
+                    if let Some(watcher) = watchers.get_mut(index) {
+                        mux.stop(watcher.receiver.id());
+                        watcher.until.get_or_insert(published);
+                    }
+                }
+                Step::Forget(index) => {
+                    if index < watchers.len() {
+                        watchers.remove(index);
+                    }
+                }
+                Step::Shutdown => {
+                    mux.shutdown();
+                    stopped = true;
+                }
+            }
+        }
+        mux.shutdown();
+        for mut watcher in watchers {
+            watcher.read.extend(read(&mut watcher.receiver));
+            prop_assert_eq!(watcher.read.last().map(String::as_str), Some("end"));
+            watcher.read.retain(|message| message != "end");
+            let (prefix, live) = watcher.read.split_at(watcher.prefix);
+            prop_assert!(prefix.iter().all(|message| message == "prefix"));
+            let live: Vec<usize> = live.iter().map(|message| message.parse().unwrap()).collect();
+            prop_assert!(live.is_sorted() && live.windows(2).all(|pair| pair[0] < pair[1]));
+            let owed = watcher.from..watcher.until.unwrap_or(published);
+            prop_assert!(live.iter().all(|number| owed.contains(number)));
+            let counts = watcher.receiver.counts();
+            prop_assert_eq!(counts.offered() as usize, watcher.prefix + owed.len());
+            prop_assert_eq!(counts.missed() as usize, owed.len() - live.len());
+        }
     }
 }

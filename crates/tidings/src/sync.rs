@@ -1,12 +1,8 @@
-//! The one switch between the standard library's lock and loom's, which tries every interleaving.
-
-#[cfg(not(all(test, tidings_loom)))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
-
-#[cfg(all(test, tidings_loom))]
-pub(crate) use loom::sync::{Mutex, MutexGuard};
+//! The lock under the broadcaster's queues. `tests/loom_mux.rs` compiles the mux against loom's in its place, to try every
+//! interleaving.
 
 use std::sync::PoisonError;
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// Locks, also when another thread panicked with the lock held: nothing here leaves its data half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -61,8 +61,13 @@ impl KubeSink {
     /// Writes through a client made for this, which leaves trying again to the delivery.
     ///
     /// # Errors
-    /// When no client can be made of `config`: a certificate or token that cannot be read, for example.
+    /// When no client can be made of `config` (a certificate or token that cannot be read, for example), or there is no tokio runtime.
     pub fn from_config(mut config: Config) -> Result<Self, kube::Error> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            // kube would panic.
+            let message = "a client can only be made within a tokio runtime";
+            return Err(kube::Error::Service(message.into()));
+        }
         config.default_retry = false;
         Ok(Self::new(Client::try_from(config)?))
     }
@@ -202,6 +207,13 @@ fn segment(what: &str, text: &str) -> Result<String, WriteError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_runtime_there_is_an_error() {
+        let config = Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        let error = KubeSink::from_config(config).unwrap_err();
+        assert!(error.to_string().contains("tokio runtime"), "{error}");
+    }
 
     #[test]
     fn names_become_one_segment_of_a_path_or_none() {

@@ -1,0 +1,74 @@
+//! A kube-rs `Controller` that records events: the recorder is part of its context.
+//!
+//! It counts the keys of every config map and complains about empty ones; it changes nothing.
+//!
+//! ```console
+//! cargo run -p tidings --example kube_rs_controller      # with a kubeconfig; ends with Ctrl-C
+//! ```
+//!
+//! It needs the permission to list and watch config maps, and to create and patch events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use tidings::{Broadcaster, EventSource, KubeSink, Recorder};
+
+/// What every reconciliation has at hand.
+struct Context {
+    recorder: Recorder,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the config map has no keys")]
+struct Empty;
+
+async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Empty> {
+    let keys = map.data.as_ref().map_or(0, std::collections::BTreeMap::len);
+    if keys == 0 {
+        return Err(Empty);
+    }
+    // Returns at once: correlation, retries and the API server's pace are not this function's business.
+    context
+        .recorder
+        .normal(&map, "Counted", format_args!("{keys} keys"));
+    Ok(Action::await_change())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form that kube wants")]
+fn on_error(map: Arc<ConfigMap>, error: &Empty, context: Arc<Context>) -> Action {
+    // However often this repeats, the cluster sees one event with a count.
+    context
+        .recorder
+        .build(&map, tidings::EventType::Warning, "CountFailed")
+        .message(error)
+        .action("Counting")
+        .send();
+    Action::requeue(Duration::from_secs(60))
+}
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "an example shows what it does")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().init();
+    let client = Client::try_default().await?;
+
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_structured_logging(tracing::Level::INFO);
+    broadcaster.start_recording_to_sink(KubeSink::new(client.clone()));
+    let recorder = broadcaster.recorder(EventSource::component("config-map-counter"));
+
+    Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
+        .shutdown_on_signal()
+        .run(reconcile, on_error, Arc::new(Context { recorder }))
+        .for_each(|_| std::future::ready(()))
+        .await;
+
+    // What was recorded before the signal still arrives, if it does so in time.
+    println!("{}", broadcaster.shutdown(Duration::from_secs(5)).await);
+    Ok(())
+}

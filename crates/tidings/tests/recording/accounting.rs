@@ -1,0 +1,362 @@
+//! Nothing is lost without a name: under load, with faults, in both modes, whenever the end comes. client-go's TestLotsOfEvents.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidings::EventType::{Normal, Warning};
+use tidings::{
+    Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, Occurrence,
+    QueueOptions, Sink, SinkAnswer, SinkOptions, StatusFailure, WhenFull, WriteError,
+};
+
+use super::{LONG, assert_adds_up, manual, pod, source, unfiltered};
+
+/// Writes each event at the fifth try.
+struct FailsFourTimes {
+    sink: MemorySink,
+    tries: Arc<Mutex<HashMap<String, u32>>>,
+}
+
+impl Sink for FailsFourTimes {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let tries = {
+            let mut tries = self.tries.lock().unwrap();
+            let tries = tries.entry(occurrence.message().to_owned()).or_default();
+            *tries += 1;
+            *tries
+        };
+        if tries < 5 {
+            return Err(WriteError::transport("fake error"));
+        }
+        self.sink.create(occurrence).await
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.sink.patch(occurrence).await
+    }
+}
+
+/// client-go's: 1,000 events at once, each failing four times, none lost by sink or logger.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn test_lots_of_events() {
+    let broadcaster =
+        Broadcaster::with_options(BroadcasterOptions::default().sink(unfiltered())).unwrap();
+    let sink = MemorySink::new();
+    let tries = Arc::new(Mutex::new(HashMap::new()));
+    broadcaster.start_recording_to_sink(FailsFourTimes {
+        sink: sink.clone(),
+        tries: Arc::clone(&tries),
+    });
+    let logger = broadcaster.start_logging(|_| {});
+    let recorder = broadcaster.recorder(source());
+    std::thread::scope(|scope| {
+        for thread in 0..10 {
+            let recorder = &recorder;
+            scope.spawn(move || {
+                for number in (thread * 100)..(thread * 100 + 100) {
+                    let object = pod(&format!("foo-{number}"), "bar");
+                    recorder.event(&object, Normal, &format!("Reason-{number}"), number);
+                }
+            });
+        }
+    });
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!((report.delivered, report.pending), (1_000, 0), "{report}");
+    assert_eq!(logger.counts().delivered, 1_000);
+    let messages: HashSet<_> = sink
+        .events()
+        .iter()
+        .map(|event| event.message.clone())
+        .collect();
+    assert_eq!(messages.len(), 1_000);
+    assert!(tries.lock().unwrap().values().all(|tries| *tries == 5));
+}
+
+/// The default broadcaster takes a burst of 20,000 distinct events, of which client-go delivers 1,001.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_20_000_arrives() {
+    let broadcaster = Broadcaster::new();
+    let sink = MemorySink::new();
+    broadcaster.start_recording_to_sink(sink.clone());
+    let recorder = broadcaster.recorder(source());
+    for number in 0..20_000 {
+        recorder.event(&pod(&format!("foo-{number}"), ""), Normal, "Started", "up");
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert!(report.is_complete(), "{report}");
+    assert_eq!((report.offered, report.delivered), (20_000, 20_000));
+    assert_eq!(sink.events().len(), 20_000);
+}
+
+fn forbidden() -> WriteError {
+    let failure = StatusFailure {
+        code: 403,
+        reason: "Forbidden".to_owned(),
+        ..StatusFailure::default()
+    };
+    WriteError::status(failure, "may not create events")
+}
+
+#[tokio::test]
+async fn every_loss_has_its_cause() {
+    let options =
+        BroadcasterOptions::default().sink(SinkOptions::default().delivery(DeliveryOptions {
+            workers: 1,
+            pending_events_max: 3,
+            ..DeliveryOptions::default()
+        }));
+    let (broadcaster, recorder, _hand) = manual(options);
+    let sink = MemorySink::new();
+    sink.answer_next([SinkAnswer::Fail(forbidden())]);
+    broadcaster.start_recording_to_sink(sink.clone());
+
+    recorder.event(&None::<tidings::Reference>, Normal, "Refused", "");
+    let held = sink.hold();
+    for number in 0..5 {
+        recorder.event(&pod(&format!("foo-{number}"), ""), Normal, "Started", "up");
+    }
+    // One is being written, two wait, two do not fit. Then thirty of one kind, of which a budget lets 25 through.
+    while broadcaster.report().dropped.get(DropCause::QueueFull) < 2 {
+        tokio::task::yield_now().await;
+    }
+    drop(held);
+    while broadcaster.report().pending > 0 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..30 {
+        recorder.event(&pod("bar", ""), Warning, "BackOff", "again");
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    let mut dropped: Vec<_> = report.dropped.iter().collect();
+    dropped.sort();
+    assert_eq!(
+        dropped,
+        [
+            (DropCause::QueueFull, 2),
+            (DropCause::SpamFiltered, 5),
+            (DropCause::InvalidReference, 1),
+            (DropCause::RejectedForbidden, 1),
+        ]
+    );
+    assert_eq!((report.offered, report.pending), (36, 0));
+    assert_eq!(report.delivered + report.aggregated, 27);
+    let backoff = sink
+        .events()
+        .into_iter()
+        .find(|event| event.reason.as_deref() == Some("BackOff"));
+    assert_eq!(
+        backoff.unwrap().count,
+        Some(25),
+        "what is merged is counted"
+    );
+}
+
+/// A sink that panics.
+struct Panicking;
+
+impl Sink for Panicking {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        assert_ne!(occurrence.message(), "panic", "meant to panic");
+        Ok(())
+    }
+
+    async fn patch(&self, _: &Occurrence) -> Result<(), WriteError> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_panics_loses_that_event_only() {
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(Panicking);
+    let recorder = broadcaster.recorder(source());
+    for message in ["fine", "panic", "fine too"] {
+        recorder.event(&pod(message, ""), Normal, "Started", message);
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert_eq!(report.delivered, 2);
+    assert_eq!(report.dropped.get(DropCause::InvalidRequest), 1);
+    assert_adds_up(&report);
+}
+
+/// A slow sink does not hold up a quick one, and each counts for itself.
+#[tokio::test]
+async fn sinks_are_independent() {
+    let broadcaster = Broadcaster::new();
+    let (slow, quick) = (MemorySink::new(), MemorySink::new());
+    let held = slow.hold();
+    let slow_watch = broadcaster.start_recording_to_sink(slow.clone());
+    let quick_watch = broadcaster.start_recording_to_sink(quick.clone());
+    let recorder = broadcaster.recorder(source());
+    for number in 0..100 {
+        recorder.event(&pod(&format!("foo-{number}"), ""), Normal, "Started", "up");
+    }
+    while quick.events().len() < 100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(slow.events().is_empty());
+    drop(held);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_eq!(report.delivered, 200);
+    assert_eq!(slow_watch.counts(), quick_watch.counts());
+}
+
+fn answer() -> impl Strategy<Value = SinkAnswer> {
+    let status = |code: u16| {
+        let failure = StatusFailure {
+            code,
+            ..StatusFailure::default()
+        };
+        WriteError::status(failure, "no")
+    };
+    prop_oneof![
+        6 => Just(SinkAnswer::Serve),
+        2 => Just(SinkAnswer::Fail(WriteError::transport("refused"))),
+        1 => Just(SinkAnswer::Lose(WriteError::timeout("lost"))),
+        1 => prop::sample::select(vec![400, 401, 403, 404, 409, 413, 422, 429, 500, 503])
+            .prop_map(move |code| SinkAnswer::Fail(status(code))),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct Load {
+    answers: Vec<SinkAnswer>,
+    threads: usize,
+    events: usize,
+    objects: usize,
+    queue: usize,
+    pending: usize,
+    waits: bool,
+    coalesce: bool,
+    holds: bool,
+}
+
+fn load() -> impl Strategy<Value = Load> {
+    (
+        prop::collection::vec(answer(), 0..60),
+        1..4_usize,
+        1..80_usize,
+        1..12_usize,
+        1..100_usize,
+        1..100_usize,
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(answers, threads, events, objects, queue, pending, waits, coalesce, holds)| Load {
+                answers,
+                threads,
+                events,
+                objects,
+                queue,
+                pending,
+                waits,
+                coalesce,
+                holds,
+            },
+        )
+}
+
+/// Records from several threads while a shutdown runs, and compares the report with what the sink really holds.
+async fn run(load: Load) {
+    let queue = QueueOptions {
+        events_max: load.queue,
+        when_full: if load.waits {
+            WhenFull::Wait
+        } else {
+            WhenFull::Drop
+        },
+        ..QueueOptions::default()
+    };
+    let sink_options = unfiltered();
+    let delivery = DeliveryOptions {
+        workers: 3,
+        pending_events_max: load.pending,
+        coalesce: load.coalesce,
+        retry: tidings::RetryPolicy {
+            tries_max: 3,
+            backoff: tidings::Backoff::Constant(Duration::ZERO),
+            ..tidings::RetryPolicy::default()
+        },
+        ..DeliveryOptions::default()
+    };
+    let options = BroadcasterOptions::default()
+        .queue(queue)
+        .sink(sink_options.delivery(delivery));
+    let broadcaster = Broadcaster::with_options(options).unwrap();
+    let sink = MemorySink::new();
+    sink.answer_next(load.answers.clone());
+    broadcaster.start_recording_to_sink(sink.clone());
+    broadcaster.start_event_watcher(|_| {});
+    let held = load.holds.then(|| sink.hold());
+    let recorder = broadcaster.recorder(source());
+    let recording: Vec<_> = (0..load.threads)
+        .map(|_| {
+            let recorder = recorder.clone();
+            let (events, objects) = (load.events, load.objects);
+            std::thread::spawn(move || {
+                for number in 0..events {
+                    let object = pod(&format!("foo-{}", number % objects), "");
+                    recorder.event(&object, Normal, "Counted", "again");
+                }
+            })
+        })
+        .collect();
+    let deadline = if load.holds {
+        Duration::from_millis(5)
+    } else {
+        LONG
+    };
+    let report = broadcaster.shutdown(deadline).await;
+    for thread in recording {
+        thread.join().unwrap();
+    }
+    drop(held);
+    assert_adds_up(&report);
+    let after = broadcaster.report();
+    assert_adds_up(&after);
+    assert_eq!(
+        after.offered as usize,
+        load.threads * load.events,
+        "{load:?}"
+    );
+    assert_eq!(
+        after.offered - report.offered,
+        after.dropped.get(DropCause::Stopped) - report.dropped.get(DropCause::Stopped)
+    );
+    if load.holds {
+        assert_eq!(report.delivered, 0);
+        return;
+    }
+    assert_eq!(report.pending, 0, "{load:?}");
+    // A count says how often an event was seen; it is never more than what was recorded, nor is any event there twice.
+    let mut seen: HashMap<Option<String>, i64> = HashMap::new();
+    for event in sink.events() {
+        *seen.entry(event.involved_object.name).or_default() += i64::from(event.count.unwrap_or(0));
+    }
+    let total: i64 = seen.values().sum();
+    assert!(total as u64 <= report.offered, "{seen:?} of {report}");
+    if load.answers.is_empty() && report.dropped.total() == 0 {
+        assert_eq!(total as u64, report.delivered + report.aggregated);
+        assert_eq!(sink.events().len(), seen.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn counts_add_up_under_load_faults_and_shutdown(load in load()) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(run(load));
+    }
+}

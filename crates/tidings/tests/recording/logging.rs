@@ -1,0 +1,159 @@
+//! What watchers write into logs, and what the library itself does.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use tidings::EventType::{Normal, Warning};
+use tidings::{Broadcaster, BroadcasterOptions};
+use tracing::Level;
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::{LONG, manual, pod, source};
+
+/// A log that can be read.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Logs what this thread does, at every level, until the guard is dropped.
+    fn capture() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(log.clone())
+            .with_max_level(Level::TRACE)
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let bytes = self.0.lock().unwrap();
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+/// The structured half of client-go's TestEventf.
+#[tokio::test]
+async fn structured_lines_have_client_go_s_fields() {
+    let (log, _guard) = Log::capture();
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    broadcaster.start_structured_logging(Level::INFO);
+    let container = pod("foo", "bar").with_field_path("spec.containers[2]");
+    recorder.event(&container, Normal, "Started", "some verbose message: 1");
+    broadcaster.shutdown(LONG).await;
+    broadcaster.start_structured_logging(Level::INFO);
+    assert_eq!(
+        log.lines(),
+        [
+            r#"INFO Event occurred object=baz/foo fieldPath="spec.containers[2]" kind="Pod" apiVersion="v1" type="Normal" reason="Started" note="some verbose message: 1""#,
+            "ERROR Unable start event watcher (will not retry!) error=broadcaster already stopped",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn every_level_can_be_chosen() {
+    for level in [
+        Level::ERROR,
+        Level::WARN,
+        Level::INFO,
+        Level::DEBUG,
+        Level::TRACE,
+    ] {
+        let (log, _guard) = Log::capture();
+        let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+        broadcaster.start_structured_logging(level);
+        recorder.event(&pod("foo", "bar"), Warning, "Failed", "no");
+        broadcaster.shutdown(LONG).await;
+        assert!(
+            log.lines()[0].starts_with(&format!("{level} Event occurred object=baz/foo")),
+            "{:?}",
+            log.lines()
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_logged_and_counted() {
+    let (log, _guard) = Log::capture();
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    let nothing = None::<tidings::Reference>;
+    recorder.event(&nothing, Warning, "Failed", "no object");
+    recorder
+        .build(&nothing, Warning, "Failed")
+        .message("none either")
+        .send();
+    recorder
+        .build(&pod("foo", "bar"), Normal, "Bound")
+        .related(&nothing)
+        .send();
+    let report = broadcaster.shutdown(LONG).await;
+    assert_eq!(report.to_string().lines().count(), 2, "{report}");
+    for _ in 0..4 {
+        recorder.event(&pod("foo", "bar"), Normal, "Late", "after shutdown");
+    }
+    let option = "core::option::Option<tidings_core::reference::Reference>";
+    let none = "there is no object to refer to: the option given is None";
+    assert_eq!(
+        log.lines(),
+        [
+            format!(
+                "ERROR Could not construct reference, will not report event error={none} object=\"{option}\" eventType=\"Warning\" reason=\"Failed\" message=no object"
+            )
+            .replace(" message=", " "),
+            format!(
+                "ERROR Could not construct reference, will not report event error={none} object=\"{option}\" eventType=\"Warning\" reason=\"Failed\" message=none either"
+            )
+            .replace(" message=", " "),
+            format!(
+                "WARN Could not construct reference of related object, will report event without it error={none} object=\"{option}\" reason=\"Bound\""
+            ),
+            "ERROR Unable to record event (will not retry!) error=broadcaster already stopped dropped=1".to_owned(),
+            "ERROR Unable to record event (will not retry!) error=broadcaster already stopped dropped=2".to_owned(),
+            "ERROR Unable to record event (will not retry!) error=broadcaster already stopped dropped=4".to_owned(),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn dropping_the_last_handle_without_shutdown_warns() {
+    let (log, _guard) = Log::capture();
+    let broadcaster = Broadcaster::new();
+    let watch = broadcaster.start_event_watcher(|_| {});
+    let recorder = broadcaster.recorder(source());
+    recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+    let other = broadcaster.clone();
+    drop(broadcaster);
+    assert!(log.lines().is_empty(), "one is left");
+    drop(other);
+    assert_eq!(
+        log.lines(),
+        [
+            "WARN event broadcaster dropped without shutdown: pending events are lost if the program ends now pending=1"
+        ]
+    );
+    // It works off what was recorded, and ends.
+    watch.ended().await;
+    assert_eq!(watch.counts().delivered, 1);
+}

@@ -1,0 +1,76 @@
+//! The whole recording path, from a recorder's call to a sink that keeps what it is given: what client-go tests in
+//! `tools/record/event_test.go`, and what it does not.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test cannot do without fails the test"
+)]
+
+mod accounting;
+mod eventf;
+mod logging;
+mod shutdown;
+mod watchers;
+
+use std::time::Duration;
+
+use tidings::{
+    Backoff, BroadcasterOptions, Clock, CorrelatorOptions, DeliveryOptions, EventSource,
+    ManualClock, Recorder, Reference, ReferenceFields, RetryPolicy, SinkOptions,
+};
+use tidings::{Broadcaster, FlushReport};
+
+/// Long enough for everything here; nothing waits for it to pass.
+const LONG: Duration = Duration::from_secs(60);
+
+fn pod(name: &str, uid: &str) -> Reference {
+    Reference::new(ReferenceFields {
+        kind: "Pod",
+        api_version: "v1",
+        namespace: "baz",
+        name,
+        uid,
+        ..ReferenceFields::default()
+    })
+}
+
+fn source() -> EventSource {
+    EventSource::component("eventTest")
+}
+
+/// A broadcaster with these options whose time is moved by hand, and a recorder.
+fn manual(options: BroadcasterOptions) -> (Broadcaster, Recorder, ManualClock) {
+    let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
+    let broadcaster = Broadcaster::with_options(options.clock(clock)).unwrap();
+    let recorder = broadcaster.recorder(source());
+    (broadcaster, recorder, hand)
+}
+
+/// Everything is written, and tried again at once.
+fn unfiltered() -> SinkOptions {
+    SinkOptions::default()
+        .correlator(CorrelatorOptions::default().without_spam_filter())
+        .delivery(DeliveryOptions {
+            retry: RetryPolicy {
+                backoff: Backoff::Constant(Duration::ZERO),
+                ..RetryPolicy::default()
+            },
+            ..DeliveryOptions::default()
+        })
+}
+
+/// offered = delivered + aggregated + dropped + pending, for sinks and for handlers.
+#[track_caller]
+fn assert_adds_up(report: &FlushReport) {
+    assert_eq!(
+        report.offered,
+        report.delivered + report.aggregated + report.dropped.total() + report.pending,
+        "{report}"
+    );
+    let handlers = report.handlers;
+    assert_eq!(
+        handlers.offered,
+        handlers.delivered + handlers.aggregated + handlers.dropped.total() + handlers.pending,
+        "{handlers}"
+    );
+}

@@ -1,0 +1,217 @@
+//! How it ends: client-go's TestBroadcasterShutdown, TestStartEventWatcherExitsOnDirectShutdown, TestNonRacyShutdown and
+//! TestCancelEvent, and deadlines, which client-go has not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings::EventType::Normal;
+use tidings::{
+    Broadcaster, BroadcasterOptions, DropCause, MemorySink, RecordError, SinkAnswer, WriteError,
+};
+use tokio::sync::Notify;
+
+use super::{LONG, assert_adds_up, manual, pod, source, unfiltered};
+
+#[tokio::test]
+async fn test_broadcaster_shutdown() {
+    let broadcaster = Broadcaster::new();
+    let (sink, handler) = (
+        broadcaster.start_recording_to_sink(MemorySink::new()),
+        broadcaster.start_structured_logging(tracing::Level::INFO),
+    );
+    let cancelled = Arc::new(Notify::new());
+    let signal = Arc::clone(&cancelled);
+    broadcaster.shutdown_on(async move { signal.notified().await }, LONG);
+    assert!(!sink.is_ended() && !handler.is_ended());
+    cancelled.notify_one();
+    sink.ended().await;
+    handler.ended().await;
+    // A test's runtime waits for nothing: were a task left, its handle would not have ended.
+    assert!(broadcaster.watch().is_err());
+    assert!(broadcaster.shutdown(LONG).await.is_complete());
+}
+
+#[tokio::test]
+async fn test_start_event_watcher_exits_on_direct_shutdown() {
+    let broadcaster = Broadcaster::new();
+    let watch = broadcaster.start_structured_logging(tracing::Level::INFO);
+    broadcaster.shutdown(LONG).await;
+    assert!(watch.is_ended());
+    assert!(broadcaster.start_event_watcher(|_| {}).is_ended());
+    assert!(
+        broadcaster
+            .start_recording_to_sink(MemorySink::new())
+            .is_ended()
+    );
+}
+
+#[test]
+fn test_non_racy_shutdown() {
+    let broadcaster = Broadcaster::new();
+    let sink = MemorySink::new();
+    broadcaster.start_recording_to_sink(sink.clone());
+    let recorder = broadcaster.recorder(source());
+    std::thread::scope(|scope| {
+        for number in 0..100 {
+            let recorder = &recorder;
+            scope.spawn(move || {
+                recorder.event(
+                    &pod(&format!("pod-{number}"), ""),
+                    Normal,
+                    "Started",
+                    "blah",
+                );
+            });
+        }
+    });
+    let report = futures::executor::block_on(broadcaster.shutdown(LONG));
+    assert_eq!((report.offered, report.delivered), (100, 100));
+    assert_eq!(sink.events().len(), 100);
+}
+
+#[tokio::test]
+async fn calls_after_shutdown_are_counted_and_say_so() {
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    broadcaster.shutdown(LONG).await;
+    recorder.event(&pod("foo", "bar"), Normal, "Late", "");
+    let error = recorder
+        .build(&pod("foo", "bar"), Normal, "Late")
+        .try_send()
+        .unwrap_err();
+    assert!(matches!(error, RecordError::Stopped(_)), "{error}");
+    let report = broadcaster.report();
+    assert_eq!(report.dropped.get(DropCause::Stopped), 2);
+    assert_adds_up(&report);
+}
+
+/// Whoever asks, and however often, one report.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_caller_gets_the_same_report() {
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(MemorySink::new());
+    let recorder = broadcaster.recorder(source());
+    for number in 0..50 {
+        recorder.event(&pod(&format!("pod-{number}"), ""), Normal, "Started", "");
+    }
+    let callers: Vec<_> = (0..8)
+        .map(|_| {
+            let broadcaster = broadcaster.clone();
+            tokio::spawn(async move { broadcaster.shutdown(LONG).await })
+        })
+        .collect();
+    let first = broadcaster.shutdown(LONG).await;
+    assert_eq!(first.delivered, 50);
+    for caller in callers {
+        assert_eq!(caller.await.unwrap(), first);
+    }
+}
+
+/// Waits until `sink` was asked this often.
+async fn asked(sink: &MemorySink, times: usize) {
+    while sink.calls().len() < times {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn at_the_deadline_what_is_left_is_pending_and_requests_are_cancelled() {
+    let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(unfiltered()));
+    let sink = MemorySink::new();
+    let watch = broadcaster.start_recording_to_sink(sink.clone());
+    let held = sink.hold();
+    for number in 0..20 {
+        recorder.event(&pod(&format!("pod-{number}"), ""), Normal, "Started", "");
+    }
+    asked(&sink, 8).await;
+    let shutdown = tokio::spawn({
+        let broadcaster = broadcaster.clone();
+        async move { broadcaster.shutdown(Duration::from_secs(5)).await }
+    });
+    while broadcaster.watch().is_ok() {
+        tokio::task::yield_now().await;
+    }
+    hand.advance(Duration::from_millis(4_999));
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!watch.is_ended() && !shutdown.is_finished());
+    hand.advance(Duration::from_millis(1));
+    let report = shutdown.await.unwrap();
+    assert_eq!(
+        (report.offered, report.delivered, report.pending),
+        (20, 0, 20)
+    );
+    assert_adds_up(&report);
+    assert!(watch.is_ended());
+    drop(held);
+    assert!(sink.events().is_empty(), "the requests were cancelled");
+    assert_eq!(sink.calls().len(), 8, "as many as there are workers");
+}
+
+/// client-go's TestCancelEvent: what waits for another try gets that try at once, and no more of the waiting.
+#[tokio::test]
+async fn shutdown_does_not_sit_out_the_waits_between_tries() {
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    let sink = MemorySink::new();
+    sink.answer_next([SinkAnswer::Fail(WriteError::transport("refused"))]);
+    broadcaster.start_recording_to_sink(sink.clone());
+    recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+    asked(&sink, 1).await;
+    // The clock stands still: only the end of the waits can lead to another try.
+    let report = broadcaster.shutdown(LONG).await;
+    assert!(report.is_complete(), "{report}");
+    assert_eq!(sink.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn a_dropped_shutdown_goes_on_without_its_caller() {
+    let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default());
+    let sink = MemorySink::new();
+    let watch = broadcaster.start_recording_to_sink(sink.clone());
+    let _held = sink.hold();
+    recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+    asked(&sink, 1).await;
+    {
+        let shutdown = broadcaster.shutdown(Duration::from_secs(5));
+        let mut shutdown = std::pin::pin!(shutdown);
+        assert!(futures::poll!(shutdown.as_mut()).is_pending());
+    }
+    while !watch.is_ended() {
+        hand.advance(Duration::from_secs(1));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(broadcaster.shutdown(LONG).await.pending, 1);
+}
+
+/// The runtime that a sink ran on is gone before the shutdown: nothing hangs, and nothing goes uncounted.
+#[test]
+fn a_runtime_that_ends_first_leaves_its_events_pending() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let broadcaster = Broadcaster::new();
+    let recorder = broadcaster.recorder(source());
+    let watch = runtime.block_on(async { broadcaster.start_recording_to_sink(MemorySink::new()) });
+    recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+    drop(runtime);
+    assert!(watch.is_ended());
+    let report = futures::executor::block_on(broadcaster.shutdown(LONG));
+    assert_eq!((report.offered, report.pending), (1, 1));
+    assert_adds_up(&report);
+}
+
+/// A handler that never returns cannot be stopped, but it can be left behind.
+#[test]
+fn a_handler_that_hangs_holds_up_no_shutdown() {
+    let broadcaster = Broadcaster::new();
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    broadcaster.start_event_watcher(move |_| {
+        let _ = receiver.recv();
+    });
+    let recorder = broadcaster.recorder(source());
+    recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+    let report = futures::executor::block_on(broadcaster.shutdown(Duration::from_millis(1)));
+    assert_eq!(report.handlers.pending, 1);
+    drop(sender);
+}
