@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use crate::{CountKey, DropCounts, Fate, Occurrence, OccurrenceKind, WriteError};
 
-/// What a [`Delivery`] needs to know of what it delivers: [`Occurrence`], or a stand-in for it.
+/// What a [`Delivery`](crate::Delivery) needs to know of what it delivers: [`Occurrence`], or a stand-in for it.
 pub trait Deliverable: Clone {
     /// What orders events: those with one key are written one after the other.
     type Key: Clone + Eq + Hash;
@@ -59,7 +59,7 @@ pub struct WriteId {
 /// A write to do now.
 #[derive(Clone, Debug)]
 pub struct Write<T> {
-    /// To be given back to [`Delivery::handle_written`].
+    /// To be given back to [`Delivery::handle_written`](crate::Delivery::handle_written).
     pub id: WriteId,
     /// What to ask of the sink; may differ from what the event was correlated to be.
     pub kind: OccurrenceKind,
