@@ -10,6 +10,7 @@ mod correlator;
 mod delivery;
 mod event;
 mod event_limits;
+mod field_selector;
 mod key;
 mod name;
 mod outcome;
@@ -36,6 +37,7 @@ pub use event::{
     TEXT_BYTES_MAX, TRUNCATION_MARKER, UnsupportedEventType,
 };
 pub use event_limits::OMITTED_ANNOTATION;
+pub use field_selector::{EventApi, field_selector};
 pub use key::CountKey;
 pub use name::{EventName, NameStamps};
 pub use outcome::{DropCause, DropCounts, Fate};
