@@ -21,6 +21,9 @@ use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
 /// Log entries, and versions of the bucket that never expires, that [`Batch::trim`] removes at most.
 const TRIM_MAX: usize = 4096;
 
+/// Versions a sweep looks at, at most; most of them may have ended before their time.
+const STEPS_MAX: usize = 16 * 1024;
+
 /// See the module documentation.
 pub(crate) struct Batch<'a> {
     view: View<'a>,
@@ -31,6 +34,9 @@ pub(crate) struct Batch<'a> {
     written: HashMap<Bytes, Option<Stored>>,
     logged: Vec<Logged>,
     dirty: bool,
+    /// A bucket and a revision in it up to which no version waits for its end, as far as is known. Unlike what is
+    /// written down as swept it binds nobody, so it may lie in a bucket whose time is far off.
+    pub(crate) passed: (u64, Revision),
     /// Records whose end it writes down.
     pub(crate) expired: u64,
     /// Buckets it finished; see [`Committer`](super::committer::Committer).
@@ -49,6 +55,18 @@ impl Pointer {
             bucket: stored.bucket,
             expires_at,
         }
+    }
+}
+
+/// How much a sweep may still do.
+struct Budget {
+    ends: usize,
+    steps: usize,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.ends == 0 || self.steps == 0
     }
 }
 
@@ -87,6 +105,7 @@ impl<'a> Batch<'a> {
             written,
             logged,
             dirty: false,
+            passed: (0, 0),
             expired: 0,
             finished,
         }
@@ -282,21 +301,22 @@ impl<'a> Batch<'a> {
     /// A record that lives on holds up those written after it to the same bucket, until the bucket's end at most. Readers
     /// do not notice: they go by each record's own time.
     pub(crate) fn sweep(&mut self, quota: usize) -> Result<bool, Fault> {
-        let mut left = quota;
+        let mut budget = Budget {
+            ends: quota,
+            steps: STEPS_MAX,
+        };
         let buckets = Arc::clone(&self.view.buckets);
-        for (bucket, tables) in buckets.range(self.state.swept.0..) {
-            let (swept, last) = self.state.swept;
-            let start = if *bucket == swept {
-                last.checked_add(1)
-            } else {
-                Some(0)
+        for (bucket, tables) in buckets.range(self.state.swept.0..NEVER) {
+            let after = [self.state.swept, self.passed]
+                .into_iter()
+                .filter(|(reached, _)| reached == bucket);
+            let start = match after.map(|(_, revision)| revision).max() {
+                Some(Revision::MAX) => continue,
+                Some(revision) => revision + 1,
+                None => 0,
             };
-            let Some(start) = start else { continue };
-            if *bucket == NEVER {
-                break;
-            }
-            let complete = self.sweep_bucket(*bucket, tables, start, &mut left)?;
-            if left == 0 {
+            let complete = self.sweep_bucket(*bucket, tables, start, &mut budget)?;
+            if budget.is_spent() {
                 return Ok(true);
             }
             if !complete || *bucket > self.now.0.max(0).cast_unsigned() {
@@ -315,11 +335,11 @@ impl<'a> Batch<'a> {
         name: u64,
         bucket: &Bucket,
         start: Revision,
-        left: &mut usize,
+        budget: &mut Budget,
     ) -> Result<bool, Fault> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
-        let complete = self.sweep_versions(name, bucket, start, left, &mut versions);
+        let complete = self.sweep_versions(name, bucket, start, budget, &mut versions);
         if !versions.is_empty() {
             let ends = Ends {
                 expired: true,
@@ -340,7 +360,7 @@ impl<'a> Batch<'a> {
         name: u64,
         bucket: &Bucket,
         start: Revision,
-        left: &mut usize,
+        budget: &mut Budget,
         versions: &mut Vec<Revision>,
     ) -> Result<bool, Fault> {
         // Both run in the order of revisions, so the marks are walked along.
@@ -362,17 +382,21 @@ impl<'a> Batch<'a> {
             }
             if mark != Some(revision) {
                 let expires_at = Version::decode(&bytes, revision, name)?.expires_at;
-                if *left == 0 || expires_at.is_none_or(|at| at > self.now) {
+                if expires_at.is_none_or(|at| at > self.now) {
                     return Ok(false);
                 }
                 let stored = unpack(self.view.codec, &bytes, revision, name)?;
-                *left -= 1;
                 let ended = self.next_revision();
                 versions.push(revision);
                 self.ended(stored, ended, true);
+                self.state.swept = (name, revision);
+                budget.ends -= 1;
             }
-            self.state.swept = (name, revision);
-            self.dirty = true;
+            self.passed = (name, revision);
+            budget.steps -= 1;
+            if budget.is_spent() {
+                return Ok(false);
+            }
         }
         Ok(true)
     }

@@ -17,7 +17,7 @@ use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 const BUILT_IN: &[u8] = include_bytes!("dictionary.zstd");
 
 /// zstd's own default; higher levels cost more time than they save space at this size.
-const LEVEL: i32 = 3;
+const LEVEL: i32 = 1;
 
 /// No body is longer: anything else on disk is damage.
 const BODY_LEN_MAX: usize = VALUE_LEN_MAX + KEY_LEN_MAX + INDEX_LEN_MAX + 64;
@@ -149,7 +149,6 @@ impl Dictionary {
         let mut bytes = Vec::with_capacity(body.len());
         self.compressors
             .with(make, |context| context.compress_to_buffer(body, &mut bytes))?;
-        bytes.shrink_to_fit();
         Ok(bytes)
     }
 }

@@ -87,6 +87,10 @@ pub(crate) struct Committer {
     trimmed: Revision,
     /// Who waits for all that has expired to be written down, with the count of ends at that time.
     demands: Vec<(u64, oneshot::Sender<Result<u64, WriteError>>)>,
+    /// See [`Batch::passed`].
+    passed: (u64, Revision),
+    /// When all that had expired was written down.
+    swept_at: Option<UnixMillis>,
     /// When the engine was last found broken.
     retry_at: Option<UnixMillis>,
     complained_at: Option<UnixMillis>,
@@ -102,6 +106,8 @@ impl Committer {
             ages,
             trimmed: 0,
             demands,
+            passed: (0, 0),
+            swept_at: None,
             retry_at: None,
             complained_at: None,
         }
@@ -190,10 +196,15 @@ impl Committer {
             }
         }
 
+        batch.passed = self.passed;
         let mut more = false;
-        if shared.options.expire_by_itself || !self.demands.is_empty() {
+        let due = !is_within(TICK_MS, self.swept_at, now);
+        if shared.options.expire_by_itself && due || !self.demands.is_empty() {
             match batch.sweep(quota) {
-                Ok(left) => more = left,
+                Ok(left) => {
+                    more = left;
+                    self.swept_at = (!more).then_some(now);
+                }
                 // Writes go on: what cannot be read cannot be written down, but it is not served either.
                 Err(error) => self.complain(
                     now,
@@ -219,7 +230,8 @@ impl Committer {
             self.complain(now, &error, "failed to forget old history");
         }
 
-        let (expired, finished) = (batch.expired, std::mem::take(&mut batch.finished));
+        let (expired, passed) = (batch.expired, batch.passed);
+        let finished = std::mem::take(&mut batch.finished);
         let (state, committed) = batch.commit();
         let logged = match committed {
             Ok(logged) => logged,
@@ -235,6 +247,7 @@ impl Committer {
             shared.changes.forget(state.compacted);
         }
         self.state = state;
+        self.passed = passed;
         self.finished.extend(finished);
         shared.changes.publish(logged, state.revision);
         let expired = shared.expired.fetch_add(expired, Ordering::Relaxed) + expired;
@@ -252,10 +265,7 @@ impl Committer {
 
     /// Logs an error that comes back with every batch, once a minute.
     fn complain(&mut self, now: UnixMillis, error: &Fault, what: &'static str) {
-        if !self
-            .complained_at
-            .is_some_and(|at| (0..60 * TICK_MS).contains(&(now.0 - at.0)))
-        {
+        if !is_within(60 * TICK_MS, self.complained_at, now) {
             self.complained_at = Some(now);
             tracing::error!(%error, what);
         }
@@ -265,11 +275,7 @@ impl Committer {
     fn forget_old(&mut self, batch: &mut Batch<'_>, now: UnixMillis) -> Result<(), Fault> {
         let options = &self.shared.options;
         let revision = self.state.revision;
-        if self
-            .ages
-            .back()
-            .is_some_and(|(at, _)| (0..TICK_MS).contains(&(now.0 - at.0)))
-        {
+        if is_within(TICK_MS, self.ages.back().map(|(at, _)| *at), now) {
             return Ok(());
         }
         self.ages.push_back((now, revision));
@@ -300,11 +306,7 @@ impl Committer {
 
     /// Takes the broken engine apart and opens it anew, at most once a tick.
     fn recover(&mut self, fault: Fault, now: UnixMillis) {
-        if matches!(fault, Fault::Closed)
-            || self
-                .retry_at
-                .is_some_and(|at| (0..TICK_MS).contains(&(now.0 - at.0)))
-        {
+        if matches!(fault, Fault::Closed) || is_within(TICK_MS, self.retry_at, now) {
             return;
         }
         self.retry_at = Some(now);
@@ -322,6 +324,7 @@ impl Committer {
                 drop(engine);
                 self.state = state;
                 self.retry_at = None;
+                self.passed = (0, 0);
                 self.complained_at = None;
                 shared.changes.reset(state.revision);
                 self.recall_finished();
@@ -337,6 +340,11 @@ impl Committer {
             }
         }
     }
+}
+
+/// Whether something was so few milliseconds ago; a clock that was set back makes it long ago.
+fn is_within(millis: i64, at: Option<UnixMillis>, now: UnixMillis) -> bool {
+    at.is_some_and(|at| (0..millis).contains(&(now.0.saturating_sub(at.0))))
 }
 
 impl Request {

@@ -20,7 +20,7 @@ const WIDTH_MIN: u64 = 1 << 16;
 const MEMTABLE_BYTES: u64 = 8 << 20;
 
 /// Journals are cut back at this size by flushing whatever still needs the oldest.
-const JOURNALS_BYTES_MAX: u64 = 192 << 20;
+const JOURNALS_BYTES_MAX: u64 = 64 << 20;
 
 /// Where the records with one range of expiry are.
 #[derive(Clone)]
