@@ -19,15 +19,33 @@ use crate::{Fault, Revision, WriteError};
 
 const KEY: &str = "compact_rev_key";
 
-/// The revision last compacted to, as far as the protocol's key says, and the cluster's latest.
-pub(super) async fn last(client: &Client) -> Result<(Revision, Revision), Failure> {
-    let request = RangeRequest {
+/// The oldest revision etcd can still be read at (zero if nothing was ever forgotten), and its latest.
+///
+/// etcd does not tell, but says of each revision whether it is too old: asked some thirty times, that finds the oldest.
+pub(super) async fn oldest_and_latest(client: &Client) -> Result<(Revision, Revision), Failure> {
+    let answer: RangeResponse = client.ask(RANGE, look(0), client.deadline()).await?;
+    let latest = client.observe(answer.header);
+    let (mut too_old, mut readable) = (0, latest);
+    while readable - too_old > 1 {
+        let middle = too_old.midpoint(readable);
+        let answer: Result<RangeResponse, _> =
+            client.ask(RANGE, look(middle), client.deadline()).await;
+        match answer {
+            Ok(_) => readable = middle,
+            Err(failure) if failure.is_compacted() => too_old = middle,
+            Err(failure) => return Err(failure),
+        }
+    }
+    // The first revision holds no change.
+    Ok((if readable > 1 { readable } else { 0 }, latest))
+}
+
+fn look(revision: Revision) -> RangeRequest {
+    RangeRequest {
         key: KEY.into(),
+        revision: signed(revision),
         ..RangeRequest::default()
-    };
-    let answer: RangeResponse = client.ask(RANGE, request, client.deadline()).await?;
-    let revision = client.observe(answer.header);
-    Ok((answer.kvs.first().map_or(0, written), revision))
+    }
 }
 
 fn written(version: &KeyValue) -> Revision {
@@ -63,14 +81,10 @@ pub(super) async fn round(
         value: revision.to_string().into(),
         lease: 0,
     });
-    let look = Request::Range(RangeRequest {
-        key: key.clone(),
-        ..RangeRequest::default()
-    });
     let transaction = TxnRequest {
         compare: vec![Compare::equal(key, CompareWith::Version(version))],
         success: vec![put.into()],
-        failure: vec![look.into()],
+        failure: vec![Request::Range(look(0)).into()],
     };
     let deadline = shared.client.deadline();
     let answer: TxnResponse = shared.client.order(TXN, transaction, deadline).await?;

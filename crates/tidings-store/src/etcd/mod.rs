@@ -140,7 +140,7 @@ struct Shared {
     fed: tokio::sync::watch::Sender<Revision>,
     /// Wakes the feed to ask etcd for progress.
     want_progress: Notify,
-    /// The oldest revision that is known to be readable.
+    /// The oldest revision that can be read, as far as is known; zero if nothing was ever forgotten.
     oldest: AtomicU64,
     expired: AtomicU64,
     /// The latest revision this process wrote.
@@ -208,7 +208,7 @@ impl Shared {
         clock: Arc<dyn Clock>,
         describe: Describe,
     ) -> Result<Self, Failure> {
-        let (compacted, revision) = compact::last(&client).await?;
+        let (oldest, revision) = compact::oldest_and_latest(&client).await?;
         let bounds = Bounds {
             changes: options.history_len_max,
             bytes: options.history_bytes_max,
@@ -224,7 +224,7 @@ impl Shared {
             changes: Arc::new(Changes::new(revision, bounds)),
             fed: tokio::sync::watch::Sender::new(revision),
             want_progress: Notify::new(),
-            oldest: AtomicU64::new(compacted),
+            oldest: AtomicU64::new(oldest),
             expired: AtomicU64::new(0),
             wrote: AtomicU64::new(0),
             direct_watches: AtomicU64::new(0),

@@ -42,12 +42,8 @@ impl Shared {
     pub(super) async fn list_by_walk(&self, request: &ListRequest) -> Result<Page, ReadError> {
         let revision = match request.at {
             At::Latest => 0,
-            At::Exact(0) => {
-                return Err(ReadError::Compacted {
-                    requested: 0,
-                    oldest: self.oldest().max(1),
-                });
-            }
+            // The store before its first change; etcd takes zero for the latest.
+            At::Exact(0) => return self.empty_page(request),
             At::Exact(revision) => revision,
         };
         let limit = request.limit.unwrap_or(usize::MAX);
@@ -89,6 +85,20 @@ impl Shared {
         page.more = remaining > 0;
         page.remaining = request.count_remaining.then_some(remaining);
         Ok(page)
+    }
+
+    fn empty_page(&self, request: &ListRequest) -> Result<Page, ReadError> {
+        let oldest = self.oldest();
+        if oldest > 0 {
+            return Err(ReadError::Compacted {
+                requested: 0,
+                oldest,
+            });
+        }
+        Ok(Page {
+            remaining: request.count_remaining.then_some(0),
+            ..Page::default()
+        })
     }
 
     /// How many of the keys etcd counts from the start of a page are not to be seen, if that is known here: those whose
@@ -190,7 +200,7 @@ impl Shared {
                 .latest(self.client.deadline())
                 .await
                 .map_err(Fault::from)?,
-            At::Exact(revision) if revision < self.oldest() => return Ok(None),
+            At::Exact(revision) if revision == 0 || revision < self.oldest() => return Ok(None),
             At::Exact(revision) => revision,
         };
         if at_least > self.client.revision() || !self.index_reached(at_least).await {

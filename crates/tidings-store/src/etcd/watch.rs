@@ -60,8 +60,8 @@ pub(super) async fn start(
 
 /// Whether etcd still has the history after a revision. Its watch would say so too, but only after the start.
 async fn check_readable(shared: &Shared, after: Revision) -> Result<(), WatchError> {
-    // etcd reads zero as the latest.
-    if after == 0 && shared.oldest() == 0 {
+    // Nothing was ever forgotten. (And etcd takes zero for the latest.)
+    if after == 0 {
         return Ok(());
     }
     let request = RangeRequest {

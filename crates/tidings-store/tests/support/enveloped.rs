@@ -154,7 +154,7 @@ fn our_watch_error(error: WatchError) -> WatchError {
 }
 
 /// See the module documentation.
-pub(crate) struct Enveloped(EtcdStore);
+pub(crate) struct Enveloped(EtcdStore, EtcdOptions);
 
 impl Enveloped {
     pub(crate) async fn open(endpoints: Vec<String>, clock: &ManualClock) -> Arc<dyn Store> {
@@ -162,10 +162,26 @@ impl Enveloped {
         options.compaction_interval = None;
         // Records expire by the test's clock alone.
         options.lease_ttl_min = Duration::from_secs(3600);
-        let describe = Arc::new(|value: &[u8]| unwrap(value).0);
-        let store = EtcdStore::open(options, Arc::new(clock.clone()), describe).await;
-        Arc::new(Self(store.unwrap()))
+        Arc::new(Self(connect(options.clone(), clock.clone()).await, options))
     }
+
+    /// Bytes of the envelopes of all records, the expired among them.
+    async fn envelope_bytes(&self) -> usize {
+        // For a clock that is early enough nothing has expired.
+        let clock = ManualClock::at(UnixMillis(i64::MIN));
+        let mut options = self.1.clone();
+        options.index_len_max = 0;
+        let store = connect(options, clock).await;
+        let records = store.list(ListRequest::default()).await.unwrap().records;
+        let envelope = |record: &Record| record.value.len() - unwrap(&record.value).1.len();
+        records.iter().map(envelope).sum()
+    }
+}
+
+async fn connect(options: EtcdOptions, clock: ManualClock) -> EtcdStore {
+    let describe = Arc::new(|value: &[u8]| unwrap(value).0);
+    let store = EtcdStore::open(options, Arc::new(clock), describe).await;
+    store.unwrap()
 }
 
 impl Store for Enveloped {
@@ -251,12 +267,7 @@ impl Store for Enveloped {
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
         Box::pin(async move {
             let mut stats = self.0.stats().await?;
-            let mut listed = self.0.list(ListRequest::default()).await?.records;
-            listed.retain(|record| record.value.starts_with(MARK));
-            let envelopes: usize = listed
-                .iter()
-                .map(|record| record.value.len() - unwrap(&record.value).1.len())
-                .sum();
+            let envelopes = self.envelope_bytes().await;
             stats.value_bytes = stats.value_bytes.saturating_sub(envelopes as u64);
             stats.revision = our_revision(stats.revision);
             stats.oldest_revision = our_revision(stats.oldest_revision);
