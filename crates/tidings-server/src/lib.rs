@@ -1,4 +1,67 @@
-//! The Kubernetes API for Events over a [`tidings_store::Store`].
+//! The Kubernetes API for Events over a [`tidings_store::Store`]: to kubectl, client-go and kube-rs it is a
+//! kube-apiserver that knows one kind.
+//!
+//! # A whole server
+//!
+//! [`start`] opens the embedded store in a folder, makes a certificate and a token on first use, and listens:
+//!
+//! ```
+//! use tidings_server::{StartOptions, start};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! let mut options = StartOptions::new(folder.path());
+//! options.secure_port = 0; // a free one
+//! let server = start(options).await?;
+//! println!("kubectl --kubeconfig {} get events -A", server.kubeconfig().display());
+//! server.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Only the API
+//!
+//! [`router`] is the same API as a service without a socket, over any store, with any clock and any tokens: put it behind
+//! a listener with [`serve`], or call it directly from a test.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, clock::SystemClock, router};
+//! use tidings_store::memory::MemoryStore;
+//! use tower::ServiceExt;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let ann = Token { token: "s3cret".into(), user: User::new("ann", "1", []) };
+//! let server = ApiServer::new(
+//!     Arc::new(MemoryStore::default()),
+//!     Arc::new(SystemClock),
+//!     Authenticator::new(vec![ann]),
+//!     ApiOptions::default(),
+//! );
+//! let request = http::Request::get("/api/v1/events").header("authorization", "Bearer s3cret");
+//! let response = router(Arc::new(server)).oneshot(request.body(axum::body::Body::empty())?).await?;
+//! assert_eq!(response.status(), 200);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What it serves
+//!
+//! - `v1` and `events.k8s.io/v1` Events, two views of one stored object: get, list, watch, create, update (which creates,
+//!   too), JSON, merge and strategic merge patch, delete, deletecollection; dry runs, field validation, generated names.
+//! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch stream.
+//! - JSON as Go writes it, YAML, Kubernetes' protobuf, `Table` and `PartialObjectMetadata`.
+//! - Discovery, OpenAPI v3 as far as kubectl reads it, health, access reviews of oneself.
+//!
+//! # What it does not do
+//!
+//! - Server-side apply: 415. managedFields are accepted and not kept.
+//! - Authorization: whoever shows a known token may do everything. Nobody else is let in; only health and `/version` are
+//!   open, as a kube-apiserver's are by default.
+//! - Namespaces are not objects: every valid name is one, and it is always there.
+//! - Compressed answers; metrics.
 
 mod auth;
 pub mod clock;

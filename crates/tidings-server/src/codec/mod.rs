@@ -81,6 +81,39 @@ pub(crate) fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreada
     if let Some(metadata) = &mut event.metadata {
         metadata.managed_fields.clear();
     }
+    let metadata = event.metadata.as_ref();
+    let times = [
+        (
+            "metadata.creationTimestamp",
+            metadata.and_then(|metadata| metadata.creation_timestamp),
+        ),
+        (
+            "metadata.deletionTimestamp",
+            metadata.and_then(|metadata| metadata.deletion_timestamp),
+        ),
+        ("firstTimestamp", event.first_timestamp),
+        ("lastTimestamp", event.last_timestamp),
+    ];
+    let series = event
+        .series
+        .as_ref()
+        .and_then(|series| series.last_observed_time);
+    let micro_times = [
+        ("eventTime", event.event_time),
+        ("series.lastObservedTime", series),
+    ];
+    let times = times.map(|(field, time)| (field, time.map(|time| (time.seconds, time.nanos))));
+    let micro_times =
+        micro_times.map(|(field, time)| (field, time.map(|time| (time.seconds, time.nanos))));
+    for (field, time) in times.into_iter().chain(micro_times) {
+        if let Some((Some(seconds), nanos)) = time
+            && Moment::new(seconds, nanos.unwrap_or(0)).is_none()
+        {
+            return Err(format!(
+                "{field}: {seconds} s is not in the years 0 to 9999"
+            ));
+        }
+    }
     canonicalize(&mut event);
     Ok(event)
 }
@@ -180,4 +213,150 @@ pub(crate) fn micro_time(
     time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::MicroTime>,
 ) -> Option<Moment> {
     json::moment(time.map(|time| (time.seconds, time.nanos)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text() -> impl Strategy<Value = Option<String>> {
+        proptest::option::of(prop_oneof![
+            any::<String>(),
+            "[a-z<>&\u{2028}\u{7f}\"\\\\]{0,12}".prop_map(|text| text)
+        ])
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        use k8s_pb::api::core::v1::{EventSeries, EventSource, ObjectReference};
+        use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+        let seconds = -62_135_596_799_i64..253_402_300_800;
+        let time = proptest::option::of(seconds.clone().prop_map(|s| Time {
+            seconds: Some(s),
+            nanos: Some(0),
+        }));
+        let micro_time = proptest::option::of((seconds, 0..1_000_000).prop_map(
+            |(seconds, micros)| MicroTime {
+                seconds: Some(seconds),
+                nanos: Some(micros * 1000),
+            },
+        ));
+        let reference =
+            (text(), text(), text()).prop_map(|(kind, name, field_path)| ObjectReference {
+                kind,
+                name,
+                field_path,
+                ..ObjectReference::default()
+            });
+        let labels = proptest::collection::btree_map(any::<String>(), any::<String>(), 0..3);
+        let texts = (text(), text(), text(), text(), text());
+        let series = proptest::option::of((any::<i32>(), micro_time.clone()));
+        (
+            texts,
+            labels,
+            reference,
+            (time, micro_time),
+            any::<i32>(),
+            series,
+        )
+            .prop_map(
+                |(
+                    (name, reason, message, action, reporting),
+                    labels,
+                    object,
+                    (first, micro),
+                    count,
+                    series,
+                )| {
+                    let mut event = Event {
+                        metadata: Some(ObjectMeta {
+                            name,
+                            labels,
+                            ..ObjectMeta::default()
+                        }),
+                        involved_object: Some(object.clone()),
+                        related: series.is_some().then_some(object),
+                        source: Some(EventSource {
+                            component: action.clone(),
+                            host: None,
+                        }),
+                        reason,
+                        message,
+                        action,
+                        reporting_component: reporting,
+                        first_timestamp: first,
+                        event_time: micro,
+                        count: Some(count),
+                        series: series.map(|(count, last_observed_time)| EventSeries {
+                            count: Some(count),
+                            last_observed_time,
+                        }),
+                        ..Event::default()
+                    };
+                    canonicalize(&mut event);
+                    event
+                },
+            )
+    }
+
+    proptest! {
+        /// Whatever goes through JSON, protobuf or the store comes out as it was, in both versions.
+        #[test]
+        fn events_survive_every_form(event in event()) {
+            for api in [Api::Core, Api::Events] {
+                let mut json = Vec::new();
+                write_event(api, &event, true, &mut json);
+                let mut reading = Reading::default();
+                let mut deserializer = serde_json::Deserializer::from_slice(&json);
+                let (type_meta, read) = read_event(api, &mut deserializer, &mut reading)
+                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                prop_assert_eq!(&read, &event);
+                prop_assert_eq!(reading.notes, Vec::<String>::new());
+                prop_assert_eq!(type_meta.api_version.as_deref(), Some(api.api_version()));
+
+                let enveloped = protobuf::open(&protobuf_event(api, event.clone()).into()).map_err(TestCaseError::fail)?;
+                let read = read_protobuf_event(api, enveloped.raw).map_err(TestCaseError::fail)?;
+                prop_assert_eq!(&read, &event);
+            }
+            let mut stored = decode_stored(&encode_stored(&event), 7).map_err(TestCaseError::fail)?;
+            let version = stored.metadata.as_mut().and_then(|metadata| metadata.resource_version.take());
+            prop_assert_eq!(version.as_deref(), Some("7"));
+            prop_assert_eq!(&stored, &event);
+        }
+
+        /// Bytes of any kind are read or refused, without a panic.
+        #[test]
+        fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut enveloped = protobuf::MAGIC.to_vec();
+            enveloped.extend(&bytes);
+            for bytes in [bytes, enveloped] {
+                let bytes = Bytes::from(bytes);
+                let _ = decode_stored(&bytes, 1);
+                for api in [Api::Core, Api::Events] {
+                    let _ = read_protobuf_event(api, bytes.clone());
+                    let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
+                    let _ = read_event(api, &mut deserializer, &mut Reading::default());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn times_that_cannot_be_printed_are_refused() {
+        use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
+        let late = Time {
+            seconds: Some(i64::MAX),
+            nanos: None,
+        };
+        let event = Event {
+            last_timestamp: Some(late),
+            ..Event::default()
+        };
+        let error = read_protobuf_event(Api::Core, event.encode_to_vec().into()).unwrap_err();
+        assert_eq!(
+            error,
+            "lastTimestamp: 9223372036854775807 s is not in the years 0 to 9999"
+        );
+    }
 }

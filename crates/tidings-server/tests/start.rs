@@ -1,0 +1,181 @@
+//! A whole server over TLS, used by a client of the ecosystem (kube-rs) through the kubeconfig it wrote.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use kube::api::{
+    DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::watcher;
+use kube::{Api, Client, Config};
+use serde_json::json;
+use tempfile::TempDir;
+use tidings_server::{Running, StartError, StartOptions, start};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn options(folder: &TempDir) -> StartOptions {
+    let mut options = StartOptions::new(folder.path().join("data"));
+    options.secure_port = 0;
+    options
+}
+
+async fn config(server: &Running) -> Config {
+    let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap()
+}
+
+async fn events(server: &Running) -> Api<Event> {
+    Api::namespaced(Client::try_from(config(server).await).unwrap(), "shop")
+}
+
+fn event(name: &str) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            kind: Some("Pod".into()),
+            namespace: Some("shop".into()),
+            name: Some("web".into()),
+            ..ObjectReference::default()
+        },
+        reason: Some("BackOff".into()),
+        ..Event::default()
+    }
+}
+
+#[tokio::test]
+async fn kube_clients_find_what_they_expect() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(options(&folder)).await.unwrap();
+    let api = events(&server).await;
+    let created = api
+        .create(&PostParams::default(), &event("web.1"))
+        .await
+        .unwrap();
+    let version = created.metadata.resource_version.unwrap();
+    let watched = api
+        .watch(&WatchParams::default().timeout(60), &version)
+        .await
+        .unwrap();
+    let mut watched = pin!(watched);
+
+    let patch = json!({"count": 2});
+    api.patch("web.1", &PatchParams::default(), &Patch::Strategic(&patch))
+        .await
+        .unwrap();
+    api.patch(
+        "web.1",
+        &PatchParams::default(),
+        &Patch::Merge(json!({"message": "again"})),
+    )
+    .await
+    .unwrap();
+    for _ in 0..2 {
+        let change = tokio::time::timeout(PATIENCE, watched.try_next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert!(matches!(change, WatchEvent::Modified(_)), "{change:?}");
+    }
+    let list = api
+        .list(
+            &ListParams::default()
+                .fields("involvedObject.name=web")
+                .limit(10),
+        )
+        .await
+        .unwrap();
+    assert_eq!(list.items.len(), 1);
+    assert_eq!(
+        (list.items[0].count, list.items[0].message.as_deref()),
+        (Some(2), Some("again"))
+    );
+    api.delete("web.1", &DeleteParams::default()).await.unwrap();
+    let gone = api.get("web.1").await.unwrap_err();
+    assert!(matches!(gone, kube::Error::Api(status) if status.is_not_found()));
+
+    server.shutdown().await;
+    // The delete, then a clean end.
+    let rest: Vec<_> = tokio::time::timeout(PATIENCE, watched.collect::<Vec<_>>())
+        .await
+        .unwrap();
+    assert!(
+        matches!(&rest[..], [Ok(WatchEvent::Deleted(_))]),
+        "{rest:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_streaming_watcher_initialises() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(options(&folder)).await.unwrap();
+    let api = events(&server).await;
+    for name in ["a", "b"] {
+        api.create(&PostParams::default(), &event(name))
+            .await
+            .unwrap();
+    }
+    for config in [
+        watcher::Config::default(),
+        watcher::Config::default().streaming_lists(),
+    ] {
+        let mut watching = pin!(watcher(api.clone(), config));
+        let mut seen = Vec::new();
+        loop {
+            match tokio::time::timeout(PATIENCE, watching.next())
+                .await
+                .unwrap()
+                .unwrap()
+                .unwrap()
+            {
+                watcher::Event::Init => {}
+                watcher::Event::InitApply(event) => seen.extend(event.metadata.name),
+                watcher::Event::InitDone => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(seen, ["a", "b"]);
+    }
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_does_not_trust_or_is_not_known_stays_outside() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(options(&folder)).await.unwrap();
+    let mut config = config(&server).await;
+    config.auth_info.token = Some("wrong".to_owned().into());
+    let unknown: Api<Event> = Api::all(Client::try_from(config.clone()).unwrap());
+    let error = unknown.list(&ListParams::default()).await.unwrap_err();
+    assert!(
+        matches!(&error, kube::Error::Api(status) if status.code == 401),
+        "{error:?}"
+    );
+    config.root_cert = None;
+    let distrusting: Api<Event> = Api::all(Client::try_from(config).unwrap());
+    assert!(!matches!(
+        distrusting.list(&ListParams::default()).await.unwrap_err(),
+        kube::Error::Api(_)
+    ));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_folder_has_one_server_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(options(&folder)).await.unwrap();
+    let second = start(options(&folder)).await.unwrap_err();
+    assert!(matches!(second, StartError::Store(_)), "{second}");
+    server.shutdown().await;
+    start(options(&folder)).await.unwrap().shutdown().await;
+}
