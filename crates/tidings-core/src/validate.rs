@@ -678,9 +678,7 @@ fn too_long(value: &str, max: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn now() -> Option<Timestamp> {
-        Some(Timestamp::UNIX_EPOCH)
-    }
+    const NOW: Option<Timestamp> = Some(Timestamp::UNIX_EPOCH);
 
     fn event<'a>(namespace: &'a str, involved: &'a str) -> EventFields<'a> {
         EventFields {
@@ -696,7 +694,7 @@ mod tests {
 
     fn strict<'a>() -> EventFields<'a> {
         EventFields {
-            event_time: now(),
+            event_time: NOW,
             event_type: "Normal",
             reason: "Started",
             action: "Start",
@@ -743,7 +741,7 @@ mod tests {
         check(&validate_create(&elsewhere, RequestVersion::EventsV1), &[]);
 
         let anonymous = EventFields {
-            event_time: now(),
+            event_time: NOW,
             ..event("kube-system", "")
         };
         check(
@@ -787,8 +785,8 @@ mod tests {
     #[test]
     fn events_k8s_io_refuses_the_deprecated_fields() {
         let deprecated = EventFields {
-            first_timestamp: now(),
-            last_timestamp: now(),
+            first_timestamp: NOW,
+            last_timestamp: NOW,
             count: 1,
             source: ["kubelet", ""],
             event_type: "Info",
@@ -814,7 +812,7 @@ mod tests {
     fn events_k8s_io_changes_only_the_series() {
         let old = strict();
         let series = EventFields {
-            series: Some((2, now())),
+            series: Some((2, NOW)),
             ..strict()
         };
         check(
