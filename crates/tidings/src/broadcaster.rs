@@ -296,7 +296,7 @@ impl Shared {
 
     async fn drain(&self, deadline: Duration) {
         let clock = &self.options.clock;
-        let deadline = clock.now().monotonic.saturating_add(deadline);
+        let deadline = clock.monotonic().saturating_add(deadline);
         tokio::select! {
             biased;
             () = self.registry.all_ended() => return,

@@ -56,14 +56,19 @@ impl Clock {
         }
     }
 
+    /// For deadlines and rates.
+    pub(crate) fn monotonic(&self) -> Monotonic {
+        match &self.0 {
+            Source::System { start } => Monotonic::ZERO.saturating_add(start.elapsed()),
+            Source::Manual(now) => now.borrow().monotonic,
+        }
+    }
+
     /// A reading of both clocks.
     pub(crate) fn now(&self) -> Now {
-        match &self.0 {
-            Source::System { start } => Now {
-                monotonic: Monotonic::ZERO.saturating_add(start.elapsed()),
-                wall: Timestamp::now(),
-            },
-            Source::Manual(now) => *now.borrow(),
+        Now {
+            monotonic: self.monotonic(),
+            wall: self.wall(),
         }
     }
 

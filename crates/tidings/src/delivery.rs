@@ -109,25 +109,29 @@ impl SinkTask {
     pub(crate) async fn run(mut self, sink: impl Sink) {
         let sink = Arc::new(sink);
         let mut requests = FuturesUnordered::new();
+        let mut phase = self.phase.clone();
+        let mut abandoned = std::pin::pin!(reached(&mut phase, Phase::Abandoned));
+        let mut now = self.clock.monotonic();
         loop {
             self.settle();
-            let now = self.clock.now().monotonic;
             while let Some(write) = self.delivery.poll_write(now) {
                 requests.push(request(Arc::clone(&sink), write, now));
             }
             if self.ended && self.batch.is_empty() && self.delivery.pending() == 0 {
                 return;
             }
-            match self.next_input(&mut requests).await {
+            let input = self.next_input(&mut requests, abandoned.as_mut()).await;
+            now = self.clock.monotonic();
+            match input {
                 Input::Queue { more: true } => self.correlate_some(),
                 Input::Queue { more: false } => {
                     self.ended = true;
                     self.delivery.drain();
                 }
                 Input::Answer(answer) => {
-                    self.answered(answer);
+                    self.answered(now, answer);
                     while let Some(Some(answer)) = requests.next().now_or_never() {
-                        self.answered(answer);
+                        self.answered(now, answer);
                     }
                 }
                 Input::Time => {}
@@ -140,20 +144,19 @@ impl SinkTask {
     async fn next_input(
         &mut self,
         requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
+        abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Input {
+        let timeout = self.delivery.poll_timeout();
         let Self {
             receiver,
             batch,
             rest,
             ended,
             clock,
-            phase,
-            delivery,
             ..
         } = self;
-        let timeout = delivery.poll_timeout();
         tokio::select! {
-            () = reached(phase, Phase::Abandoned) => Input::Abandon,
+            () = abandoned => Input::Abandon,
             Some(answer) = requests.next() => Input::Answer(answer),
             more = more_events(receiver, batch, rest), if !*ended => Input::Queue { more },
             () = clock.sleep_until(timeout.unwrap_or_default()), if timeout.is_some() => Input::Time,
@@ -178,8 +181,7 @@ impl SinkTask {
         self.metrics.correlated(&self.correlator.stats());
     }
 
-    fn answered(&mut self, answer: Answer) {
-        let now = self.clock.now().monotonic;
+    fn answered(&mut self, now: Monotonic, answer: Answer) {
         self.metrics.answered(
             answer.kind,
             answer.result.is_ok(),

@@ -1,0 +1,186 @@
+//! The metrics say what the reports say. A program has one metrics recorder, hence a test program of its own.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test cannot do without fails the test"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata,
+    SharedString, Unit,
+};
+use tidings::EventType::Normal;
+use tidings::{Broadcaster, EventSource, MemorySink, Reference, ReferenceFields};
+
+/// Keeps every metric by name and labels; histograms count their samples.
+#[derive(Clone, Default)]
+struct Kept {
+    values: Arc<Mutex<BTreeMap<String, Arc<Value>>>>,
+    described: Arc<Mutex<Vec<String>>>,
+}
+
+#[derive(Default)]
+struct Value(AtomicU64);
+
+impl CounterFn for Value {
+    fn increment(&self, value: u64) {
+        self.0.fetch_add(value, Ordering::Relaxed);
+    }
+
+    fn absolute(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+impl GaugeFn for Value {
+    fn increment(&self, value: f64) {
+        self.0.fetch_add(value as i64 as u64, Ordering::Relaxed);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.0.fetch_sub(value as i64 as u64, Ordering::Relaxed);
+    }
+
+    fn set(&self, value: f64) {
+        self.0.store(value as u64, Ordering::Relaxed);
+    }
+}
+
+impl HistogramFn for Value {
+    fn record(&self, _: f64) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Kept {
+    fn value(&self, key: &Key) -> Arc<Value> {
+        let labels: Vec<_> = key
+            .labels()
+            .map(|label| format!("{}={}", label.key(), label.value()))
+            .collect();
+        let name = format!("{}{{{}}}", key.name(), labels.join(","));
+        Arc::clone(self.values.lock().unwrap().entry(name).or_default())
+    }
+
+    fn read(&self) -> BTreeMap<String, u64> {
+        let values = self.values.lock().unwrap();
+        values
+            .iter()
+            .map(|(name, value)| (name.clone(), value.0.load(Ordering::Relaxed)))
+            .filter(|(_, value)| *value > 0)
+            .collect()
+    }
+
+    fn describe(&self, key: &KeyName) {
+        self.described.lock().unwrap().push(key.as_str().to_owned());
+    }
+}
+
+impl metrics::Recorder for Kept {
+    fn describe_counter(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&key);
+    }
+
+    fn describe_gauge(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&key);
+    }
+
+    fn describe_histogram(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&key);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.value(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.value(key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.value(key))
+    }
+}
+
+fn pod(name: &str) -> Reference {
+    Reference::new(ReferenceFields {
+        kind: "Pod",
+        namespace: "baz",
+        name,
+        ..ReferenceFields::default()
+    })
+}
+
+#[tokio::test]
+async fn every_stage_and_every_cause_is_counted() {
+    let kept = Kept::default();
+    metrics::set_global_recorder(kept.clone()).unwrap();
+
+    let broadcaster = Broadcaster::new();
+    let sink = MemorySink::new();
+    broadcaster.start_recording_to_sink(sink.clone());
+    broadcaster.start_event_watcher(|_| {});
+    let panicking = broadcaster.start_event_watcher(|_| panic!("meant to panic"));
+    let recorder = broadcaster.recorder(EventSource::component("eventTest"));
+
+    recorder.normal(&None::<Reference>, "Refused", "");
+    let held = sink.hold();
+    recorder.warning(&pod("foo"), "BackOff", "again");
+    while sink.calls().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..29 {
+        recorder.warning(&pod("foo"), "BackOff", "again");
+    }
+    while broadcaster.report().aggregated < 23 {
+        tokio::task::yield_now().await;
+    }
+    let pending = kept.read()["tidings_recorder_pending_events{}"];
+    assert_eq!(pending, 2, "one is being written, one waits");
+    assert!(kept.read()["tidings_recorder_pending_bytes{}"] > 200);
+    drop(held);
+    recorder.event(&pod("bar"), Normal, "Started", "up");
+    panicking.ended().await;
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    recorder.normal(&pod("bar"), "Late", "");
+
+    assert_eq!((report.delivered, report.aggregated), (3, 23), "{report}");
+    let values = kept.read();
+    let expected = [
+        ("tidings_recorder_aggregated_total{}", 23),
+        ("tidings_recorder_cache_hits_total{cache=aggregate}", 29),
+        ("tidings_recorder_cache_hits_total{cache=count}", 29),
+        ("tidings_recorder_cache_hits_total{cache=spam}", 29),
+        ("tidings_recorder_cache_misses_total{cache=aggregate}", 2),
+        ("tidings_recorder_cache_misses_total{cache=count}", 2),
+        ("tidings_recorder_cache_misses_total{cache=spam}", 2),
+        ("tidings_recorder_delivered_total{}", 3),
+        ("tidings_recorder_dropped_total{cause=invalid_reference}", 1),
+        ("tidings_recorder_dropped_total{cause=spam_filtered}", 5),
+        ("tidings_recorder_dropped_total{cause=stopped}", 1),
+        ("tidings_recorder_events_total{type=Normal}", 1),
+        ("tidings_recorder_events_total{type=Warning}", 30),
+        ("tidings_recorder_handled_total{}", 31),
+        ("tidings_recorder_handler_panics_total{}", 1),
+        ("tidings_recorder_write_seconds{verb=create}", 2),
+        ("tidings_recorder_write_seconds{verb=patch}", 1),
+        ("tidings_recorder_writes_total{verb=create,outcome=ok}", 2),
+        ("tidings_recorder_writes_total{verb=patch,outcome=ok}", 1),
+    ]
+    .map(|(name, value)| (name.to_owned(), value));
+    assert_eq!(values, BTreeMap::from(expected));
+
+    let described = kept.described.lock().unwrap();
+    for name in values.keys() {
+        let name = name.split('{').next().unwrap_or_default();
+        assert!(
+            described.iter().any(|described| described == name),
+            "{name}"
+        );
+    }
+}
