@@ -47,8 +47,7 @@ fn unwrap(value: &[u8]) -> (Description, Bytes) {
     let Some(mut rest) = value.strip_prefix(MARK) else {
         return (Description::default(), Bytes::copy_from_slice(value));
     };
-    let mut description = Description::default();
-    description.expires_at = Some(UnixMillis(rest.get_i64())).filter(|at| at.0 < i64::MAX);
+    let expires_at = Some(UnixMillis(rest.get_i64())).filter(|at| at.0 < i64::MAX);
     let last_seen = UnixMillis(rest.get_i64());
     let mut text = || {
         let len = rest.get_u16().into();
@@ -56,13 +55,14 @@ fn unwrap(value: &[u8]) -> (Description, Bytes) {
         rest = behind;
         String::from_utf8(text.to_vec()).unwrap()
     };
-    description.index = Index {
+    let index = Index {
         object_uid: text(),
         object_kind: text(),
         object_namespace: text(),
         object_name: text(),
         last_seen,
     };
+    let description = Description { index, expires_at };
     (description, Bytes::copy_from_slice(rest))
 }
 
@@ -82,12 +82,10 @@ fn our_record(record: &Record) -> Record {
     }
 }
 
-fn our_page(page: Page) -> Page {
-    Page {
-        records: page.records.iter().map(our_record).collect(),
-        revision: our_revision(page.revision),
-        ..page
-    }
+fn our_page(mut page: Page) -> Page {
+    page.records = page.records.iter().map(our_record).collect();
+    page.revision = our_revision(page.revision);
+    page
 }
 
 fn our_change(change: &Change) -> Change {

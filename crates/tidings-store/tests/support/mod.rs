@@ -83,6 +83,14 @@ impl Fixture {
         }
     }
 
+    /// Whether the records are kept by another process.
+    pub(crate) fn is_remote(&self) -> bool {
+        !matches!(
+            self.backend,
+            Backend::Memory | Backend::Embedded | Backend::EmbeddedRoomy
+        )
+    }
+
     pub(crate) async fn create(&self, key: &str, value: &str) -> Revision {
         self.store
             .create(key.to_owned().into(), NewRecord::new(value.to_owned()))
