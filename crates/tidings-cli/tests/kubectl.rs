@@ -187,6 +187,17 @@ fn create_get_patch_delete() {
         listed.contains("(x7 over ") && listed.contains("Pod/web"),
         "{listed}"
     );
+    for object in ["pod/web", "po/web"] {
+        assert!(
+            server
+                .kubectl(&["events", "-n", "shop", "--for", object])
+                .contains("Pod/web")
+        );
+    }
+    assert_eq!(
+        server.kubectl(&["events", "-n", "shop", "--for", "deploy/web"]),
+        ""
+    );
     // What `describe pod` asks for.
     let selector = "involvedObject.name=web,involvedObject.namespace=shop,involvedObject.uid=u-web";
     assert!(

@@ -53,7 +53,8 @@
 //!   too), JSON, merge and strategic merge patch, delete, deletecollection; dry runs, field validation, generated names.
 //! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch stream.
 //! - JSON as Go writes it, YAML, Kubernetes' protobuf, `Table` and `PartialObjectMetadata`.
-//! - Discovery, OpenAPI v3 as far as kubectl reads it, health, access reviews of oneself.
+//! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works), OpenAPI v3 as far as
+//!   kubectl reads it, health, access reviews of oneself.
 //!
 //! # What it does not do
 //!

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
@@ -15,7 +15,19 @@ use crate::server::ApiServer;
 const MAJOR: &str = "1";
 const MINOR: &str = "33";
 
-const VERBS: [&str; 8] = [
+/// Something the server knows the name of.
+struct Resource {
+    group: &'static str,
+    version: &'static str,
+    name: &'static str,
+    singular: &'static str,
+    kind: &'static str,
+    short_names: &'static [&'static str],
+    namespaced: bool,
+    verbs: &'static [&'static str],
+}
+
+const EVENT_VERBS: &[&str] = &[
     "create",
     "delete",
     "deletecollection",
@@ -25,6 +37,144 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
+
+const fn events(group: &'static str) -> Resource {
+    Resource {
+        group,
+        version: "v1",
+        name: "events",
+        singular: "event",
+        kind: "Event",
+        short_names: &["ev"],
+        namespaced: true,
+        verbs: EVENT_VERBS,
+    }
+}
+
+/// A kind that events are about. It is not served, and so has no verbs, but `kubectl events --for deploy/web` has to learn
+/// from somebody what a `deploy` is.
+const fn known(
+    group: &'static str,
+    name: &'static str,
+    singular: &'static str,
+    kind: &'static str,
+    short_names: &'static [&'static str],
+) -> Resource {
+    Resource {
+        group,
+        version: "v1",
+        name,
+        singular,
+        kind,
+        short_names,
+        namespaced: true,
+        verbs: &[],
+    }
+}
+
+/// Core events come first, so that a bare `events` means them.
+const RESOURCES: [Resource; 22] = [
+    events(""),
+    Resource {
+        namespaced: false,
+        verbs: &["get", "list"],
+        ..known("", "namespaces", "namespace", "Namespace", &["ns"])
+    },
+    Resource {
+        namespaced: false,
+        ..known("", "nodes", "node", "Node", &["no"])
+    },
+    Resource {
+        namespaced: false,
+        ..known(
+            "",
+            "persistentvolumes",
+            "persistentvolume",
+            "PersistentVolume",
+            &["pv"],
+        )
+    },
+    known("", "configmaps", "configmap", "ConfigMap", &["cm"]),
+    known("", "endpoints", "endpoints", "Endpoints", &["ep"]),
+    known(
+        "",
+        "persistentvolumeclaims",
+        "persistentvolumeclaim",
+        "PersistentVolumeClaim",
+        &["pvc"],
+    ),
+    known("", "pods", "pod", "Pod", &["po"]),
+    known(
+        "",
+        "replicationcontrollers",
+        "replicationcontroller",
+        "ReplicationController",
+        &["rc"],
+    ),
+    known("", "secrets", "secret", "Secret", &[]),
+    known(
+        "",
+        "serviceaccounts",
+        "serviceaccount",
+        "ServiceAccount",
+        &["sa"],
+    ),
+    known("", "services", "service", "Service", &["svc"]),
+    events("events.k8s.io"),
+    known("apps", "daemonsets", "daemonset", "DaemonSet", &["ds"]),
+    known(
+        "apps",
+        "deployments",
+        "deployment",
+        "Deployment",
+        &["deploy"],
+    ),
+    known("apps", "replicasets", "replicaset", "ReplicaSet", &["rs"]),
+    known(
+        "apps",
+        "statefulsets",
+        "statefulset",
+        "StatefulSet",
+        &["sts"],
+    ),
+    Resource {
+        version: "v2",
+        ..known(
+            "autoscaling",
+            "horizontalpodautoscalers",
+            "horizontalpodautoscaler",
+            "HorizontalPodAutoscaler",
+            &["hpa"],
+        )
+    },
+    known("batch", "cronjobs", "cronjob", "CronJob", &["cj"]),
+    known("batch", "jobs", "job", "Job", &[]),
+    known(
+        "networking.k8s.io",
+        "ingresses",
+        "ingress",
+        "Ingress",
+        &["ing"],
+    ),
+    known(
+        "policy",
+        "poddisruptionbudgets",
+        "poddisruptionbudget",
+        "PodDisruptionBudget",
+        &["pdb"],
+    ),
+];
+
+/// The groups but for core, each with its one version.
+fn named_groups() -> Vec<(&'static str, &'static str)> {
+    let mut groups: Vec<_> = RESOURCES
+        .iter()
+        .map(|resource| (resource.group, resource.version))
+        .filter(|(group, _)| !group.is_empty())
+        .collect();
+    groups.dedup();
+    groups
+}
 
 /// GET /version
 pub(crate) async fn version() -> Json<Value> {
@@ -56,50 +206,77 @@ pub(crate) async fn core_versions(headers: HeaderMap) -> Response {
 
 /// GET /apis
 pub(crate) async fn groups(headers: HeaderMap) -> Response {
-    aggregated(&headers, &[("events.k8s.io", "v1")]).unwrap_or_else(|| {
-        Json(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [events_group()]}))
-            .into_response()
+    let groups = named_groups();
+    aggregated(&headers, &groups).unwrap_or_else(|| {
+        let groups: Vec<Value> = groups
+            .iter()
+            .map(|(name, version)| group_value(name, version))
+            .collect();
+        Json(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})).into_response()
     })
 }
 
-/// GET /apis/events.k8s.io
-pub(crate) async fn group() -> Json<Value> {
-    let mut group = events_group();
+/// GET /apis/{group}
+pub(crate) async fn group(Path(wanted): Path<String>) -> Result<Json<Value>, Status> {
+    let (name, version) = named_groups()
+        .into_iter()
+        .find(|(name, _)| *name == wanted)
+        .ok_or_else(Status::no_such_path)?;
+    let mut group = group_value(name, version);
     if let Some(group) = group.as_object_mut() {
         group.insert("kind".into(), "APIGroup".into());
         group.insert("apiVersion".into(), "v1".into());
     }
-    Json(group)
+    Ok(Json(group))
 }
 
-fn events_group() -> Value {
-    let version = json!({"groupVersion": "events.k8s.io/v1", "version": "v1"});
-    json!({"name": "events.k8s.io", "versions": [version], "preferredVersion": version})
+fn group_value(name: &str, version: &str) -> Value {
+    let version = json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    json!({"name": name, "versions": [version], "preferredVersion": version})
 }
 
-/// GET /api/v1 and /apis/events.k8s.io/v1
-pub(crate) async fn resources(request: Request) -> Json<Value> {
-    let core = request.uri().path().starts_with("/api/");
-    let mut resources = vec![json!({
-        "name": "events",
-        "singularName": "event",
-        "namespaced": true,
-        "kind": "Event",
-        "verbs": VERBS,
-        "shortNames": ["ev"],
-        "storageVersionHash": "r2yiGXH7wu8=",
-    })];
-    if core {
-        resources.push(json!({
-            "name": "namespaces",
-            "singularName": "namespace",
-            "namespaced": false,
-            "kind": "Namespace",
-            "verbs": ["get", "list"],
-            "shortNames": ["ns"],
-        }));
+/// GET /api/v1
+pub(crate) async fn core_resources() -> Json<Value> {
+    resource_list("", "v1")
+}
+
+/// GET /apis/{group}/{version}
+pub(crate) async fn resources(
+    Path((group, version)): Path<(String, String)>,
+) -> Result<Json<Value>, Status> {
+    if named_groups().contains(&(group.as_str(), version.as_str())) {
+        Ok(resource_list(&group, &version))
+    } else {
+        Err(Status::no_such_path())
     }
-    let group_version = if core { "v1" } else { "events.k8s.io/v1" };
+}
+
+fn resource_list(group: &str, version: &str) -> Json<Value> {
+    let resources: Vec<Value> = RESOURCES
+        .iter()
+        .filter(|resource| resource.group == group)
+        .map(|resource| {
+            let mut value = json!({
+                "name": resource.name,
+                "singularName": resource.singular,
+                "namespaced": resource.namespaced,
+                "kind": resource.kind,
+                "verbs": resource.verbs,
+            });
+            if !resource.short_names.is_empty() {
+                value["shortNames"] = json!(resource.short_names);
+            }
+            if resource.name == "events" {
+                value["storageVersionHash"] = json!("r2yiGXH7wu8=");
+            }
+            value
+        })
+        .collect();
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
     Json(
         json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}),
     )
@@ -151,25 +328,23 @@ fn aggregated(headers: &HeaderMap, groups: &[(&str, &str)]) -> Option<Response> 
 }
 
 fn group_discovery(group: &str, version: &str) -> Value {
-    let kind = |kind: &str| json!({"group": group, "version": version, "kind": kind});
-    let mut resources = vec![json!({
-        "resource": "events",
-        "responseKind": kind("Event"),
-        "scope": "Namespaced",
-        "singularResource": "event",
-        "verbs": VERBS,
-        "shortNames": ["ev"],
-    })];
-    if group.is_empty() {
-        resources.push(json!({
-            "resource": "namespaces",
-            "responseKind": kind("Namespace"),
-            "scope": "Cluster",
-            "singularResource": "namespace",
-            "verbs": ["get", "list"],
-            "shortNames": ["ns"],
-        }));
-    }
+    let resources: Vec<Value> = RESOURCES
+        .iter()
+        .filter(|resource| resource.group == group)
+        .map(|resource| {
+            let mut value = json!({
+                "resource": resource.name,
+                "responseKind": {"group": group, "version": version, "kind": resource.kind},
+                "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+                "singularResource": resource.singular,
+                "verbs": resource.verbs,
+            });
+            if !resource.short_names.is_empty() {
+                value["shortNames"] = json!(resource.short_names);
+            }
+            value
+        })
+        .collect();
     json!({
         "metadata": {"name": group, "creationTimestamp": null},
         "versions": [{"version": version, "resources": resources, "freshness": "Current"}],

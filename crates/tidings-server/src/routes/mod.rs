@@ -56,9 +56,9 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .merge(events("/apis/events.k8s.io/v1"))
         .route("/api", get(discovery::core_versions))
         .route("/apis", get(discovery::groups))
-        .route("/apis/events.k8s.io", get(discovery::group))
-        .route("/api/v1", get(discovery::resources))
-        .route("/apis/events.k8s.io/v1", get(discovery::resources))
+        .route("/apis/{group}", get(discovery::group))
+        .route("/api/v1", get(discovery::core_resources))
+        .route("/apis/{group}/{version}", get(discovery::resources))
         .route("/api/v1/namespaces", get(discovery::namespaces))
         .route("/api/v1/namespaces/{namespace}", get(discovery::namespace))
         .route(
