@@ -73,6 +73,7 @@ mod error;
 mod limits;
 mod negotiate;
 mod patch;
+mod private;
 mod query;
 mod random;
 mod routes;

@@ -59,6 +59,8 @@ pub async fn serve(
         let (acceptor, service, watcher) = (acceptor.clone(), service.clone(), graceful.watcher());
         tokio::spawn(async move {
             let _permit = permit;
+            // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
+            let _ = stream.set_nodelay(true);
             let stream =
                 match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => stream,
@@ -94,8 +96,6 @@ async fn accept(
         .await
         .map_err(std::io::Error::other)?;
     let (stream, _) = listener.accept().await?;
-    // Watch events are small and must not wait for more.
-    stream.set_nodelay(true)?;
     Ok((stream, permit))
 }
 

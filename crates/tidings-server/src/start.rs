@@ -14,10 +14,11 @@ use tokio::task::JoinHandle;
 
 use crate::auth::{Authenticator, Token, TokenFileError, User, parse_token_file};
 use crate::clock::SystemClock;
+use crate::private::{create_private_dir, write_private};
 use crate::random;
 use crate::serve::serve;
 use crate::server::{ApiOptions, ApiServer};
-use crate::tls::{self, TlsError, write_private};
+use crate::tls::{self, TlsError};
 
 /// Where and how a server runs.
 #[derive(Clone, Debug)]
@@ -139,7 +140,10 @@ impl Running {
 /// # }
 /// ```
 pub async fn start(options: StartOptions) -> Result<Running, StartError> {
-    create_private_dir(&options.data_dir)?;
+    create_private_dir(&options.data_dir).map_err(|source| StartError::File {
+        path: options.data_dir.clone(),
+        source,
+    })?;
     let store = EmbeddedStore::open(options.data_dir.join("store"), EmbeddedOptions::default())?;
     start_with_store(Arc::new(store), options).await
 }
@@ -152,7 +156,10 @@ pub async fn start_with_store(
     store: Arc<dyn Store>,
     options: StartOptions,
 ) -> Result<Running, StartError> {
-    create_private_dir(&options.data_dir)?;
+    create_private_dir(&options.data_dir).map_err(|source| StartError::File {
+        path: options.data_dir.clone(),
+        source,
+    })?;
     let tokens = match &options.token_auth_file {
         Some(path) => read_tokens(path)?,
         None => own_tokens(&options.data_dir.join("tokens.csv"))?,
@@ -198,17 +205,6 @@ pub async fn start_with_store(
         kubeconfig,
         stop: Some(stop),
         task,
-    })
-}
-
-fn create_private_dir(path: &Path) -> Result<(), StartError> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(|source| StartError::File {
-        path: path.to_owned(),
-        source,
     })
 }
 

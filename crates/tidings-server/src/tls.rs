@@ -14,6 +14,8 @@ use rcgen::{
 use rustls::ServerConfig;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use crate::private::{create_private_dir, write_private};
+
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -104,7 +106,7 @@ fn authority(folder: &Path) -> Result<(String, KeyPair), TlsError> {
             Ok((certificate, key))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(folder).map_err(at(folder))?;
+            create_private_dir(folder).map_err(at(folder))?;
             let key = KeyPair::generate()?;
             let certificate = authority_params().self_signed(&key)?.pem();
             // The key comes last: it is what says that the pair is complete.
@@ -130,25 +132,4 @@ fn common_name(name: &str) -> DistinguishedName {
     let mut distinguished_name = DistinguishedName::new();
     distinguished_name.push(DnType::CommonName, name);
     distinguished_name
-}
-
-/// Writes a file only its owner can read, whole or not at all.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    use std::io::Write;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    // A file left behind by an interrupted start may have other permissions.
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)
 }

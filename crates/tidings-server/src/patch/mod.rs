@@ -132,6 +132,7 @@ fn size(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -183,5 +184,53 @@ mod tests {
                 .as_u16(),
             422
         );
+    }
+
+    /// JSON of the shapes patches have, with an event's names and the directives among its keys.
+    fn patch() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            prop_oneof![Just("delete"), Just("replace"), Just("merge"), Just("u1")]
+                .prop_map(Value::from),
+        ];
+        let key = prop_oneof![
+            Just("metadata"),
+            Just("ownerReferences"),
+            Just("finalizers"),
+            Just("uid"),
+            Just("$patch"),
+            Just("$retainKeys"),
+            Just("$setElementOrder/finalizers"),
+            Just("$setElementOrder/ownerReferences"),
+            Just("$deleteFromPrimitiveList/finalizers"),
+        ];
+        leaf.prop_recursive(4, 32, 4, move |inner| {
+            let object = proptest::collection::btree_map(key.clone(), inner.clone(), 0..4)
+                .prop_map(|members| {
+                    members
+                        .into_iter()
+                        .map(|(k, v)| (k.to_owned(), v))
+                        .collect::<Value>()
+                });
+            prop_oneof![
+                proptest::collection::vec(inner, 0..4).prop_map(Value::Array),
+                object
+            ]
+        })
+    }
+
+    proptest! {
+        /// Whatever a client sends as a patch is applied or refused.
+        #[test]
+        fn any_patch_is_answered(target in patch(), patch in patch()) {
+            let patch = patch.to_string();
+            for kind in ["json-patch", "merge-patch", "strategic-merge-patch"] {
+                let kind = format!("application/{kind}+json");
+                if let Ok(patch) = Patch::parse(Some(&kind), patch.as_bytes()) {
+                    let _ = patch.apply(&mut target.clone());
+                }
+            }
+        }
     }
 }

@@ -29,3 +29,39 @@ impl Selector {
         self.fields.matches(event) && self.labels.matches(labels)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::Api;
+
+    proptest! {
+        /// Whatever a client writes is a selector or an error.
+        #[test]
+        fn any_text_is_answered(text in prop_oneof![any::<String>(), "[a-c=!,()<> \\\\inot.]{0,24}"]) {
+            let labels = LabelSelector::parse(&text);
+            for api in [Api::Core, Api::Events] {
+                let fields = FieldSelector::parse(api, &text);
+                if let (Ok(fields), Ok(labels)) = (fields, &labels) {
+                    Selector { fields, labels: labels.clone() }.matches(&Event::default());
+                }
+            }
+        }
+
+        /// A value is found again however it has to be escaped.
+        #[test]
+        fn values_are_escaped_with_backslashes(reason in "[a,=\\\\ü]{0,8}") {
+            let escaped: String = reason
+                .chars()
+                .flat_map(|character| matches!(character, ',' | '=' | '\\').then_some('\\').into_iter().chain([character]))
+                .collect();
+            let selector = FieldSelector::parse(Api::Core, &format!("type=,reason={escaped}")).map_err(TestCaseError::fail)?;
+            let same = Event { reason: Some(reason.clone()), ..Event::default() };
+            let other = Event { reason: Some(reason + "x"), ..Event::default() };
+            prop_assert!(selector.matches(&same));
+            prop_assert!(!selector.matches(&other));
+        }
+    }
+}
