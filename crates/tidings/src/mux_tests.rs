@@ -234,7 +234,7 @@ fn a_full_watcher_holds_up_no_call() {
     assert_eq!(mux.watchers(), 1);
 }
 
-/// client-go TestBroadcasterStopRace with real threads, in both modes.
+/// client-go TestBroadcasterShutdownRace with real threads, in both modes.
 #[test]
 fn stops_race_with_shutdown() {
     for when_full in [WhenFull::Drop, WhenFull::Wait] {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tidings::EventType::{Normal, Warning};
 use tidings::{
     Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, Occurrence,
-    QueueOptions, Sink, SinkAnswer, SinkOptions, StatusFailure, WhenFull, WriteError,
+    QueueOptions, Sink, SinkAnswer, SinkOptions, SinkVerb, StatusFailure, WhenFull, WriteError,
 };
 
 use super::{LONG, assert_adds_up, manual, pod, source, unfiltered};
@@ -358,5 +358,41 @@ proptest! {
             .build()
             .unwrap();
         runtime.block_on(run(load));
+    }
+}
+
+/// What the correlator is told decides what comes next: a repeat of an event that is there patches it, also after a repeat was
+/// refused; one of an event that never got there creates it, with its true count.
+#[tokio::test]
+async fn repeats_follow_what_is_in_the_sink() {
+    use SinkVerb::{Create, Patch};
+    let fail = || SinkAnswer::Fail(forbidden());
+    let rows = [
+        (
+            vec![SinkAnswer::Serve, fail()],
+            [Create, Patch, Patch],
+            Some(3),
+        ),
+        (vec![fail()], [Create, Create, Patch], Some(3)),
+        (vec![fail(), fail()], [Create, Create, Create], Some(3)),
+    ];
+    for (answers, verbs, count) in rows {
+        let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default());
+        let sink = MemorySink::new();
+        sink.answer_next(answers);
+        broadcaster.start_recording_to_sink(sink.clone());
+        for recorded in 1..=3 {
+            hand.advance(Duration::from_secs(1));
+            recorder.event(&pod("foo", "bar"), Warning, "BackOff", "again");
+            while broadcaster.report().offered < recorded || broadcaster.report().pending > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let report = broadcaster.shutdown(LONG).await;
+        assert_adds_up(&report);
+        let asked: Vec<_> = sink.calls().iter().map(|call| call.verb).collect();
+        assert_eq!(asked, verbs);
+        assert_eq!(sink.events().len(), 1);
+        assert_eq!(sink.events()[0].count, count);
     }
 }
