@@ -2,6 +2,7 @@
 
 mod body;
 mod call;
+mod delete;
 mod discovery;
 mod health;
 mod list;
@@ -32,14 +33,14 @@ pub fn router(server: Arc<ApiServer>) -> Router {
                 &format!("{prefix}/namespaces/{{namespace}}/events"),
                 get(list::list)
                     .post(write::create)
-                    .delete(write::delete_collection),
+                    .delete(delete::delete_collection),
             )
             .route(
                 &format!("{prefix}/namespaces/{{namespace}}/events/{{name}}"),
                 get(list::get)
                     .put(write::replace)
                     .patch(write::patch)
-                    .delete(write::delete),
+                    .delete(delete::delete),
             )
             .route(&format!("{prefix}/watch/events"), get(list::list))
             .route(

@@ -1,0 +1,105 @@
+//! JSON between bytes and Kubernetes' protobuf types, as Go's encoder writes it and the API server's decoder reads it.
+//!
+//! Fields keep Go's order. A field is either always present (a Go struct or a string without `omitempty`: empty prints
+//! as `{}`, `""` or `null`) or left out when empty. Which is which, per type and per API version, is stated once, in the
+//! tables of [`super::objects`]; this file knows how to write, read and bring to canonical form any such table.
+//! Reading `null` leaves the zero value, an unknown or repeated field is noted rather than refused (the last one wins),
+//! and every error names the field's path.
+
+mod read;
+mod values;
+mod write;
+
+use serde::de::{Deserializer, MapAccess};
+
+pub(crate) use read::{Reading, TypeMeta, next_value, read_document, read_object};
+pub(crate) use values::moment;
+pub(crate) use write::{Members, write_members, write_object, write_string};
+
+/// The value of one JSON field.
+pub(crate) trait Field<View>: Default {
+    /// Whether `omitempty` leaves it out.
+    fn is_empty(&self) -> bool;
+    /// Appends the value; the zero value when unset.
+    fn write(&self, out: &mut Vec<u8>);
+    fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error>;
+    /// Brings equal values to equal bytes: empty is unset, and a struct that is always present is set.
+    fn canonicalize(&mut self, always_present: bool);
+}
+
+/// An object whose fields are stated by a table. `View` is the API version whose JSON it is.
+pub(crate) trait Object<View>: Default + Clone + PartialEq {
+    /// Every JSON name it knows.
+    const NAMES: &'static [&'static str];
+    fn write_fields(&self, members: &mut Members<'_>);
+    fn read_field<'de, A: MapAccess<'de>>(
+        &mut self,
+        name: &'static str,
+        map: &mut A,
+        reading: &mut Reading,
+    ) -> Result<(), A::Error>;
+    fn canonicalize(&mut self);
+}
+
+/// States the JSON form of a type: `"name": field always`, `omitted` (when empty) or, for Go's pointers to numbers,
+/// `pointer` (omitted when nil); then the names that are `ignored`.
+macro_rules! object {
+    (impl<V> for $type:ty { $($table:tt)* }) => {
+        impl<V> $crate::codec::json::Object<V> for $type { object!(@body V, $($table)*); }
+        impl<V> $crate::codec::json::Field<V> for Option<$type> { object!(@field V); }
+    };
+    (impl $view:ty => $type:ty { $($table:tt)* }) => {
+        impl $crate::codec::json::Object<$view> for $type { object!(@body $view, $($table)*); }
+        impl $crate::codec::json::Field<$view> for Option<$type> { object!(@field $view); }
+    };
+    (@body $view:ty, $($name:literal : $field:ident $rule:ident,)* $(ignored $ignored:literal,)*) => {
+        const NAMES: &'static [&'static str] = &[$($name,)* $($ignored,)*];
+        fn write_fields(&self, members: &mut $crate::codec::json::Members<'_>) {
+            $(members.member::<$view, _>($name, &self.$field, object!(@always $rule self.$field));)*
+        }
+        fn read_field<'de, A: serde::de::MapAccess<'de>>(
+            &mut self,
+            name: &'static str,
+            map: &mut A,
+            reading: &mut $crate::codec::json::Reading,
+        ) -> Result<(), A::Error> {
+            match name {
+                $($name => self.$field = $crate::codec::json::next_value::<$view, _, _>(map, reading)?,)*
+                _ => { map.next_value::<serde::de::IgnoredAny>()?; }
+            }
+            Ok(())
+        }
+        fn canonicalize(&mut self) {
+            $($crate::codec::json::Field::<$view>::canonicalize(&mut self.$field, object!(@kept $rule));)*
+        }
+    };
+    (@field $view:ty) => {
+        fn is_empty(&self) -> bool {
+            self.is_none()
+        }
+        fn write(&self, out: &mut Vec<u8>) {
+            $crate::codec::json::write_object::<$view, _>(self.as_ref(), out);
+        }
+        fn read<'de, D: serde::Deserializer<'de>>(
+            value: D,
+            reading: &mut $crate::codec::json::Reading,
+        ) -> Result<Self, D::Error> {
+            $crate::codec::json::read_object::<$view, _, D>(value, reading)
+        }
+        fn canonicalize(&mut self, always_present: bool) {
+            if always_present && self.is_none() {
+                *self = Some(Default::default());
+            }
+            if let Some(object) = self {
+                $crate::codec::json::Object::<$view>::canonicalize(object);
+            }
+        }
+    };
+    (@always always $value:expr) => { true };
+    (@always omitted $value:expr) => { false };
+    (@always pointer $value:expr) => { $value.is_some() };
+    (@kept always) => { true };
+    (@kept omitted) => { false };
+    (@kept pointer) => { true };
+}
+pub(crate) use object;

@@ -1,0 +1,238 @@
+//! The deletion of one event, or of many.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta};
+use prost::Message;
+use serde::Deserialize;
+use tidings_store::WriteError;
+
+use super::body::event_response;
+use super::call::Call;
+use super::list;
+use super::write::{CHANGE_ATTEMPTS, now, record, wrong_uid};
+use crate::codec::{self, Api};
+use crate::error::Status;
+use crate::negotiate::{Answer, Media, body_media};
+use crate::query::{ListOptions, check_dry_run};
+use crate::server::{ApiServer, Key, Stored};
+
+/// DELETE of an event.
+pub(crate) async fn delete(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    let form = call.form(Answer::Object)?;
+    let options = read_delete_options(&call)?;
+    let key = call.key();
+    for _ in 0..CHANGE_ATTEMPTS {
+        let stored = server.stored(call.api, &key).await?;
+        let metadata = stored.event.metadata.clone().unwrap_or_default();
+        check_preconditions(&call, &options, &metadata)?;
+        match remove(&server, call.api, &key, &stored, options.dry_run).await? {
+            Removed::Gone => {
+                return Ok(Status::deleted(call.api, &key.name, metadata.uid()).into_response());
+            }
+            Removed::Waiting(event) => {
+                return event_response(
+                    &call,
+                    form,
+                    StatusCode::OK,
+                    &event,
+                    server.clock.now(),
+                    &[],
+                );
+            }
+            Removed::Overtaken => {}
+        }
+    }
+    Err(Status::modified(call.api, &call.name))
+}
+
+enum Removed {
+    Gone,
+    /// Finalizers hold it back.
+    Waiting(Box<Event>),
+    Overtaken,
+}
+
+async fn remove(
+    server: &ApiServer,
+    api: Api,
+    key: &Key,
+    stored: &Stored,
+    dry_run: bool,
+) -> Result<Removed, Status> {
+    let metadata = stored.event.metadata.as_ref();
+    let held_back = metadata.is_some_and(|metadata| !metadata.finalizers.is_empty());
+    if held_back {
+        let mut event = stored.event.clone();
+        let metadata = event.metadata.get_or_insert_default();
+        if metadata.deletion_timestamp.is_some() || dry_run {
+            return Ok(Removed::Waiting(Box::new(event)));
+        }
+        metadata.deletion_timestamp = Some(now(server));
+        metadata.deletion_grace_period_seconds = Some(0);
+        return match server
+            .store
+            .update(key.bytes(), record(server, &event), stored.record.revision)
+            .await
+        {
+            Ok(revision) => {
+                event.metadata.get_or_insert_default().resource_version =
+                    Some(revision.to_string());
+                Ok(Removed::Waiting(Box::new(event)))
+            }
+            Err(WriteError::Conflict { .. }) => Ok(Removed::Overtaken),
+            Err(error) => Err(Status::from_write(&error, api, &key.name)),
+        };
+    }
+    if dry_run {
+        return Ok(Removed::Gone);
+    }
+    match server
+        .store
+        .delete(key.bytes(), Some(stored.record.revision))
+        .await
+    {
+        Ok(_) => Ok(Removed::Gone),
+        Err(WriteError::Conflict { .. }) => Ok(Removed::Overtaken),
+        Err(error) => Err(Status::from_write(&error, api, &key.name)),
+    }
+}
+
+/// DELETE of a namespace's events, or of those that selectors choose.
+pub(crate) async fn delete_collection(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    let form = call.form(Answer::List)?;
+    let options = ListOptions::parse(call.api, &call.query, false)?;
+    let delete_options = read_delete_options(&call)?;
+    let page = list::collect(&server, &call, &options).await?;
+    for stored in &page.events {
+        let metadata = stored.event.metadata.clone().unwrap_or_default();
+        let key = Key {
+            namespace: metadata.namespace().into(),
+            name: metadata.name().into(),
+        };
+        let mut current = Stored {
+            event: stored.event.clone(),
+            record: stored.record.clone(),
+        };
+        loop {
+            match remove(&server, call.api, &key, &current, delete_options.dry_run).await {
+                Ok(Removed::Gone | Removed::Waiting(_)) => break,
+                // What somebody else deleted first is deleted all the same.
+                Err(status) if status.code() == StatusCode::NOT_FOUND => break,
+                Err(status) => return Err(status),
+                Ok(Removed::Overtaken) => match server.stored(call.api, &key).await {
+                    Ok(stored) => current = stored,
+                    Err(status) if status.code() == StatusCode::NOT_FOUND => break,
+                    Err(status) => return Err(status),
+                },
+            }
+        }
+    }
+    list::page_response(&server, &call, form, &page)
+}
+
+#[derive(Default)]
+struct Deletion {
+    dry_run: bool,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DeleteOptionsBody {
+    kind: Option<String>,
+    dry_run: Option<Vec<String>>,
+    preconditions: Option<PreconditionsBody>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PreconditionsBody {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+/// Reads `DeleteOptions` from the body and the query. Grace periods and propagation have no effect on events.
+fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
+    const OPTIONS: &str = "DeleteOptions";
+    let mut deletion = Deletion {
+        dry_run: call.query.dry_run(OPTIONS)?,
+        ..Deletion::default()
+    };
+    if call.body.is_empty() {
+        return Ok(deletion);
+    }
+    let unreadable =
+        |why: String| Status::bad_request(format!("DeleteOptions cannot be handled: {why}"));
+    let (dry_run, preconditions) = match body_media(&call.headers)? {
+        Media::Protobuf => {
+            let enveloped = codec::protobuf::open(&call.body).map_err(unreadable)?;
+            let options = DeleteOptions::decode(enveloped.raw)
+                .map_err(|error| unreadable(error.to_string()))?;
+            let preconditions = options.preconditions.map(|given| PreconditionsBody {
+                uid: given.uid,
+                resource_version: given.resource_version,
+            });
+            (options.dry_run, preconditions)
+        }
+        media => {
+            let options: DeleteOptionsBody = match media {
+                Media::Yaml => serde_saphyr::from_slice(&call.body)
+                    .map_err(|error| unreadable(error.to_string()))?,
+                _ => serde_json::from_slice(&call.body)
+                    .map_err(|error| unreadable(error.to_string()))?,
+            };
+            if let Some(kind) = options
+                .kind
+                .filter(|kind| !kind.is_empty() && kind != OPTIONS)
+            {
+                return Err(unreadable(format!("no kind {kind:?} is accepted here")));
+            }
+            (options.dry_run.unwrap_or_default(), options.preconditions)
+        }
+    };
+    let dry_run: Vec<&str> = dry_run.iter().map(String::as_str).collect();
+    deletion.dry_run |= check_dry_run(&dry_run, OPTIONS)?;
+    let preconditions = preconditions.unwrap_or_default();
+    deletion.uid = preconditions.uid.filter(|uid| !uid.is_empty());
+    deletion.resource_version = preconditions
+        .resource_version
+        .filter(|version| !version.is_empty());
+    Ok(deletion)
+}
+
+fn check_preconditions(
+    call: &Call,
+    options: &Deletion,
+    metadata: &ObjectMeta,
+) -> Result<(), Status> {
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != metadata.uid()) {
+        return Err(wrong_uid(call.api, &call.name, uid, metadata.uid()));
+    }
+    if let Some(version) = options
+        .resource_version
+        .as_deref()
+        .filter(|version| *version != metadata.resource_version())
+    {
+        return Err(Status::conflict(
+            call.api,
+            &call.name,
+            &format!(
+                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
+                metadata.resource_version()
+            ),
+        ));
+    }
+    Ok(())
+}
