@@ -213,6 +213,24 @@ fn what_expired_is_created_with_its_count() {
     }
 }
 
+/// client-go counts an event only when the one before it was written. Here several may be on their way: an answer that comes late takes
+/// back nothing that was counted since.
+#[test]
+fn a_late_answer_takes_no_count_back() {
+    for options in both() {
+        let mut bench = Bench::new(options);
+        let first = bench.correlate(&SAID, 0).unwrap();
+        let second = bench.correlate(&SAID, 1).unwrap();
+        bench.correlator.acknowledged(&first);
+        let third = bench.correlate(&SAID, 2).unwrap();
+        bench.correlator.acknowledged(&third);
+        bench.correlator.acknowledged(&second);
+        let fourth = bench.correlate(&SAID, 3).unwrap();
+        let counts = [first, second, third, fourth].map(|occurrence| occurrence.count());
+        assert_eq!(counts, [1, 2, 3, 4]);
+    }
+}
+
 /// client-go's TestEventAggregatorByReasonFunc and TestEventAggregatorByReasonMessageFunc.
 #[test]
 fn events_of_one_reason_are_similar() {
