@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sink_support::occurrences;
-use tidings::{KubeSink, Sink, StatusFailure, WriteError, WriteErrorKind};
+use tidings::{
+    Backoff, Broadcaster, DeliveryOptions, EventSource, EventType, KubeSink, Reference,
+    ReferenceFields, RetryPolicy, Sink, SinkOptions, StatusFailure, WriteError, WriteErrorKind,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -345,4 +348,42 @@ async fn one_call_is_one_request() {
     let (first, _) = occurrences("default", "p");
     assert_eq!(code_of(&sink.create(&first).await.unwrap_err()), 503);
     assert_eq!(server.seen().len(), 1);
+}
+
+/// client-go `rest` TestCheckRetryHandles429And5xx: a POST outlives them, and each try carries the whole event. There the server has to
+/// ask for it with a `Retry-After`.
+#[tokio::test]
+async fn a_write_outlives_429_and_5xx_and_is_sent_whole_each_time() {
+    let failures = [429, 500, 501, 504].map(|code| answer(code, ""));
+    let server = Server::start(failures.into_iter().chain([answer(201, "{}")])).await;
+    let retry = RetryPolicy {
+        backoff: Backoff::Constant(Duration::ZERO),
+        ..RetryPolicy::default()
+    };
+    let options = SinkOptions::default().delivery(DeliveryOptions {
+        retry,
+        ..DeliveryOptions::default()
+    });
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(server.sink(), options)
+        .unwrap();
+    let pod = Reference::new(ReferenceFields {
+        kind: "Pod",
+        namespace: "default",
+        name: "p",
+        ..ReferenceFields::default()
+    });
+    let recorder = broadcaster.recorder(EventSource::component("ctl"));
+    recorder.event(&pod, EventType::Warning, "BackOff", "x".repeat(10_000));
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    assert_eq!((report.offered, report.delivered), (1, 1), "{report}");
+
+    let seen = server.seen();
+    assert_eq!(seen.len(), 5);
+    assert!(seen[0].body.len() > 10_000);
+    for request in &seen {
+        assert_eq!(request.line, "POST /api/v1/namespaces/default/events");
+        assert_eq!(request.body, seen[0].body);
+    }
 }

@@ -501,6 +501,29 @@ fn a_failing_key_holds_up_no_other() {
     assert_eq!(bench.delivery.stats().pauses, 0);
 }
 
+/// client-go `rest` TestCheckRetryClosesBody: a server that asks for a second, again and again, is given one each time. client-go waits
+/// exactly that, the default a little longer at random, and longer with each failure.
+#[test]
+fn a_server_that_asks_for_a_wait_is_given_it_each_time() {
+    for (options, longest) in [
+        (DeliveryOptions::client_go(), [1000; 4]),
+        (DeliveryOptions::default(), [1250, 1250, 1250, 2000]),
+    ] {
+        let mut bench = Bench::new(options);
+        bench.offer(create(1));
+        for longest in longest {
+            let id = bench.expect(1, 1, CREATE);
+            assert_eq!(bench.answer(id, Err(asking(503, 1))), Handled::Retried);
+            assert!(bench.write().is_none(), "not before its time");
+            let waited = bench.wait().as_millis();
+            assert!((1000..=longest).contains(&waited), "{waited} ms");
+        }
+        let id = bench.expect(1, 1, CREATE);
+        bench.answer(id, Ok(()));
+        assert_eq!(bench.fates(), [Fate::Delivered]);
+    }
+}
+
 #[test]
 fn credentials_that_stay_wrong_are_tried_less_often_than_others() {
     let mut bench = Bench::new(DeliveryOptions::default());
