@@ -211,7 +211,8 @@ impl RetryPolicy {
     /// What client-go's `tools/record` does: 12 tries 10 s apart, the first wait shorter at random; an error answer is final unless it
     /// has a `Retry-After`.
     ///
-    /// One thing is mended: what no request can be made of is not tried twelve times.
+    /// Two things are mended: what no request can be made of is not tried twelve times, and a wait that the server asks for is one of the
+    /// twelve tries, where client-go's REST client tries ten times more within each.
     pub fn client_go() -> Self {
         Self {
             tries_max: 12,

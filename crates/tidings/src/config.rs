@@ -108,7 +108,8 @@ impl BroadcasterOptions {
         self
     }
 
-    /// The longest message, reason or action in bytes, 64 or more; what is longer is cut and marked. Default 1 MiB.
+    /// The longest message in bytes, 64 or more; what is longer is cut and marked. Default 256 KiB. Reasons and actions are cut there too,
+    /// but at 1,024 bytes at the latest.
     pub fn text_bytes_max(mut self, bytes: usize) -> Self {
         self.text_bytes_max = bytes;
         self

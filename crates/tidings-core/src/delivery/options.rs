@@ -63,7 +63,7 @@ impl Default for DeliveryOptions {
 impl DeliveryOptions {
     /// One write at a time, each event on its own, tried as client-go's `recordToSink` does (see [`RetryPolicy::client_go`]).
     ///
-    /// One thing is mended: an event that waits for another try holds up no other.
+    /// Mended all the same: an event that waits for another try holds up no other, and what waits is not limited to the watcher's queue.
     pub fn client_go() -> Self {
         Self {
             workers: 1,
