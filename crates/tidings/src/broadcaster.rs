@@ -42,7 +42,8 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 /// # Limits
 /// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending events
 /// ([`DeliveryOptions`](crate::DeliveryOptions)) and caches ([`CorrelatorOptions`](crate::CorrelatorOptions)). With the defaults a sink
-/// takes a burst of 32,768 events, and not more than 96 MiB and its caches, whatever is recorded and however slow the server.
+/// takes a burst of 32,768 events, and never more memory than 96 MiB (queue, batch in hand and pending events, 32 MiB each) and its three
+/// caches, whatever is recorded and however slow the server.
 #[derive(Clone, Debug)]
 pub struct Broadcaster {
     owner: Arc<Owner>,
