@@ -14,7 +14,7 @@ use super::index::{Applied, Entry};
 use super::stream::{Ended, Stream};
 use super::wire::{KeyValue, WatchEvent};
 use crate::changes::Logged;
-use crate::{Change, ReadError, Record, Revision, UnixMillis};
+use crate::{Change, ReadError, Record, Revision, UnixMillis, WriteError};
 
 /// How often etcd is asked for progress while nothing happens, so that bookmarks stay young.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
@@ -209,19 +209,8 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
     loop {
         sleep(SWEEP_EVERY).await;
         loop {
-            let lease_ttl_min = i64::try_from(shared.options.lease_ttl_min.as_millis());
-            let slack = LEASE_SLACK_MILLIS.saturating_add(lease_ttl_min.unwrap_or(i64::MAX));
-            let by = UnixMillis(shared.clock.now().0.saturating_sub(slack));
-            let ended = shared.index.ended(by, SWEEP_LEN).unwrap_or_default();
-            if ended.is_empty() {
-                break;
-            }
-            let versions: Vec<_> = ended
-                .into_iter()
-                .map(|(key, entry)| (key, entry.revision))
-                .collect();
-            match shared.remove_ended(&versions).await {
-                // None of them was there any more: let the watch catch up.
+            match sweep_once(&shared).await {
+                // Nothing was due, or nothing was there any more.
                 Ok(0) => break,
                 Ok(removed) => tracing::info!(removed, "deleted records that outlived their lease"),
                 Err(error) => {
@@ -231,4 +220,16 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
             }
         }
     }
+}
+
+pub(super) async fn sweep_once(shared: &Shared) -> Result<u64, WriteError> {
+    let lease_ttl_min = i64::try_from(shared.options.lease_ttl_min.as_millis());
+    let slack = LEASE_SLACK_MILLIS.saturating_add(lease_ttl_min.unwrap_or(i64::MAX));
+    let by = UnixMillis(shared.clock.now().0.saturating_sub(slack));
+    let ended = shared.index.ended(by, SWEEP_LEN).unwrap_or_default();
+    let versions: Vec<_> = ended
+        .into_iter()
+        .map(|(key, entry)| (key, entry.revision))
+        .collect();
+    shared.remove_ended(&versions).await
 }

@@ -296,3 +296,35 @@ async fn a_feed_that_was_compacted_away_says_so_and_goes_on() {
         "{ended:?}"
     );
 }
+
+#[tokio::test]
+async fn records_that_outlive_their_lease_are_deleted() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let store = open(options(&cluster), &clock).await;
+    let end = UnixMillis(clock.now().0 + 10_000);
+    let record = NewRecord::new("1@1").expires_at(end);
+    let created = store.create("a/1".into(), record).await.unwrap();
+    store
+        .create("a/2".into(), NewRecord::new("1@1"))
+        .await
+        .unwrap();
+    let latest = store.revision();
+    while store.shared.index.revision().is_none_or(|at| at < latest) {
+        tokio::task::yield_now().await;
+    }
+    // Past its end, but its lease (an hour at least, here) may still be about to take it.
+    clock.advance(10_000 + 3_600_000);
+    assert_eq!(feed::sweep_once(&store.shared).await.unwrap(), 0);
+    clock.advance(120_000);
+    assert_eq!(feed::sweep_once(&store.shared).await.unwrap(), 1);
+    let mut watch = store.watch(Bytes::new(), created + 1).await.unwrap();
+    let change = watch.next().await.unwrap().remove(0);
+    assert_eq!(change.key(), "a/1");
+    assert!(matches!(
+        &*change,
+        crate::Change::Delete { expired: true, .. }
+    ));
+}

@@ -5,8 +5,9 @@
 //! - An update or a delete on revision r: yes. The key can be at r only before it, so of all copies one takes effect.
 //! - A create: no. The key could have been created by the first copy, deleted by somebody, and created anew by the second.
 //!
-//! What was done is then told by reading the key: if it holds our value under our lease, and no other call of this process
-//! is writing the same there, the write is ours and its revision is the key's. Else the outcome is [`Fault::Unknown`].
+//! What was done is then told by reading the key: if it holds our value under our lease, from a revision later than any known
+//! when the call began, and no other call of this process is writing the same there, the write is ours and its revision is
+//! the key's. Else the outcome is [`Fault::Unknown`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,6 +70,8 @@ impl Shared {
         check_size(&key, Some(&record))?;
         self.check_open()?;
         let deadline = self.client.deadline();
+        // Whatever this call does, it does behind this revision.
+        let before = self.client.revision();
         if let Some(expected) = expected {
             self.check_live(&key, expected, deadline).await?;
         }
@@ -105,7 +108,7 @@ impl Shared {
                     continue;
                 }
                 Err(failure) if failure.outcome == Outcome::Unknown => {
-                    let settled = self.settle(&key, &record.value, lease, expected, failure);
+                    let settled = self.settle(&key, &record.value, lease, before, failure);
                     let revision = settled.await?;
                     if let Some(end) = record.expires_at {
                         self.expiries.wrote(revision, end);
@@ -266,7 +269,7 @@ impl Shared {
         key: &Bytes,
         value: &Bytes,
         lease: i64,
-        expected: Option<Revision>,
+        before: Revision,
         failure: Failure,
     ) -> Result<Revision, WriteError> {
         let request = RangeRequest {
@@ -282,7 +285,7 @@ impl Shared {
                 && lease != 0
                 && version.lease == lease
                 && version.value == *value
-                && unsigned(version.mod_revision) > expected.unwrap_or(0)
+                && unsigned(version.mod_revision) > before
                 && self.expiries.is_alone(key, lease, value)
             {
                 return Ok(unsigned(version.mod_revision));
