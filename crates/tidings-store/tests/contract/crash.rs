@@ -11,10 +11,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{
-    Change, ListRequest, NewRecord, NewestRequest, ObjectSelector, Record, Store, UnixMillis,
+    Change, ListRequest, NewRecord, NewestRequest, ObjectSelector, Record, Revision, Store,
+    UnixMillis,
 };
 
 use crate::support::{about, show};
@@ -109,6 +111,7 @@ fn nothing_acknowledged_is_lost() {
     let mut acknowledged: HashMap<u64, u64> = HashMap::new();
     let mut by_key: BTreeMap<String, u64> = BTreeMap::new();
     let (mut first, mut total) = (0, 0);
+    let mut story = Story::default();
     for kill in 0..kills {
         random.write_u64(kill);
         let patience = random.finish() % 1500;
@@ -159,45 +162,32 @@ fn nothing_acknowledged_is_lost() {
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(async {
+        let records = runtime.block_on(async {
             let store = open(folder.path());
-            check(&store, &acknowledged, &by_key).await;
+            let records = check(&store, &acknowledged, &by_key, &mut story).await;
             store.close().await;
+            records
         });
         first = acknowledged.values().max().map_or(0, |last| last + 10);
-        // What was in flight when this process died has been judged; what it left is what there is.
-        settle(folder.path(), &mut acknowledged, &mut by_key, first);
+        // What was in flight when this process died has been judged; from here on numbers start above all before, and
+        // each key is taken as it was found.
+        for last in acknowledged.values_mut() {
+            *last = first - 1;
+        }
+        let found = records.iter().map(|record| {
+            let key = String::from_utf8(record.key.to_vec()).unwrap();
+            (key, number(record))
+        });
+        by_key = found.collect();
     }
     println!("{kills} kills, {total} acknowledged writes, 0 lost, 0 doubled");
 }
 
-/// From here on the numbers start anew, above all before; each key is taken as it was found.
-fn settle(
-    folder: &Path,
-    acknowledged: &mut HashMap<u64, u64>,
-    by_key: &mut BTreeMap<String, u64>,
-    first: u64,
-) {
-    for last in acknowledged.values_mut() {
-        *last = first - 1;
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let records = runtime.block_on(async {
-        let store = open(folder);
-        let page = store.list(ListRequest::default()).await.unwrap();
-        store.close().await;
-        page.records
-    });
-    by_key.clear();
-    for record in records {
-        by_key.insert(
-            String::from_utf8(record.key.to_vec()).unwrap(),
-            number(&record),
-        );
-    }
+/// What the history told so far: the revision it reached, and the records it left.
+#[derive(Default)]
+struct Story {
+    revision: Revision,
+    held: BTreeMap<Bytes, Record>,
 }
 
 fn number(record: &Record) -> u64 {
@@ -214,7 +204,8 @@ async fn check(
     store: &dyn Store,
     acknowledged: &HashMap<u64, u64>,
     by_key: &BTreeMap<String, u64>,
-) {
+    story: &mut Story,
+) -> Vec<Record> {
     for (key, number_acknowledged) in by_key {
         let writer: u64 = key
             .trim_start_matches('w')
@@ -253,10 +244,11 @@ async fn check(
         .map(|record| (record.key.clone(), record.clone()))
         .collect();
 
-    // The history, from the very first revision without a gap, ends in what is listed; no write is in it twice.
-    let mut watch = store.watch("".into(), 0).await.unwrap();
-    let (mut revision, mut held, mut puts) = (0, BTreeMap::new(), HashMap::new());
-    while revision < page.revision {
+    // The history, from where it ended before the kill and without a gap, ends in what is listed; no write is in it twice.
+    let mut watch = store.watch("".into(), story.revision).await.unwrap();
+    let Story { revision, held } = story;
+    let mut puts = HashMap::new();
+    while *revision < page.revision {
         for change in watch
             .next()
             .await
@@ -264,8 +256,8 @@ async fn check(
             .iter()
             .take_while(|change| change.revision() <= page.revision)
         {
-            revision += 1;
-            assert_eq!(change.revision(), revision, "no gap in the revisions");
+            *revision += 1;
+            assert_eq!(change.revision(), *revision, "no gap in the revisions");
             assert_eq!(change.previous(), held.get(change.key()), "{change:?}");
             match &**change {
                 Change::Put { record, .. } => {
@@ -277,12 +269,13 @@ async fn check(
         }
     }
     let now = SystemClock.now();
-    held.retain(|_, record| record.expires_at.is_none_or(|at| at > now));
-    let still: BTreeMap<_, _> = listed
-        .into_iter()
-        .filter(|(_, record)| record.expires_at.is_none_or(|at| at > now))
-        .collect();
-    assert_eq!(held, still);
+    let unexpired = |records: &BTreeMap<Bytes, Record>| {
+        let mut records = records.clone();
+        records.retain(|_, record| record.expires_at.is_none_or(|at| at > now));
+        records
+    };
+    let still = unexpired(&listed);
+    assert_eq!(unexpired(held), still);
     assert_eq!(
         puts.into_iter().find(|(_, count)| *count > 1),
         None,
@@ -325,4 +318,5 @@ async fn check(
             .collect();
         assert_eq!(found, expected);
     }
+    page.records
 }
