@@ -24,7 +24,7 @@ use crate::registry::{Phase, Registry, TaskKind, reached};
 use crate::report::FlushReport;
 use crate::runtime;
 use crate::sink::Sink;
-use crate::watcher::{EventWatcher, Watch, run_handler};
+use crate::watcher::{EventWatcher, Started, Watch, run_handler};
 
 /// How long abandoned tasks get to put down what they hold before the report is made without them.
 const ABANDON_GRACE: Duration = Duration::from_millis(500);
@@ -116,19 +116,12 @@ impl Broadcaster {
     /// ```
     pub fn start_event_watcher(&self, handler: impl FnMut(&Event) + Send + 'static) -> Watch {
         let shared = self.shared();
-        let Some(receiver) = shared.start() else {
+        let Some(started) = shared.start(TaskKind::Handler) else {
             return Watch::never();
         };
-        let id = receiver.id();
-        let (progress, ending) = shared
-            .registry
-            .open(TaskKind::Handler, Arc::clone(receiver.counts()));
-        let watch = Watch::new(Arc::clone(&shared.intake.mux), id, Arc::clone(&progress));
+        let watch = started.watch(&shared.intake.mux);
         let phase = shared.registry.phase();
-        spawn(
-            "tidings-handler",
-            run_handler(receiver, progress, ending, phase, handler),
-        );
+        spawn("tidings-handler", run_handler(started, phase, handler));
         watch
     }
 
@@ -179,22 +172,12 @@ impl Broadcaster {
     ) -> Result<Watch, InvalidSinkOptions> {
         let shared = self.shared();
         let machines = SinkTask::machines(options)?;
-        let Some(receiver) = shared.start() else {
+        let Some(started) = shared.start(TaskKind::Sink) else {
             return Ok(Watch::never());
         };
-        let id = receiver.id();
-        let (progress, ending) = shared
-            .registry
-            .open(TaskKind::Sink, Arc::clone(receiver.counts()));
-        let watch = Watch::new(Arc::clone(&shared.intake.mux), id, Arc::clone(&progress));
-        let task = SinkTask::new(
-            machines,
-            receiver,
-            shared.options.clock.clone(),
-            shared.registry.phase(),
-            progress,
-            ending,
-        );
+        let watch = started.watch(&shared.intake.mux);
+        let clock = shared.options.clock.clone();
+        let task = SinkTask::new(machines, started, clock, shared.registry.phase());
         spawn("tidings-sink", task.run(sink));
         Ok(watch)
     }
@@ -270,15 +253,24 @@ impl Broadcaster {
 }
 
 impl Shared {
-    /// Registers a watcher; after shutdown there is none, and a line in the log.
-    fn start(&self) -> Option<crate::mux::Receiver> {
-        self.intake
-            .mux
-            .watch(Vec::new())
-            .inspect_err(
-                |error| tracing::error!(%error, "Unable start event watcher (will not retry!)"),
-            )
-            .ok()
+    /// Registers a watcher and opens its books; after shutdown there is none, and a line in the log.
+    fn start(&self, kind: TaskKind) -> Option<Started> {
+        let place = self.registry.reserve();
+        match self.intake.mux.watch(Vec::new()) {
+            Ok(receiver) => {
+                let counts = Arc::clone(receiver.counts());
+                let (progress, ending) = self.registry.open(place, kind, counts);
+                Some(Started {
+                    receiver,
+                    progress,
+                    ending,
+                })
+            }
+            Err(error) => {
+                tracing::error!(%error, "Unable start event watcher (will not retry!)");
+                None
+            }
+        }
     }
 
     async fn flush(shared: Arc<Self>, deadline: Duration) -> FlushReport {

@@ -27,7 +27,7 @@ use crate::mux::Receiver;
 use crate::recorder::{is_sampled, name_stamps};
 use crate::registry::{Ending, Phase, Progress, reached};
 use crate::sink::Sink;
-use crate::watcher::REST;
+use crate::watcher::{REST, Started};
 
 /// How many events are correlated before answers get their turn.
 const EVENTS_PER_TURN: usize = 64;
@@ -84,24 +84,22 @@ impl SinkTask {
 
     pub(crate) fn new(
         (correlator, delivery): Machines,
-        receiver: Receiver,
+        started: Started,
         clock: Clock,
         phase: watch::Receiver<Phase>,
-        progress: Arc<Progress>,
-        ending: Ending,
     ) -> Self {
         Self {
             correlator,
             delivery,
-            receiver,
+            receiver: started.receiver,
             batch: VecDeque::new(),
             rest: None,
             ended: false,
             clock,
             phase,
-            progress,
+            progress: started.progress,
             metrics: SinkMetrics::new(),
-            _ending: ending,
+            _ending: started.ending,
         }
     }
 

@@ -109,3 +109,28 @@ pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
         tracing::Level::TRACE => line!(tracing::Level::TRACE),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_quoted_as_go_does() {
+        #[rustfmt::skip]
+        let table = [
+            ("", r#""""#),
+            ("web-0", r#""web-0""#),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("\x07\x08\x0c\n\r\t\x0b", r#""\a\b\f\n\r\t\v""#),
+            ("\0\x1b\x7f", r#""\x00\x1b\x7f""#),
+            ("é世\u{1f600}", "\"é世\u{1f600}\""),
+            ("\u{85}\u{a0}\u{200b}\u{feff}", r#""\u0085\u00a0\u200b\ufeff""#),
+            ("\u{e0001}", r#""\U000e0001""#),
+        ];
+        for (text, expected) in table {
+            let mut quoted = String::new();
+            quote(text, &mut quoted).unwrap();
+            assert_eq!(quoted, expected);
+        }
+    }
+}

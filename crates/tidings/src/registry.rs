@@ -71,9 +71,16 @@ impl Registry {
         })
     }
 
+    /// A place for a task to come, to be taken before its watcher is registered: a shutdown that still lets it register waits for it.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Place {
+        self.running.send_modify(|running| *running += 1);
+        Place(Arc::clone(self))
+    }
+
     /// Opens the books of a new task that reads a queue with these counts. It has ended when the returned guard is dropped.
     pub(crate) fn open(
-        self: &Arc<Self>,
+        &self,
+        place: Place,
         kind: TaskKind,
         queue: Arc<QueueCounts>,
     ) -> (Arc<Progress>, Ending) {
@@ -86,10 +93,9 @@ impl Registry {
             ended: watch::Sender::new(false),
         });
         self.books().running.push(Arc::clone(&progress));
-        self.running.send_modify(|running| *running += 1);
         let ending = Ending {
-            registry: Arc::clone(self),
             progress: Arc::clone(&progress),
+            place,
         };
         (progress, ending)
     }
@@ -199,17 +205,26 @@ impl Progress {
     }
 }
 
-/// Closes a task's books when it ends, however it ends.
+/// One of the tasks that a shutdown waits for.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Registry>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.running.send_modify(|running| *running -= 1);
+    }
+}
+
+/// Closes a task's books when it ends, however it ends, and then gives up its place.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    registry: Arc<Registry>,
     progress: Arc<Progress>,
+    place: Place,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.registry.close(&self.progress);
+        self.place.0.close(&self.progress);
         self.progress.ended.send_replace(true);
-        self.registry.running.send_modify(|running| *running -= 1);
     }
 }

@@ -74,7 +74,7 @@ impl RecordedEvents {
         std::iter::from_fn(|| self.next_event()).collect()
     }
 
-    /// The same as lines, in the format of client-go's `FakeRecorder`: see [`line`].
+    /// The same as lines, in the format of client-go's `FakeRecorder`: see [`line()`].
     pub fn take_lines(&mut self) -> Vec<String> {
         self.take().iter().map(line).collect()
     }

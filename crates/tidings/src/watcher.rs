@@ -37,10 +37,6 @@ struct Running {
 }
 
 impl Watch {
-    pub(crate) fn new(mux: Arc<Mux>, id: u64, progress: Arc<Progress>) -> Self {
-        Self(Some(Running { mux, id, progress }))
-    }
-
     /// Of something that could not be started.
     pub(crate) fn never() -> Self {
         Self(None)
@@ -157,18 +153,35 @@ impl Stream for EventWatcher {
     }
 }
 
+/// A watcher that is registered, and what its task needs. Dropping it ends the watcher, the books last.
+pub(crate) struct Started {
+    pub(crate) receiver: Receiver,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) ending: Ending,
+}
+
+impl Started {
+    /// The caller's handle of it.
+    pub(crate) fn watch(&self, mux: &Arc<Mux>) -> Watch {
+        Watch(Some(Running {
+            mux: Arc::clone(mux),
+            id: self.receiver.id(),
+            progress: Arc::clone(&self.progress),
+        }))
+    }
+}
+
 /// Calls `handler` for every event until there are no more, or the broadcaster abandons what is left.
 ///
 /// A handler that panics ends its watcher: it may have left its own data half changed. Nobody else notices.
 pub(crate) async fn run_handler(
-    mut receiver: Receiver,
-    progress: Arc<Progress>,
-    ending: Ending,
+    started: Started,
     phase: watch::Receiver<Phase>,
     mut handler: impl FnMut(&Event) + Send,
 ) {
-    // Ends last, after the receiver is gone.
-    let _ending = ending;
+    // What is declared first is dropped last: the books are closed when the receiver is gone.
+    let _ending = started.ending;
+    let (mut receiver, progress) = (started.receiver, started.progress);
     let handled = counter!(HANDLED);
     let mut batch = VecDeque::new();
     while next_batch(&mut receiver, phase.clone(), &mut batch).await {
