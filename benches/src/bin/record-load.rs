@@ -57,7 +57,9 @@ async fn main() -> ExitCode {
 
 #[expect(clippy::print_stdout, reason = "the figures are the output")]
 async fn run(arguments: Arguments) -> Result<(), LoadError> {
-    let client = client(&arguments.kubeconfig).await?;
+    let config = config(&arguments.kubeconfig).await?;
+    let client = Client::try_from(config.clone()).map_err(Box::new)?;
+    let sink = KubeSink::from_config(config).map_err(Box::new)?;
     // Two runs against one cluster do not count each other's events.
     let reason = format!("Load{}", milliseconds());
     let found_before = count(&client, &reason).await?;
@@ -76,7 +78,7 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
         .collect();
 
     let broadcaster = Broadcaster::new();
-    broadcaster.start_recording_to_sink(KubeSink::new(client.clone()));
+    broadcaster.start_recording_to_sink(sink);
     let recorder = broadcaster.recorder(EventSource::component("record-load"));
 
     let started = milliseconds();
@@ -144,16 +146,15 @@ async fn count(client: &Client, reason: &str) -> Result<usize, LoadError> {
     }
 }
 
-async fn client(path: &PathBuf) -> Result<Client, LoadError> {
+async fn config(path: &PathBuf) -> Result<Config, LoadError> {
     let unreadable = |source| LoadError::Kubeconfig {
         path: path.clone(),
         source: Box::new(source),
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(unreadable)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(unreadable)?;
-    Ok(Client::try_from(config).map_err(Box::new)?)
+        .map_err(unreadable)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]

@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broadcaster = Broadcaster::new();
     broadcaster.start_logging(|line| println!("{line}"));
     if std::env::args().any(|argument| argument == "kube") {
-        broadcaster.start_recording_to_sink(KubeSink::new(kube::Client::try_default().await?));
+        broadcaster.start_recording_to_sink(KubeSink::from_config(kube::Config::infer().await?)?);
     }
     let recorder = broadcaster.recorder(EventSource::component("example-controller"));
 

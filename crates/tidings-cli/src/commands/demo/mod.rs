@@ -128,8 +128,10 @@ async fn watch_a_controller(
     kubeconfig: &Path,
     screen: &Screen,
 ) -> Result<(), DemoError> {
-    let client = client(kubeconfig).await?;
-    let report = run_controller(args, client.clone(), screen).await;
+    let config = config(kubeconfig).await?;
+    let client = Client::try_from(config.clone()).map_err(Box::new)?;
+    let sink = KubeSink::from_config(config).map_err(Box::new)?;
+    let report = run_controller(args, sink, screen).await;
     screen.finish();
 
     let mut table = events(&client).await?;
@@ -152,11 +154,11 @@ async fn watch_a_controller(
 }
 
 /// Runs the controller until every job is done, or the time is up; delivers the rest.
-async fn run_controller(args: &Args, client: Client, screen: &Screen) -> FlushReport {
+async fn run_controller(args: &Args, sink: KubeSink, screen: &Screen) -> FlushReport {
     let broadcaster = Broadcaster::new();
     let lines = screen.clone();
     broadcaster.start_event_watcher(move |event| lines.event(event));
-    broadcaster.start_recording_to_sink(KubeSink::new(client));
+    broadcaster.start_recording_to_sink(sink);
     let recorder = broadcaster.recorder(EventSource::component("demo-controller"));
 
     let queue = WorkQueue::new(RateLimit {
@@ -228,12 +230,11 @@ fn advise(keep: bool, kubeconfig: &Path, screen: &Screen) {
     }
 }
 
-async fn client(kubeconfig: &Path) -> Result<Client, DemoError> {
+async fn config(kubeconfig: &Path) -> Result<kube::Config, DemoError> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).map_err(Box::new)?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(Box::new)?;
-    Ok(Client::try_from(config).map_err(Box::new)?)
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    Ok(config.map_err(Box::new)?)
 }
 
 /// The table that kubectl asks for.
