@@ -1,0 +1,236 @@
+//! The rules by example, and what holds for any name.
+
+use super::*;
+
+const NOW: Option<Timestamp> = Some(Timestamp::UNIX_EPOCH);
+
+fn event<'a>(namespace: &'a str, involved: &'a str) -> EventFields<'a> {
+    EventFields {
+        metadata: MetadataFields {
+            name: "web.1",
+            namespace,
+            ..Default::default()
+        },
+        involved_object: ["Pod", involved, "web", "", "", "", ""],
+        ..Default::default()
+    }
+}
+
+fn strict<'a>() -> EventFields<'a> {
+    EventFields {
+        event_time: NOW,
+        event_type: "Normal",
+        reason: "Started",
+        action: "Start",
+        reporting_controller: "example.com/controller",
+        reporting_instance: "controller-0",
+        ..event("shop", "shop")
+    }
+}
+
+#[track_caller]
+fn check(errors: &[FieldError], expected: &[(&str, Cause)]) {
+    let found: Vec<_> = errors
+        .iter()
+        .map(|error| (error.field.as_str(), error.cause))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_old_style_event_lies_in_its_objects_namespace() {
+    let mismatch = [("involvedObject.namespace", Cause::Invalid)];
+    for (namespace, involved, expected) in [
+        ("default", "", &[][..]),
+        ("shop", "shop", &[]),
+        ("shop", "", &mismatch),
+        ("kube-system", "", &mismatch),
+        ("shop", "bank", &mismatch),
+    ] {
+        check(
+            &validate_create(&event(namespace, involved), RequestVersion::CoreV1),
+            expected,
+        );
+    }
+}
+
+#[test]
+fn a_new_style_event_may_lie_elsewhere_but_says_who_reports() {
+    let ok = EventFields { ..strict() };
+    check(&validate_create(&ok, RequestVersion::EventsV1), &[]);
+    let elsewhere = EventFields {
+        involved_object: ["Pod", "bank", "web", "", "", "", ""],
+        ..strict()
+    };
+    check(&validate_create(&elsewhere, RequestVersion::EventsV1), &[]);
+
+    let anonymous = EventFields {
+        event_time: NOW,
+        ..event("kube-system", "")
+    };
+    check(
+        &validate_create(&anonymous, RequestVersion::CoreV1),
+        &[
+            ("reportingComponent", Cause::Required),
+            ("reportingComponent", Cause::Invalid),
+            ("reportingComponent", Cause::Invalid),
+            ("reportingInstance", Cause::Required),
+            ("action", Cause::Required),
+            ("reason", Cause::Required),
+        ],
+    );
+}
+
+#[test]
+fn lengths_are_counted_in_bytes() {
+    let message = "é".repeat(513);
+    let word = "x".repeat(129);
+    let long = EventFields {
+        message: &message,
+        action: &word,
+        ..strict()
+    };
+    let errors = validate_create(&long, RequestVersion::EventsV1);
+    check(
+        &errors,
+        &[("action", Cause::Invalid), ("message", Cause::Invalid)],
+    );
+    assert_eq!(
+        errors[1].to_string(),
+        "Invalid value: \"\": can have at most 1024 characters"
+    );
+    let without_time = EventFields {
+        message: &message,
+        ..event("shop", "shop")
+    };
+    check(&validate_create(&without_time, RequestVersion::CoreV1), &[]);
+}
+
+#[test]
+fn events_k8s_io_refuses_the_deprecated_fields() {
+    let deprecated = EventFields {
+        first_timestamp: NOW,
+        last_timestamp: NOW,
+        count: 1,
+        source: ["kubelet", ""],
+        event_type: "Info",
+        series: Some((1, None)),
+        ..strict()
+    };
+    check(
+        &validate_create(&deprecated, RequestVersion::EventsV1),
+        &[
+            ("series.count", Cause::Invalid),
+            ("series.lastObservedTime", Cause::Required),
+            ("type", Cause::Invalid),
+            ("firstTimestamp", Cause::Invalid),
+            ("lastTimestamp", Cause::Invalid),
+            ("count", Cause::Invalid),
+            ("source", Cause::Invalid),
+        ],
+    );
+    check(&validate_create(&deprecated, RequestVersion::CoreV1), &[]);
+}
+
+#[test]
+fn events_k8s_io_changes_only_the_series() {
+    let old = strict();
+    let series = EventFields {
+        series: Some((2, NOW)),
+        ..strict()
+    };
+    check(
+        &validate_update(&series, &old, RequestVersion::EventsV1),
+        &[],
+    );
+    let rewritten = EventFields {
+        reason: "Stopped",
+        message: "other",
+        ..strict()
+    };
+    check(
+        &validate_update(&rewritten, &old, RequestVersion::EventsV1),
+        &[
+            ("reason", Cause::Invalid),
+            ("message", Cause::Invalid),
+            ("reason", Cause::Invalid),
+        ],
+    );
+    check(
+        &validate_update(&rewritten, &old, RequestVersion::CoreV1),
+        &[],
+    );
+}
+
+#[test]
+fn names() {
+    for (rule, good, bad) in [
+        (
+            check_path_segment_name as fn(&str) -> Vec<String>,
+            &["a", "A.b", "..."][..],
+            &[".", "..", "a/b", "50%"][..],
+        ),
+        (
+            check_dns1123_label,
+            &["a", "0-a"],
+            &["", "-a", "a-", "A", "a.b", "é"],
+        ),
+        (
+            check_dns1123_subdomain,
+            &["a", "a.b-c.0"],
+            &["", "a..b", ".a", "A", "a.-b"],
+        ),
+        (
+            check_qualified_name,
+            &["a", "A_b.c", "example.com/x"],
+            &["", "/", "/a", "a/", "a/b/c", "_a", "A.com/x"],
+        ),
+        (
+            check_label_value,
+            &["", "a", "A_b.c-0"],
+            &["-a", "a-", "a b", "é"],
+        ),
+    ] {
+        for name in good {
+            assert!(rule(name).is_empty(), "{name:?}: {:?}", rule(name));
+        }
+        for name in bad {
+            assert!(!rule(name).is_empty(), "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn metadata_rules() {
+    let labels = BTreeMap::from([("a b".to_owned(), "-".to_owned())]);
+    let annotations = BTreeMap::from([("Key".to_owned(), "x".repeat(ANNOTATIONS_BYTES_MAX))]);
+    let finalizers = ["mine".to_owned()];
+    let metadata = MetadataFields {
+        namespace: "a.b",
+        generation: -1,
+        labels: Some(&labels),
+        annotations: Some(&annotations),
+        owner_references: vec![
+            (["v1", "Event", "x", "u"], true),
+            (["", "Pod", "", "u"], true),
+        ],
+        finalizers: &finalizers,
+        ..Default::default()
+    };
+    check(
+        &validate_metadata(&metadata, check_path_segment_name),
+        &[
+            ("metadata.name", Cause::Required),
+            ("metadata.namespace", Cause::Invalid),
+            ("metadata.generation", Cause::Invalid),
+            ("metadata.labels", Cause::Invalid),
+            ("metadata.labels", Cause::Invalid),
+            ("metadata.annotations", Cause::TooLong),
+            ("metadata.ownerReferences[0]", Cause::Invalid),
+            ("metadata.ownerReferences[1].apiVersion", Cause::Invalid),
+            ("metadata.ownerReferences[1].name", Cause::Invalid),
+            ("metadata.ownerReferences", Cause::Invalid),
+            ("metadata.finalizers", Cause::Invalid),
+        ],
+    );
+}
