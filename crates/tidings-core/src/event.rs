@@ -157,23 +157,61 @@ pub struct Event(Arc<Fields>);
 
 struct Fields {
     name: EventName,
-    /// `None`: the namespace of `regarding`.
-    namespace: Option<Box<str>>,
     source: EventSource,
     regarding: Reference,
-    related: Option<Reference>,
     /// type, reason, message, action
     text: Packed<4>,
-    annotations: Option<Arc<BTreeMap<String, String>>>,
-    labels: Option<Arc<BTreeMap<String, String>>>,
     first_timestamp: Option<Timestamp>,
     last_timestamp: Option<Timestamp>,
+    count: i32,
+    size: usize,
+    /// Most events have none of these, and are so much smaller.
+    extras: Option<Box<Extras>>,
+}
+
+/// What few events have.
+#[derive(Clone, Default)]
+struct Extras {
+    /// `None`: the namespace of `regarding`.
+    namespace: Option<Box<str>>,
+    related: Option<Reference>,
+    annotations: Option<Arc<BTreeMap<String, String>>>,
+    labels: Option<Arc<BTreeMap<String, String>>>,
     /// Only where the API server's strict rules are wanted.
     event_time: Option<Timestamp>,
-    count: i32,
     /// The wire event this was made from: it may have more than the fields above.
     wire: Option<Box<v1::Event>>,
-    size: usize,
+}
+
+impl Extras {
+    /// Boxed, unless there is nothing in it.
+    fn boxed(self) -> Option<Box<Self>> {
+        let is_empty = self.namespace.is_none()
+            && self.related.is_none()
+            && self.annotations.is_none()
+            && self.labels.is_none()
+            && self.event_time.is_none()
+            && self.wire.is_none();
+        (!is_empty).then(|| Box::new(self))
+    }
+
+    fn heap_size(&self) -> usize {
+        let map_size = |map: &Option<Arc<BTreeMap<String, String>>>| {
+            map.iter()
+                .flat_map(|map| map.iter())
+                .map(|(key, value)| key.len() + value.len() + 64)
+                .sum::<usize>()
+        };
+        size_of::<Self>()
+            + self
+                .namespace
+                .as_ref()
+                .map_or(0, |namespace| namespace.len())
+            + self.related.as_ref().map_or(0, Reference::heap_size)
+            + map_size(&self.annotations)
+            + map_size(&self.labels)
+            + self.wire.as_ref().map_or(0, |_| size_of::<v1::Event>())
+    }
 }
 
 impl Event {
@@ -212,32 +250,35 @@ impl Event {
         let event_type = new.event_type.as_str();
         let mut text = Packer::with_capacity(event_type.len() + reason.len() + action.len() + 64);
         text.push(event_type);
-        text.push_display(&reason, word_max, TRUNCATION_MARKER);
+        text.push_cut(reason, word_max, TRUNCATION_MARKER);
         text.push_display(new.message, message_max, TRUNCATION_MARKER);
-        text.push_display(&action, word_max, TRUNCATION_MARKER);
+        text.push_cut(action, word_max, TRUNCATION_MARKER);
         let (labels, annotations) = if new.labels.is_none() && new.annotations.is_none() {
             (None, None)
         } else {
             accepted_metadata(new.labels, new.annotations)
         };
+        let extras = Extras {
+            namespace,
+            related: new.related.cloned(),
+            annotations,
+            labels,
+            event_time: strict.then_some(at),
+            wire: None,
+        };
         Self::from_fields(Fields {
             name: names.name(&regarding, at),
-            namespace,
             source: if strict {
                 strict_source(new.source)
             } else {
                 new.source.clone()
             },
-            related: new.related.cloned(),
             text: text.finish(),
-            annotations,
-            labels,
             first_timestamp: Some(at),
             last_timestamp: Some(at),
-            event_time: strict.then_some(at),
             count: 1,
-            wire: None,
             size: 0,
+            extras: extras.boxed(),
             regarding: regarding.into_owned(),
         })
     }
@@ -245,26 +286,32 @@ impl Event {
     /// An event that already has its wire form, kept whole: [`Event::to_wire`] gives all of it back.
     pub fn from_wire(event: v1::Event) -> Self {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let extras = Extras {
+            namespace: Some(text(&event.metadata.namespace).into()),
+            related: event.related.as_ref().map(Reference::from),
+            annotations: event.metadata.annotations.clone().map(Arc::new),
+            labels: event.metadata.labels.clone().map(Arc::new),
+            event_time: event.event_time.as_ref().map(|time| time.0),
+            wire: None,
+        };
         Self::from_fields(Fields {
             name: EventName::Given(text(&event.metadata.name).into()),
-            namespace: Some(text(&event.metadata.namespace).into()),
             source: EventSource::from_event(&event),
             regarding: Reference::from(&event.involved_object),
-            related: event.related.as_ref().map(Reference::from),
             text: Packed::new([
                 &text(&event.type_),
                 &text(&event.reason),
                 &text(&event.message),
                 &text(&event.action),
             ]),
-            annotations: event.metadata.annotations.clone().map(Arc::new),
-            labels: event.metadata.labels.clone().map(Arc::new),
             first_timestamp: event.first_timestamp.as_ref().map(|time| time.0),
             last_timestamp: event.last_timestamp.as_ref().map(|time| time.0),
-            event_time: event.event_time.as_ref().map(|time| time.0),
             count: event.count.unwrap_or(0),
-            wire: Some(Box::new(event)),
             size: 0,
+            extras: Some(Box::new(Extras {
+                wire: Some(Box::new(event)),
+                ..extras
+            })),
         })
     }
 
@@ -280,7 +327,7 @@ impl Event {
         keep_metadata: bool,
     ) -> Self {
         let this = &*self.0;
-        let event_time = this.event_time.filter(|_| keep_metadata).map(|_| at);
+        let event_time = self.event_time().filter(|_| keep_metadata).map(|_| at);
         let message_max = if event_time.is_some() {
             validate::MESSAGE_BYTES_MAX
         } else {
@@ -291,50 +338,58 @@ impl Event {
         );
         text.push(self.event_type());
         text.push(self.reason());
-        text.push_display(&message, message_max, TRUNCATION_MARKER);
+        text.push_cut(message, message_max, TRUNCATION_MARKER);
         text.push(if keep_metadata { self.action() } else { "" });
+        let extras = this.extras.as_deref().map(|extras| match keep_metadata {
+            true => Extras {
+                event_time,
+                wire: None,
+                ..extras.clone()
+            },
+            false => Extras {
+                namespace: extras.namespace.clone(),
+                ..Extras::default()
+            },
+        });
         Self::from_fields(Fields {
             name,
-            namespace: this.namespace.clone(),
             source: if keep_metadata {
                 this.source.clone()
             } else {
                 this.source.reporting("", "")
             },
             regarding: this.regarding.clone(),
-            related: this.related.clone().filter(|_| keep_metadata),
             text: text.finish(),
-            annotations: this.annotations.clone().filter(|_| keep_metadata),
-            labels: this.labels.clone().filter(|_| keep_metadata),
             first_timestamp: Some(at),
             last_timestamp: Some(at),
-            event_time,
             count: 1,
-            wire: None,
             size: 0,
+            extras: extras.and_then(Extras::boxed),
         })
     }
 
     fn from_fields(mut fields: Fields) -> Self {
-        let map_size = |map: &Option<Arc<BTreeMap<String, String>>>| {
-            map.iter()
-                .flat_map(|map| map.iter())
-                .map(|(key, value)| key.len() + value.len() + 64)
-                .sum::<usize>()
-        };
+        let is_wire = fields
+            .extras
+            .as_ref()
+            .is_some_and(|extras| extras.wire.is_some());
         fields.size = size_of::<Fields>()
             + fields.name.heap_size()
-            + fields
-                .namespace
-                .as_ref()
-                .map_or(0, |namespace| namespace.len())
             + fields.regarding.heap_size()
-            + fields.related.as_ref().map_or(0, Reference::heap_size)
-            + fields.text.heap_size() * if fields.wire.is_some() { 2 } else { 1 }
-            + map_size(&fields.annotations)
-            + map_size(&fields.labels)
-            + fields.wire.as_ref().map_or(0, |_| size_of::<v1::Event>());
+            + fields.text.heap_size() * if is_wire { 2 } else { 1 }
+            + fields
+                .extras
+                .as_ref()
+                .map_or(0, |extras| extras.heap_size());
         Self(Arc::new(fields))
+    }
+
+    fn wire(&self) -> Option<&v1::Event> {
+        self.extras()?.wire.as_deref()
+    }
+
+    fn extras(&self) -> Option<&Extras> {
+        self.0.extras.as_deref()
     }
 
     /// The event's name.
@@ -349,9 +404,8 @@ impl Event {
 
     /// The namespace the event lies in: that of the object it is about, or the one chosen for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
-        self.0
-            .namespace
-            .as_deref()
+        self.extras()
+            .and_then(|extras| extras.namespace.as_deref())
             .unwrap_or_else(|| self.0.regarding.namespace())
     }
 
@@ -367,7 +421,7 @@ impl Event {
 
     /// The second object that takes part.
     pub fn related(&self) -> Option<&Reference> {
-        self.0.related.as_ref()
+        self.extras()?.related.as_ref()
     }
 
     /// Its type: `Normal` or `Warning`, or whatever stood in the wire event it was made from.
@@ -392,12 +446,12 @@ impl Event {
 
     /// Annotations of the event object.
     pub fn annotations(&self) -> Option<&BTreeMap<String, String>> {
-        self.0.annotations.as_deref()
+        self.extras()?.annotations.as_deref()
     }
 
     /// Labels of the event object.
     pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
-        self.0.labels.as_deref()
+        self.extras()?.labels.as_deref()
     }
 
     /// When it was first seen.
@@ -412,7 +466,7 @@ impl Event {
 
     /// When it happened, of events under the API server's strict rules.
     pub fn event_time(&self) -> Option<Timestamp> {
-        self.0.event_time
+        self.extras()?.event_time
     }
 
     /// How often it was seen.
@@ -428,20 +482,20 @@ impl Event {
     /// The wire type. Fields that client-go's recorder always writes are present, if empty.
     pub fn to_wire(&self) -> v1::Event {
         let this = &*self.0;
-        if let Some(wire) = &this.wire {
-            return (**wire).clone();
+        if let Some(wire) = self.wire() {
+            return wire.clone();
         }
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         v1::Event {
             metadata: ObjectMeta {
                 name: Some(self.name().into_owned()),
                 namespace: some(self.namespace()),
-                annotations: this.annotations.as_deref().cloned(),
-                labels: this.labels.as_deref().cloned(),
+                annotations: self.annotations().cloned(),
+                labels: self.labels().cloned(),
                 ..ObjectMeta::default()
             },
             involved_object: this.regarding.to_object_reference(),
-            related: this.related.as_ref().map(Reference::to_object_reference),
+            related: self.related().map(Reference::to_object_reference),
             type_: some(self.event_type()),
             reason: some(self.reason()),
             message: some(self.message()),
@@ -455,7 +509,7 @@ impl Event {
             first_timestamp: this.first_timestamp.map(Time),
             last_timestamp: this.last_timestamp.map(Time),
             count: (this.count != 0).then_some(this.count),
-            event_time: this.event_time.map(MicroTime),
+            event_time: self.event_time().map(MicroTime),
             series: None,
         }
     }
@@ -467,7 +521,7 @@ impl Event {
 
     /// The finalizers of the wire event it was made from.
     pub(crate) fn finalizers(&self) -> &[String] {
-        let wire = self.0.wire.as_ref();
+        let wire = self.wire();
         wire.and_then(|wire| wire.metadata.finalizers.as_deref())
             .unwrap_or_default()
     }

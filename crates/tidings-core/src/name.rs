@@ -60,7 +60,7 @@ impl NameStamps {
         if regarding.is_nameable() {
             EventName::Stamped(stamp)
         } else {
-            EventName::Uuid(uuid(self.seed, stamp))
+            EventName::Uuid(uuid(self.seed, stamp).to_be_bytes())
         }
     }
 }
@@ -71,7 +71,7 @@ pub enum EventName {
     /// `<object name>.<stamp in hexadecimal>`.
     Stamped(u64),
     /// A UUID, where the object's name cannot be part of a valid event name (upper case, `:`, too long, empty…).
-    Uuid(u128),
+    Uuid([u8; 16]),
     /// A name given from outside.
     Given(Box<str>),
 }
@@ -81,7 +81,7 @@ impl EventName {
     pub fn text<'a>(&'a self, regarding: &Reference) -> Cow<'a, str> {
         match self {
             Self::Stamped(stamp) => Cow::Owned(stamped(regarding.name(), *stamp)),
-            Self::Uuid(value) => Cow::Owned(uuid_text(*value)),
+            Self::Uuid(bytes) => Cow::Owned(uuid_text(u128::from_be_bytes(*bytes))),
             Self::Given(name) => Cow::Borrowed(name),
         }
     }

@@ -99,6 +99,17 @@ impl<const N: usize> Packer<N> {
     }
 
     /// Adds the next string, cut to `limit` bytes (on a character boundary, ending in `marker`) when it is longer.
+    pub(crate) fn push_cut(&mut self, part: &str, limit: usize, marker: &str) {
+        if part.len() <= limit {
+            return self.push(part);
+        }
+        let keep = floor_char_boundary(part, limit.saturating_sub(marker.len()));
+        self.append(part.get(..keep).unwrap_or_default());
+        self.append(marker);
+        self.close();
+    }
+
+    /// The same for whatever can be shown.
     pub(crate) fn push_display(&mut self, part: &dyn fmt::Display, limit: usize, marker: &str) {
         use fmt::Write;
         let start = self.text.len();

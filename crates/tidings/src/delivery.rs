@@ -31,6 +31,8 @@ use crate::watcher::{REST, Started};
 
 /// How many events are correlated before answers get their turn.
 const EVENTS_PER_TURN: usize = 64;
+/// How many answers that are there already are taken before anything else gets its turn.
+const ANSWERS_PER_TURN: usize = 64;
 
 /// The machines of the core that one sink needs.
 pub(crate) type Machines = (Correlator, Delivery<Occurrence>);
@@ -112,9 +114,19 @@ impl SinkTask {
         let mut now = self.clock.monotonic();
         loop {
             self.settle();
-            while let Some(write) = self.delivery.poll_write(now) {
-                requests.push(request(Arc::clone(&sink), write, now));
+            // A sink that answers at once, as one in memory does, needs none of the waiting below.
+            for _ in 0..ANSWERS_PER_TURN {
+                while let Some(write) = self.delivery.poll_write(now) {
+                    requests.push(request(Arc::clone(&sink), write, now));
+                }
+                let Some(Some(answer)) = requests.next().now_or_never() else {
+                    break;
+                };
+                self.answered(now, answer);
+                self.settle();
             }
+            self.metrics
+                .pending(self.delivery.pending(), self.delivery.pending_bytes());
             if self.ended && self.batch.is_empty() && self.delivery.pending() == 0 {
                 return;
             }
@@ -126,12 +138,7 @@ impl SinkTask {
                     self.ended = true;
                     self.delivery.drain();
                 }
-                Input::Answer(answer) => {
-                    self.answered(now, answer);
-                    while let Some(Some(answer)) = requests.next().now_or_never() {
-                        self.answered(now, answer);
-                    }
-                }
+                Input::Answer(answer) => self.answered(now, answer),
                 Input::Time => {}
                 Input::Abandon => return self.abandon(),
             }
@@ -220,8 +227,6 @@ impl SinkTask {
                 Fate::Pending => {}
             }
         }
-        self.metrics
-            .pending(self.delivery.pending(), self.delivery.pending_bytes());
     }
 
     fn abandon(mut self) {

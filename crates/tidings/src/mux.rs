@@ -198,24 +198,34 @@ impl State {
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let missed_by = self.hand_over(&event, sequence, Some(options), wakers);
+        let missed_by = self.hand_over(event, sequence, Some(options), wakers);
         Published::Accepted { missed_by }
     }
 
     /// Appends `event` to every queue it belongs in, within the bounds unless `bounds` is `None`; returns how many watchers missed it.
     fn hand_over(
         &mut self,
-        event: &Event,
+        event: Event,
         sequence: u64,
         bounds: Option<&QueueOptions>,
         wakers: &mut Vec<Waker>,
     ) -> usize {
         let size = event.size();
         let mut missed_by = 0;
-        for slot in &mut self.slots {
-            if slot.stopped || sequence < slot.from {
-                continue;
-            }
+        let mut slots = self
+            .slots
+            .iter_mut()
+            .filter(|slot| !slot.stopped && sequence >= slot.from)
+            .peekable();
+        // The last one gets the event itself: sharing it costs two locked instructions.
+        let mut event = Some(event);
+        while let Some(slot) = slots.next() {
+            let shared = if slots.peek().is_some() {
+                event.clone()
+            } else {
+                event.take()
+            };
+            let Some(event) = shared else { break };
             add(&slot.counts.offered, 1);
             if bounds.is_some_and(|options| {
                 !slot
@@ -226,7 +236,7 @@ impl State {
                 missed_by += 1;
                 continue;
             }
-            slot.queue.push(event.clone(), size);
+            slot.queue.push(event, size);
             wakers.extend(slot.waker.take());
         }
         missed_by
@@ -243,7 +253,7 @@ impl State {
             let Some(event) = self.incoming.pop() else {
                 return;
             };
-            self.hand_over(&event, sequence, Some(options), wakers);
+            self.hand_over(event, sequence, Some(options), wakers);
         }
     }
 
@@ -284,7 +294,7 @@ impl State {
         // Past the bounds, so that a watcher that does not read keeps nothing from the others.
         while let Some(event) = self.incoming.pop() {
             let sequence = self.next_sequence - self.incoming.events.len() as u64 - 1;
-            self.hand_over(&event, sequence, None, wakers);
+            self.hand_over(event, sequence, None, wakers);
         }
         for slot in &mut self.slots {
             slot.stopped = true;
