@@ -340,16 +340,19 @@ impl Event {
         text.push(self.reason());
         text.push_cut(message, message_max, TRUNCATION_MARKER);
         text.push(if keep_metadata { self.action() } else { "" });
-        let extras = this.extras.as_deref().map(|extras| match keep_metadata {
-            true => Extras {
-                event_time,
-                wire: None,
-                ..extras.clone()
-            },
-            false => Extras {
-                namespace: extras.namespace.clone(),
-                ..Extras::default()
-            },
+        let extras = self.extras().map(|extras| {
+            if keep_metadata {
+                Extras {
+                    event_time,
+                    wire: None,
+                    ..extras.clone()
+                }
+            } else {
+                Extras {
+                    namespace: extras.namespace.clone(),
+                    ..Extras::default()
+                }
+            }
         });
         Self::from_fields(Fields {
             name,
