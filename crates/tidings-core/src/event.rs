@@ -220,6 +220,12 @@ impl Event {
     /// What client-go's `recorderImpl.makeEvent` does, but the API server accepts the result: texts that are too long are cut, and labels and
     /// annotations it would refuse are left out, which [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION) then says.
     pub fn new(new: &NewEvent<'_>, names: &NameStamps, at: Timestamp) -> Self {
+        Self::past(new, names, at, at)
+    }
+
+    /// Makes an event, `now`, of what happened at `at`. It is named by `now`: things that are known to have happened at one moment, a
+    /// creation say, happen to be recorded by several programs, and again after a restart.
+    pub fn past(new: &NewEvent<'_>, names: &NameStamps, now: Timestamp, at: Timestamp) -> Self {
         let mut regarding = Cow::Borrowed(new.regarding);
         let mut namespace = None;
         let mut strict = false;
@@ -267,7 +273,7 @@ impl Event {
             wire: None,
         };
         Self::from_fields(Fields {
-            name: names.name(&regarding, at),
+            name: names.name(&regarding, now),
             source: if strict {
                 strict_source(new.source)
             } else {

@@ -13,6 +13,8 @@ use crate::negotiate::{Media, Shape};
 
 /// So many encodings are remembered: enough for watchers that are a little apart.
 const ENTRIES_MAX: usize = 256;
+/// Longer encodings are not remembered, so that all together stay below 16 MiB.
+const BYTES_MAX: usize = 64 * 1024;
 
 /// What an encoding depends on. Tables are left out: ages change by the second.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +46,9 @@ impl EncodedEvents {
             return Ok(bytes.clone());
         }
         let bytes = encode()?;
+        if bytes.len() > BYTES_MAX {
+            return Ok(bytes);
+        }
         let mut entries = self.entries();
         if entries.len() >= ENTRIES_MAX {
             entries.pop_front();

@@ -3,7 +3,7 @@
 //!
 //! # A whole server
 //!
-//! [`start`] opens the embedded store in a folder, makes a certificate and a token on first use, and listens:
+//! [`start()`] opens the embedded store in a folder, makes a certificate and a token on first use, and listens:
 //!
 //! ```
 //! use tidings_server::{StartOptions, start};
@@ -23,7 +23,7 @@
 //! # Only the API
 //!
 //! [`router`] is the same API as a service without a socket, over any store, with any clock and any tokens: put it behind
-//! a listener with [`serve`], or call it directly from a test.
+//! a listener with [`serve()`], or call it directly from a test.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -140,11 +140,11 @@ impl Running {
 /// # }
 /// ```
 pub async fn start(options: StartOptions) -> Result<Running, StartError> {
-    create_private_dir(&options.data_dir).map_err(|source| StartError::File {
-        path: options.data_dir.clone(),
-        source,
-    })?;
-    let store = EmbeddedStore::open(options.data_dir.join("store"), EmbeddedOptions::default())?;
+    private_dir(&options.data_dir)?;
+    // Events are nobody else's business, also where the folder around them was there before.
+    let folder = options.data_dir.join("store");
+    private_dir(&folder)?;
+    let store = EmbeddedStore::open(folder, EmbeddedOptions::default())?;
     start_with_store(Arc::new(store), options).await
 }
 
@@ -156,10 +156,7 @@ pub async fn start_with_store(
     store: Arc<dyn Store>,
     options: StartOptions,
 ) -> Result<Running, StartError> {
-    create_private_dir(&options.data_dir).map_err(|source| StartError::File {
-        path: options.data_dir.clone(),
-        source,
-    })?;
+    private_dir(&options.data_dir)?;
     let tokens = match &options.token_auth_file {
         Some(path) => read_tokens(path)?,
         None => own_tokens(&options.data_dir.join("tokens.csv"))?,
@@ -205,6 +202,13 @@ pub async fn start_with_store(
         kubeconfig,
         stop: Some(stop),
         task,
+    })
+}
+
+fn private_dir(path: &Path) -> Result<(), StartError> {
+    create_private_dir(path).map_err(|source| StartError::File {
+        path: path.to_owned(),
+        source,
     })
 }
 

@@ -26,7 +26,7 @@ pub struct Index {
 /// A record to be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewRecord {
-    /// The bytes to keep, at most [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
+    /// The bytes to keep, at most `VALUE_LEN_MAX`.
     pub value: Bytes,
     /// What to find it by.
     pub index: Index,

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -133,14 +133,23 @@ impl SinkTask {
             let input = self.next_input(&mut requests, abandoned.as_mut()).await;
             now = self.clock.monotonic();
             match input {
-                Input::Queue { more: true } => self.correlate_some(),
+                Input::Queue { more: true } => {
+                    self.correlate_some();
+                    // A batch is long, and there may be but one thread for everything.
+                    tokio::task::yield_now().await;
+                }
                 Input::Queue { more: false } => {
                     self.ended = true;
                     self.delivery.drain();
                 }
                 Input::Answer(answer) => self.answered(now, answer),
                 Input::Time => {}
-                Input::Abandon => return self.abandon(),
+                Input::Abandon => {
+                    // Requests end before the report says so.
+                    drop(requests);
+                    drop(sink);
+                    return self.abandon();
+                }
             }
         }
     }
@@ -172,9 +181,20 @@ impl SinkTask {
         let now = self.clock.now();
         let some = self.batch.len().min(EVENTS_PER_TURN);
         for event in self.batch.drain(..some) {
-            match self.correlator.correlate(now, &event) {
-                Correlated::Write(occurrence) => self.delivery.offer(occurrence),
-                Correlated::Filtered => {
+            // Functions of the user's take part, and may panic over an event they did not expect.
+            let correlated =
+                catch_unwind(AssertUnwindSafe(|| self.correlator.correlate(now, &event)));
+            match correlated {
+                Ok(Correlated::Write(occurrence)) => self.delivery.offer(occurrence),
+                Err(_) => {
+                    dropped(DropCause::InvalidEvent).increment(1);
+                    self.progress.dropped(DropCause::InvalidEvent);
+                    tracing::error!(
+                        event = event.name().as_ref(),
+                        "Unable to correlate event: a key or message function panicked"
+                    );
+                }
+                Ok(Correlated::Filtered) => {
                     self.progress.dropped(DropCause::SpamFiltered);
                     dropped(DropCause::SpamFiltered).increment(1);
                 }

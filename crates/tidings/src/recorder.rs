@@ -274,8 +274,8 @@ impl Recorder {
 
     fn publish(&self, part: &Part<'_>) -> Result<(), RecordError> {
         let intake = &*self.intake;
-        let at = part.at.unwrap_or_else(|| intake.clock.wall());
-        let event = Event::new(
+        let now = intake.clock.wall();
+        let event = Event::past(
             &NewEvent {
                 source: &self.source,
                 regarding: part.regarding,
@@ -290,7 +290,8 @@ impl Recorder {
                 text_bytes_max: intake.text_bytes_max,
             },
             &intake.names,
-            at,
+            now,
+            part.at.unwrap_or(now),
         );
         intake.publish(event, part.event_type)
     }

@@ -263,7 +263,16 @@ async fn create_all(
         if creator.stopped().is_some() {
             found.close();
         }
-        found.recv().await.map(|next| (next, found))
+        let next = tokio::select! {
+            biased;
+            next = found.recv() => next,
+            // Standard input may have nothing to say for long.
+            () = creator.told_to_stop() => {
+                found.close();
+                found.recv().await
+            }
+        };
+        next.map(|next| (next, found))
     });
     let mut outcomes = std::pin::pin!(
         found

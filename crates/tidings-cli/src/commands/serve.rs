@@ -116,7 +116,7 @@ fn fail(error: &(dyn Error + 'static)) {
 }
 
 /// What ends the server.
-struct Signals {
+pub(super) struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -125,7 +125,7 @@ struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -133,7 +133,7 @@ impl Signals {
         })
     }
 
-    async fn wait(&mut self) {
+    pub(super) async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -143,11 +143,11 @@ impl Signals {
 
 #[cfg(not(unix))]
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {})
     }
 
-    async fn wait(&mut self) {
+    pub(super) async fn wait(&mut self) {
         // Without signals there is nothing to wait for, and the server would end at once.
         let _ = tokio::signal::ctrl_c().await;
     }

@@ -123,6 +123,21 @@ impl Occurrence {
         self.first.is_same(&other.first)
     }
 
+    /// Whether it brings every annotation and label that `earlier` brings, if with other values.
+    pub(crate) fn has_metadata_of(&self, earlier: &Self) -> bool {
+        let brings = |own: Metadata<'_>, other: Metadata<'_>| {
+            other.is_none_or(|other| {
+                other
+                    .keys()
+                    .all(|key| own.is_some_and(|own| own.contains_key(key)))
+            })
+        };
+        // client-go writes none of a repeat's.
+        self.patch == PatchForm::ClientGo
+            || (brings(self.event.annotations(), earlier.event.annotations())
+                && brings(self.event.labels(), earlier.event.labels()))
+    }
+
     /// About how many bytes of memory it keeps, for bounds on queues.
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.event.size()

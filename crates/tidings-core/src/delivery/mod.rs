@@ -310,7 +310,7 @@ impl<T: Deliverable> Delivery<T> {
         let coalesce = self.options.coalesce;
         let waiting = self.lanes.get_mut(id).and_then(Lane::last_waiting);
         let Some(waiting) =
-            waiting.filter(|waiting| coalesce && waiting.occurrence.same_object(&later.occurrence))
+            waiting.filter(|waiting| coalesce && later.occurrence.covers(&waiting.occurrence))
         else {
             return Err(later);
         };
@@ -457,7 +457,7 @@ impl<T: Deliverable> Delivery<T> {
         let merges = lane
             .rest
             .front()
-            .is_some_and(|next| next.occurrence.same_object(&lane.head.occurrence));
+            .is_some_and(|next| next.occurrence.covers(&lane.head.occurrence));
         if !merges {
             return;
         }

@@ -15,6 +15,11 @@ pub trait Deliverable: Clone {
     /// Whether both are states of one object at the server, so that the later of the two says all the earlier does.
     fn same_object(&self, other: &Self) -> bool;
 
+    /// Whether writing this, a later state of the same object, leaves out nothing that `earlier` would have written.
+    fn covers(&self, earlier: &Self) -> bool {
+        self.same_object(earlier)
+    }
+
     /// What it was correlated to be.
     fn kind(&self) -> OccurrenceKind;
 
@@ -34,6 +39,10 @@ impl Deliverable for Occurrence {
 
     fn same_object(&self, other: &Self) -> bool {
         self.is_same_object(other)
+    }
+
+    fn covers(&self, earlier: &Self) -> bool {
+        self.is_same_object(earlier) && self.has_metadata_of(earlier)
     }
 
     fn kind(&self) -> OccurrenceKind {

@@ -97,6 +97,24 @@ fn apply_operations(target: &mut Value, operations: &[PatchOperation]) -> Result
                 operation.path().as_str()
             )));
         }
+        let from = match operation {
+            PatchOperation::Copy(copy) => Some(&copy.from),
+            PatchOperation::Move(moved) => Some(&moved.from),
+            _ => None,
+        };
+        // Moved again and again a value could grow deeper than any recursion over it can bear.
+        let levels = POINTER_DEPTH_MAX.saturating_sub(operation.path().count());
+        if let Some(from) = from
+            && from
+                .resolve(target)
+                .is_ok_and(|value| is_deeper_than(value, levels))
+        {
+            return Err(Status::unprocessable(format!(
+                "what stands at {:?} is too deep to go to {:?}",
+                from.as_str(),
+                operation.path().as_str()
+            )));
+        }
         if let PatchOperation::Copy(copy) = operation {
             copied += copy.from.resolve(target).map_or(0, size);
             if copied > BODY_BYTES_MAX {
@@ -112,6 +130,18 @@ fn apply_operations(target: &mut Value, operations: &[PatchOperation]) -> Result
         })?;
     }
     Ok(())
+}
+
+/// Whether a value has more levels than that.
+fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    let Some(rest) = levels.checked_sub(1) else {
+        return value.is_array() || value.is_object();
+    };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper_than(item, rest)),
+        Value::Object(members) => members.values().any(|member| is_deeper_than(member, rest)),
+        _ => false,
+    }
 }
 
 /// About how many bytes a value takes as JSON.
@@ -136,6 +166,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn moving_makes_nothing_deeper_than_the_limit() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "k": inner }));
+        let path = |top: &str| format!("/{top}{}", "/k".repeat(60));
+        let mut operations = vec![json!({"op": "add", "path": "/a", "value": nested(2)})];
+        for (from, to) in [("a", "b"), ("b", "a")].repeat(500) {
+            operations.push(json!({"op": "add", "path": format!("/{to}"), "value": nested(62)}));
+            operations.push(json!({"op": "move", "from": format!("/{from}"), "path": path(to)}));
+        }
+        let body = serde_json::to_vec(&operations).unwrap();
+        let patch = Patch::parse(Some("application/json-patch+json"), &body).unwrap();
+        let status = patch.apply(&mut json!({})).unwrap_err();
+        assert!(format!("{status:?}").contains("too deep"), "{status:?}");
+    }
 
     #[test]
     fn copies_cannot_blow_an_object_up() {

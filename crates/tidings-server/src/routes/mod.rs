@@ -87,7 +87,11 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .route("/livez", get(health::all))
         .route("/livez/{check}", get(health::one))
         .route("/readyz", get(health::all))
-        .route("/readyz/{check}", get(health::one));
+        .route("/readyz/{check}", get(health::one))
+        .layer(middleware::from_fn_with_state(
+            server.clone(),
+            refuse_unknown,
+        ));
     public
         .merge(api)
         .layer(middleware::from_fn_with_state(
@@ -110,6 +114,21 @@ async fn authenticate(
         }
         None => Status::unauthorized().into_response(),
     }
+}
+
+/// Lets in everybody who shows no credentials, and nobody who shows wrong ones.
+async fn refuse_unknown(
+    State(server): State<Arc<ApiServer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    if headers.contains_key(header::AUTHORIZATION)
+        && server.authenticator.authenticate(headers).is_none()
+    {
+        return Status::unauthorized().into_response();
+    }
+    next.run(request).await
 }
 
 static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");

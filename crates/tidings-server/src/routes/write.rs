@@ -218,9 +218,18 @@ pub(crate) async fn patch(
             serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))?;
         patch.apply(&mut value)?;
         let mut reading = Reading::default();
-        let (_, patched) = codec::read_event(call.api, value, &mut reading).map_err(|error| {
-            Status::unprocessable(format!("the patched Event cannot be read: {error}"))
-        })?;
+        let (_, mut patched) =
+            codec::read_event(call.api, value, &mut reading).map_err(|error| {
+                Status::unprocessable(format!("the patched Event cannot be read: {error}"))
+            })?;
+        // The version the patch was applied to is not one it insists on: if somebody else is faster it is applied again. One that it
+        // does name is refused then, because it is not the stored one any more.
+        let applied_to = stored.record.revision.to_string();
+        if let Some(metadata) = &mut patched.metadata
+            && metadata.resource_version() == applied_to
+        {
+            metadata.resource_version = None;
+        }
         let warnings = body::heed(reading, validation)?;
         match change(&server, call.api, &call.key(), &stored, patched, dry_run).await? {
             Changed::Done(event) => {

@@ -42,7 +42,8 @@ impl Step {
             } => {
                 let stored = unpack(view.codec, &bytes, revision, bucket)?;
                 (
-                    stored.record.key,
+                    // A copy: what was unpacked shares one buffer, and a list may hold many keys.
+                    Bytes::copy_from_slice(&stored.record.key),
                     stored
                         .previous
                         .map(|(revision, bucket)| view.version(revision, bucket)),

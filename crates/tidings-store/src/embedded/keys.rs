@@ -193,7 +193,7 @@ fn expiry(bucket: u64, before_end: u64) -> Option<UnixMillis> {
 ///
 /// On disk: varint milliseconds from expiry to the bucket's end; varint distance to the revision of the version before
 /// (0 for none) and, if there is one, varint of its bucket; varint dictionary id plus one, or 0 for a body that is not
-/// compressed; varint length of the body before compression; the [`Body`].
+/// compressed; varint length of the body before compression; the `Body`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version<'a> {
     pub(crate) expires_at: Option<UnixMillis>,
@@ -201,7 +201,7 @@ pub(crate) struct Version<'a> {
     pub(crate) body: Packed<'a>,
 }
 
-/// A [`Body`] as it lies on disk.
+/// A `Body` as it lies on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packed<'a> {
     pub(crate) dictionary: Option<u32>,

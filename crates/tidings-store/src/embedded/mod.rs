@@ -1,6 +1,6 @@
 //! The contract on a local folder: fjall underneath, time buckets that are dropped whole, one committer.
 //!
-//! Writes go through a bounded queue to the [committer], which owns the revision. Reads take a
+//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
 //! snapshot of the engine and do not wait for writers. The bytes on disk are described in `docs/storage-format.md`.
 //!
 //! One process at a time may have the folder open. Point reads are done in the calling task (they take microseconds);
@@ -390,12 +390,19 @@ impl Store for EmbeddedStore {
         after: Revision,
     ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
         Box::pin(async move {
-            let current = self.shared.changes.latest();
-            if after > current {
-                return Err(WatchError::Future {
-                    requested: after,
-                    current,
-                });
+            let published = self.shared.changes.latest();
+            if after > published {
+                // A list may have seen a batch that is on disk and about to be published.
+                let current = self
+                    .shared
+                    .read(|view| Ok::<_, ReadError>(view.state.revision))
+                    .unwrap_or(published);
+                if after > current {
+                    return Err(WatchError::Future {
+                        requested: after,
+                        current,
+                    });
+                }
             }
             let older: Arc<Shared> = Arc::clone(&self.shared);
             self.shared.changes.watch(prefix, after, older)

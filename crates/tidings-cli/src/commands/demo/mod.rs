@@ -24,6 +24,7 @@ use self::controller::Controller;
 use self::queue::{RateLimit, WorkQueue};
 use self::screen::Screen;
 use self::shop::Shop;
+use super::serve::Signals;
 use crate::table::Table;
 
 /// The demo ran, or was interrupted and cleaned up.
@@ -71,7 +72,7 @@ pub(crate) struct Args {
 /// Why a demo ends early.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
-    #[error("cannot make a temporary folder: {0}")]
+    #[error("cannot prepare: {0}")]
     Folder(#[from] std::io::Error),
     #[error("cannot start the server: {0}")]
     Server(#[from] tidings_server::StartError),
@@ -94,6 +95,8 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn demo(args: &Args, screen: &Screen) -> Result<(), DemoError> {
+    // Before there is anything to clean up.
+    let mut signals = Signals::new()?;
     let folder = tempfile::Builder::new().prefix("tidings-demo-").tempdir()?;
     let mut options = tidings_server::StartOptions::new(folder.path());
     options.secure_port = 0;
@@ -107,20 +110,22 @@ async fn demo(args: &Args, screen: &Screen) -> Result<(), DemoError> {
     ));
 
     let outcome = tokio::select! {
-        outcome = watch_a_controller(args, &kubeconfig, screen) => outcome,
-        _ = tokio::signal::ctrl_c() => {
+        outcome = watch_a_controller(args, &kubeconfig, screen) => Some(outcome),
+        () = signals.wait() => None,
+    };
+    match &outcome {
+        None => {
             screen.finish();
             screen.say(format_args!("interrupted"));
-            Ok(())
         }
-    };
-    if outcome.is_ok() && args.keep {
-        screen.say(format_args!("\nThe server goes on until Ctrl-C."));
-        // Without signals there is no Ctrl-C to wait for, and the demo is over.
-        let _ = tokio::signal::ctrl_c().await;
+        Some(Ok(())) if args.keep => {
+            screen.say(format_args!("\nThe server goes on until Ctrl-C."));
+            signals.wait().await;
+        }
+        Some(_) => {}
     }
     server.shutdown().await;
-    outcome
+    outcome.unwrap_or(Ok(()))
 }
 
 async fn watch_a_controller(

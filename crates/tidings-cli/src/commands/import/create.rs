@@ -94,6 +94,12 @@ impl Creator {
         });
     }
 
+    /// Waits until it stops.
+    pub(crate) async fn told_to_stop(&self) {
+        // The sender lives as long as this, so it cannot fail.
+        let _ = self.stop.subscribe().wait_for(Option::is_some).await;
+    }
+
     /// Why it stopped, if it did.
     pub(crate) fn stopped(&self) -> Option<Stop> {
         self.stop.borrow().clone()
