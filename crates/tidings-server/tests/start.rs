@@ -161,12 +161,60 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
         matches!(&error, kube::Error::Api(status) if status.code == 401),
         "{error:?}"
     );
+    // What everybody may read is not for those who show wrong credentials.
+    let version = Client::try_from(config.clone())
+        .unwrap()
+        .apiserver_version()
+        .await;
+    assert!(
+        matches!(&version, Err(kube::Error::Api(status)) if status.code == 401),
+        "{version:?}"
+    );
     config.root_cert = None;
     let distrusting: Api<Event> = Api::all(Client::try_from(config).unwrap());
     assert!(!matches!(
         distrusting.list(&ListParams::default()).await.unwrap_err(),
         kube::Error::Api(_)
     ));
+    server.shutdown().await;
+}
+
+/// On a store that really writes, patches overtake each other. One that names no version is applied again; one that does is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn patches_that_race_are_all_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(options(&folder)).await.unwrap();
+    let events = events(&server).await;
+    let first = events
+        .create(&PostParams::default(), &event("web.1"))
+        .await
+        .unwrap();
+    let patches = (0..16).map(|number| {
+        let label = json!({"metadata": {"labels": {format!("l{number}"): "x"}}});
+        let events = events.clone();
+        tokio::spawn(async move {
+            let parameters = PatchParams::default();
+            events
+                .patch("web.1", &parameters, &Patch::Merge(label))
+                .await
+        })
+    });
+    for patched in futures::future::join_all(patches).await {
+        patched.unwrap().unwrap();
+    }
+    let labels = events.get("web.1").await.unwrap().metadata.labels;
+    assert_eq!(labels.map(|labels| labels.len()), Some(16));
+
+    let version = first.metadata.resource_version;
+    let old = json!({"metadata": {"resourceVersion": version, "labels": {"old": "x"}}});
+    let error = events
+        .patch("web.1", &PatchParams::default(), &Patch::Merge(old))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, kube::Error::Api(status) if status.code == 409),
+        "{error:?}"
+    );
     server.shutdown().await;
 }
 

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1;
 
 use super::*;
+use crate::Deliverable;
 use crate::OccurrenceKind::{Create, Patch};
 use crate::validate::is_dns1123_subdomain;
 
@@ -66,7 +67,10 @@ fn annotations_of_repeats_are_stored() {
             r#"patch {N0} {{"count":6,"lastTimestamp":"2024-01-01T00:00:05Z","message":"m"}}"#
         ),
     );
+    // One that brings none does not stand in for one that does.
+    let annotated = bench.correlate(&said("1"), 6).unwrap();
     let repeat = bench.correlate(&SAID, 6).unwrap();
+    assert!(annotated.covers(&repeat) && !repeat.covers(&annotated));
     assert!(
         repeat.as_create().to_wire().metadata.annotations.is_some(),
         "those of the first"
