@@ -326,7 +326,7 @@ impl Queue {
 fn add(counter: &AtomicU64, count: usize) {
     counter.store(
         counter.load(Ordering::Relaxed) + count as u64,
-        Ordering::Relaxed,
+        Ordering::Release,
     );
 }
 
@@ -338,7 +338,7 @@ impl QueueCounts {
 
     /// Events the watcher's full queue made it miss.
     pub(crate) fn missed(&self) -> u64 {
-        self.missed.load(Ordering::Relaxed)
+        self.missed.load(Ordering::Acquire)
     }
 }
 

@@ -159,11 +159,11 @@ impl Registry {
 
 impl Progress {
     pub(crate) fn delivered(&self, number: u64) {
-        self.delivered.fetch_add(number, Ordering::Relaxed);
+        self.delivered.fetch_add(number, Ordering::Release);
     }
 
     pub(crate) fn aggregated(&self, number: u64) {
-        self.aggregated.fetch_add(number, Ordering::Relaxed);
+        self.aggregated.fetch_add(number, Ordering::Release);
     }
 
     /// Counts one event as dropped; returns how many were dropped for that cause before.
@@ -175,11 +175,12 @@ impl Progress {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let delivered = self.delivered.load(Ordering::Relaxed);
-        let aggregated = self.aggregated.load(Ordering::Relaxed);
+        let delivered = self.delivered.load(Ordering::Acquire);
+        let aggregated = self.aggregated.load(Ordering::Acquire);
         let mut dropped = *self.drops();
         dropped.add(DropCause::QueueFull, self.queue.missed());
-        // Read last: what was settled was offered before.
+        // Read last: what was settled was offered before. Whoever sees it as settled sees it as offered, too, as each is released when it
+        // is counted and acquired here.
         let offered = self.queue.offered();
         let settled = delivered + aggregated + dropped.total();
         Counts {
