@@ -83,6 +83,16 @@ impl WriteError {
         }
     }
 
+    /// Whether no server answered, or none that had the time: nothing came back, or something before it says that it is busy (429) or not
+    /// there (502, 503, 504). Another event would fare no better; after any other failure it might.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        match &self.kind {
+            WriteErrorKind::Transport | WriteErrorKind::Timeout => true,
+            WriteErrorKind::Status(failure) => matches!(failure.code, 429 | 502..=504),
+            WriteErrorKind::Invalid => false,
+        }
+    }
+
     pub(crate) fn is_status(&self) -> bool {
         matches!(self.kind, WriteErrorKind::Status(_))
     }

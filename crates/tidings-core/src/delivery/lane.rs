@@ -112,11 +112,18 @@ pub(super) enum State {
     /// Its head is being written, under this number.
     InFlight(u64),
     /// Its head waits for another try.
-    Waiting {
-        until: Monotonic,
-        /// Whether the server asked for the wait.
-        asked: bool,
-    },
+    Waiting { until: Monotonic, why: Wait },
+}
+
+/// Why a lane waits for another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The server was out of reach: no reason to wait once it answers.
+    OutOfReach,
+    /// The server answered that it could not write this event.
+    Failed,
+    /// The server asked for the wait.
+    Asked,
 }
 
 /// The events of one key.

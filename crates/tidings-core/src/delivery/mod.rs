@@ -34,7 +34,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use slab::Slab;
 
-use self::lane::{Entry, Lane, Object, State, Unanswered};
+use self::lane::{Entry, Lane, Object, State, Unanswered, Wait};
 use self::pause::Pause;
 use crate::{DropCause, Fate, Monotonic, OccurrenceKind, RetryClass, WriteError};
 
@@ -203,21 +203,19 @@ impl<T: Deliverable> Delivery<T> {
             Err(error) => error,
         };
         let class = self.options.retry.classify(&error, kind);
-        let transient = matches!(class, RetryClass::Transient { .. });
-        if !transient && error.is_status() {
+        if let (RetryClass::Transient { retry_after }, true) = (class, error.is_out_of_reach()) {
+            let wait = self.pause_wait(was_probe, retry_after);
+            if let Some(lane) = self.lanes.get_mut(id) {
+                let opened = self
+                    .pause
+                    .note_failure(now, &mut lane.failed_in, was_probe, wait);
+                self.stats.pauses += u64::from(opened);
+            }
+        } else if error.is_status() {
             self.server_answered();
         }
         match class {
-            RetryClass::Transient { retry_after } => {
-                let wait = self.pause_wait(was_probe, retry_after);
-                if let Some(lane) = self.lanes.get_mut(id) {
-                    let opened = self
-                        .pause
-                        .note_failure(now, &mut lane.failed_in, was_probe, wait);
-                    self.stats.pauses += u64::from(opened);
-                }
-                self.retry(now, id, kind, error, retry_after)
-            }
+            RetryClass::Transient { retry_after } => self.retry(now, id, kind, error, retry_after),
             RetryClass::NotFound => self.turn(now, id, kind, error, Object::Gone),
             RetryClass::AlreadyExists => match unanswered {
                 Unanswered::No => {
@@ -255,7 +253,7 @@ impl<T: Deliverable> Delivery<T> {
     pub fn drain(&mut self) {
         self.draining = true;
         self.pause.shorten();
-        self.end_waits();
+        self.end_waits(|why| why != Wait::Asked);
     }
 
     /// Takes no more events, and settles everything that waits or is in flight as [`Fate::Pending`].
@@ -381,11 +379,11 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Ends the wait of every lane that waits of our own accord.
-    fn end_waits(&mut self) {
+    /// Ends the wait of every lane that waits for such a reason.
+    fn end_waits(&mut self, ends: impl Fn(Wait) -> bool) {
         for (until, id) in std::mem::take(&mut self.waiting) {
             match self.lanes.get(id).map(|lane| lane.state) {
-                Some(State::Waiting { asked: true, .. }) => {
+                Some(State::Waiting { why, .. }) if !ends(why) => {
                     self.waiting.insert((until, id));
                 }
                 _ => self.make_ready(id),
@@ -396,7 +394,7 @@ impl<T: Deliverable> Delivery<T> {
     /// The server does answer: a pause is over, and so are the waits that came of it.
     fn server_answered(&mut self) {
         if self.pause.note_success() {
-            self.end_waits();
+            self.end_waits(|why| why == Wait::OutOfReach);
         }
     }
 
@@ -437,8 +435,12 @@ impl<T: Deliverable> Delivery<T> {
         } else {
             let random = self.random.u64(..);
             let until = now.saturating_add(policy.wait(failures, retry_after, random));
-            let asked = retry_after.is_some();
-            lane.state = State::Waiting { until, asked };
+            let why = match retry_after {
+                Some(_) => Wait::Asked,
+                None if error.is_out_of_reach() => Wait::OutOfReach,
+                None => Wait::Failed,
+            };
+            lane.state = State::Waiting { until, why };
             self.waiting.insert((until, id));
         }
         self.stats.retries += 1;

@@ -1,7 +1,10 @@
-//! The circuit breaker of a delivery: when nothing is answered any more, everything waits behind one probe at a time.
+//! The circuit breaker of a delivery: when the server is out of reach, everything waits behind one probe at a time.
+//!
+//! Out of reach: no answer, or 429, 502, 503 or 504. Every other answer, an error too, shows that it is there: what is wrong is then wrong
+//! with one event, and holds up no other.
 //!
 //! ```text
-//!   open for writing ──(several keys failed in a row, no answer in between)──▶ paused until a time ──▶ one probe in flight
+//!   open for writing ──(several keys failed so in a row, no answer between)──▶ paused until a time ──▶ one probe in flight
 //!          ▲                                                                        ▲                     │      │
 //!          │                                                                        └──────(it failed)────┘      │
 //!          └──────────────────────────(any answer)───────────────────────────────────────────────────────────────┘
@@ -91,7 +94,7 @@ impl Pause {
         }
     }
 
-    /// A write failed in a way that may pass; `failed_in` is its lane's. Says whether that began a pause, of length `wait`.
+    /// A write found the server out of reach; `failed_in` is its lane's. Says whether that began a pause, of length `wait`.
     pub(super) fn note_failure(
         &mut self,
         now: Monotonic,

@@ -618,13 +618,17 @@ fn while_the_server_is_down_keys_take_turns_probing() {
 
 #[test]
 fn the_first_answer_ends_the_waits_of_all() {
-    for answer in [Ok(()), Err(status(403, "Forbidden"))] {
+    for answer in [
+        Ok(()),
+        Err(status(403, "Forbidden")),
+        Err(status(500, "InternalError")),
+    ] {
         let mut bench = paused(5);
         // The last probes of a long outage have left the longest waits to all that failed.
         for _ in 0..40 {
             bench.wait();
             let probe = bench.write().expect("a probe");
-            bench.answer(probe.id, Err(status(500, "InternalError")));
+            bench.answer(probe.id, Err(status(503, "ServiceUnavailable")));
         }
         bench.wait();
         let probe = bench.write().expect("a probe");
@@ -634,7 +638,11 @@ fn the_first_answer_ends_the_waits_of_all() {
             let write = bench.write().expect("nobody waits any more");
             bench.answer(write.id, Ok(()));
         }
-        assert_eq!(bench.delivery.pending(), 0);
+        while bench.delivery.pending() > 0 {
+            bench.wait();
+            let write = bench.write().expect("what was answered with 500");
+            bench.answer(write.id, Ok(()));
+        }
     }
 
     // Also of those that began to wait before the pause did.
@@ -647,6 +655,75 @@ fn the_first_answer_ends_the_waits_of_all() {
     bench.answer(probe.id, Ok(()));
     for _ in 0..3 {
         bench.write().expect("nobody waits any more");
+    }
+}
+
+/// Each of these is an answer: it neither begins a pause nor makes one longer, however many keys get it.
+#[test]
+fn an_event_the_server_cannot_write_holds_up_no_other() {
+    for code in [401, 408, 409, 425, 500, 501, 507] {
+        let failure = || Err(status(code, "Conflict"));
+        let mut bench = Bench::new(DeliveryOptions::default());
+        for key in 0..100 {
+            bench.offer(create(key));
+        }
+        for _ in 0..100 {
+            let write = bench.write().expect("nobody waits for another");
+            assert_eq!(bench.answer(write.id, failure()), Handled::Retried);
+        }
+        assert_eq!(bench.delivery.stats().pauses, 0, "{code}");
+        bench.offer(create(100));
+        bench.expect(100, 1, CREATE);
+
+        let mut bench = paused(5);
+        bench.wait();
+        let probe = bench.write().expect("a probe");
+        bench.answer(probe.id, failure());
+        assert!(!bench.delivery.is_paused(), "{code}");
+    }
+    for code in [429, 502, 503, 504] {
+        let mut bench = paused(4);
+        bench.wait();
+        let probe = bench.write().expect("a probe");
+        bench.answer(probe.id, Err(status(code, "")));
+        assert!(bench.delivery.is_paused(), "{code}");
+    }
+}
+
+/// Every event is tried at its own pace and no oftener, also where the server is out of reach in between.
+#[test]
+fn a_server_that_answers_nothing_but_500_costs_no_more_than_the_back_off_allows() {
+    for out_of_reach in [false, true] {
+        let mut bench = Bench::new(DeliveryOptions::default());
+        for key in 0..200 {
+            bench.offer(create(key));
+        }
+        let mut failed = HashMap::new();
+        let mut writes = 0;
+        while bench.delivery.pending() > 0 {
+            while let Some(write) = bench.write() {
+                let key = write.occurrence.key;
+                if let Some(at) = failed.remove(&key) {
+                    let waited = bench.now.nanos_since(at);
+                    assert!(waited >= 125_000_000, "{key} again after {waited} ns");
+                }
+                if out_of_reach && writes % 20 >= 15 {
+                    bench.answer(write.id, Err(reset()));
+                } else {
+                    failed.insert(key, bench.now);
+                    bench.answer(write.id, Err(status(500, "InternalError")));
+                }
+                writes += 1;
+            }
+            bench.check_sums();
+            if bench.delivery.pending() > 0 {
+                bench.wait();
+            }
+        }
+        assert_eq!(writes, 200 * 30);
+        assert_eq!(bench.dropped(DropCause::RetriesExhausted), 200);
+        let seconds = bench.now.as_nanos() / 1_000_000_000;
+        assert!(seconds > 120, "{seconds} s for thirty tries of each");
     }
 }
 
