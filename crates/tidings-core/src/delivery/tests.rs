@@ -695,24 +695,27 @@ fn an_event_the_server_cannot_write_holds_up_no_other() {
 fn a_server_that_answers_nothing_but_500_costs_no_more_than_the_back_off_allows() {
     for out_of_reach in [false, true] {
         let mut bench = Bench::new(DeliveryOptions::default());
-        for key in 0..200 {
+        for key in 0..40 {
             bench.offer(create(key));
         }
-        let mut failed = HashMap::new();
+        let mut tries = HashMap::new();
+        let mut not_before = HashMap::new();
         let mut writes = 0;
         while bench.delivery.pending() > 0 {
             while let Some(write) = bench.write() {
                 let key = write.occurrence.key;
-                if let Some(at) = failed.remove(&key) {
-                    let waited = bench.now.nanos_since(at);
-                    assert!(waited >= 125_000_000, "{key} again after {waited} ns");
-                }
+                let earliest = not_before.remove(&key).unwrap_or_default();
+                assert!(bench.now >= earliest, "{key}, try {:?}", tries.get(&key));
+                let tries = tries.entry(key).or_insert(0);
                 if out_of_reach && writes % 20 >= 15 {
                     bench.answer(write.id, Err(reset()));
                 } else {
-                    failed.insert(key, bench.now);
+                    let wait =
+                        Duration::from_millis(125 << (*tries).min(6)).min(Duration::from_secs(5));
+                    not_before.insert(key, bench.now.saturating_add(wait));
                     bench.answer(write.id, Err(status(500, "InternalError")));
                 }
+                *tries += 1;
                 writes += 1;
             }
             bench.check_sums();
@@ -720,8 +723,8 @@ fn a_server_that_answers_nothing_but_500_costs_no_more_than_the_back_off_allows(
                 bench.wait();
             }
         }
-        assert_eq!(writes, 200 * 30);
-        assert_eq!(bench.dropped(DropCause::RetriesExhausted), 200);
+        assert_eq!(writes, 40 * 30);
+        assert_eq!(bench.dropped(DropCause::RetriesExhausted), 40);
         let seconds = bench.now.as_nanos() / 1_000_000_000;
         assert!(seconds > 120, "{seconds} s for thirty tries of each");
     }
