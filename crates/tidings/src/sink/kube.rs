@@ -4,6 +4,7 @@
 //! Invariants: one HTTP request per call; every call ends within the request timeout; an event's name and namespace never reach another
 //! path than its own.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use http::{Method, Request, header};
@@ -101,13 +102,17 @@ impl KubeSink {
                 "can't {verb} an event with namespace {namespace:?} in namespace {own:?}: this sink writes to that namespace only"
             )));
         }
-        let timeout = self.request_timeout;
-        let answer = tokio::time::timeout(timeout, self.client.send(request.map(Body::from))).await;
-        match answer {
-            Ok(Ok(answer)) => response::read(answer, timeout).await,
-            Ok(Err(error)) => Err(response::failure(&error)),
-            Err(_) => Err(WriteError::timeout(format!(
-                "no answer from the server within {timeout:?}"
+        // One deadline for all of the answer, its body included.
+        let mut deadline = pin!(tokio::time::sleep(self.request_timeout));
+        tokio::select! {
+            biased;
+            answer = self.client.send(request.map(Body::from)) => match answer {
+                Ok(answer) => response::read(answer, deadline).await,
+                Err(error) => Err(response::failure(&error)),
+            },
+            () = &mut deadline => Err(WriteError::timeout(format!(
+                "no answer from the server within {:?}",
+                self.request_timeout
             ))),
         }
     }

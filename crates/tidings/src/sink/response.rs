@@ -7,7 +7,6 @@ use http::{HeaderMap, HeaderName, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use kube::client::Body;
 use kube::core::Status;
 use tidings_core::{StatusFailure, WriteError};
 
@@ -23,22 +22,31 @@ const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most of a body that is no Status object which goes into an error message.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// The result of a write that was answered with `response`.
-pub(super) async fn read(response: Response<Body>, timeout: Duration) -> Result<(), WriteError> {
+/// The result of a write that was answered with `response`, at `deadline` at the latest.
+pub(super) async fn read<B>(
+    response: Response<B>,
+    deadline: impl Future<Output = ()>,
+) -> Result<(), WriteError>
+where
+    B: BodyExt<Data: AsRef<[u8]>> + Unpin,
+{
     let (head, body) = response.into_parts();
     if head.status.is_success() {
         // The write is done, whatever the body is and whether it arrives or not.
-        let _ = tokio::time::timeout(
-            EVENT_BODY_TIMEOUT,
-            read_body(body, EVENT_BODY_BYTES_MAX, |_| {}),
-        )
-        .await;
+        tokio::select! {
+            () = read_body(body, EVENT_BODY_BYTES_MAX, |_| {}) => {}
+            () = tokio::time::sleep(EVENT_BODY_TIMEOUT) => {}
+            () = deadline => {}
+        }
         return Ok(());
     }
     let mut bytes = Vec::new();
     let keep = |chunk: &[u8]| bytes.extend_from_slice(chunk);
     // The status code says enough if the body does not arrive.
-    let _ = tokio::time::timeout(timeout, read_body(body, ERROR_BODY_BYTES_MAX, keep)).await;
+    tokio::select! {
+        () = read_body(body, ERROR_BODY_BYTES_MAX, keep) => {}
+        () = deadline => {}
+    }
     Err(refusal(head.status, &head.headers, &bytes))
 }
 
@@ -52,12 +60,15 @@ pub(super) fn failure(error: &kube::Error) -> WriteError {
 }
 
 /// Hands the body's bytes to `keep`, up to about `bytes_max`. An error ends it.
-async fn read_body(mut body: Body, bytes_max: usize, mut keep: impl FnMut(&[u8])) {
+async fn read_body<B>(mut body: B, bytes_max: usize, mut keep: impl FnMut(&[u8]))
+where
+    B: BodyExt<Data: AsRef<[u8]>> + Unpin,
+{
     let mut read = 0;
     while read < bytes_max
         && let Some(Ok(frame)) = body.frame().await
     {
-        if let Some(data) = frame.data_ref() {
+        if let Some(data) = frame.data_ref().map(AsRef::as_ref) {
             let room = data.len().min(bytes_max - read);
             keep(data.get(..room).unwrap_or_default());
             read += data.len();
@@ -127,6 +138,9 @@ fn chain(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::Full;
+    use tidings_core::WriteErrorKind;
+
     use super::*;
 
     fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
@@ -209,6 +223,29 @@ mod tests {
                 error.message,
                 format!("the server answered 502 Bad Gateway{said}")
             );
+        }
+    }
+
+    /// What has arrived of the body by then is used; nothing is waited for beyond.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_ends_at_its_deadline() {
+        for (code, kind) in [(201, None), (500, Some(500))] {
+            let begun = Full::new(&b"overloaded, and far too busy to"[..]);
+            let body = begun.with_trailers(std::future::pending());
+            let answer = Response::builder().status(code).body(body).unwrap();
+            let deadline = tokio::time::sleep(Duration::from_millis(100));
+            let read = tokio::time::timeout(Duration::from_millis(101), read(answer, deadline));
+            let result = read.await.expect("no wait beyond the deadline");
+            match kind {
+                None => assert_eq!(result, Ok(())),
+                Some(code) => {
+                    let error = result.unwrap_err();
+                    assert!(error.message.ends_with("too busy to"), "{error}");
+                    assert!(
+                        matches!(error.kind, WriteErrorKind::Status(failure) if failure.code == code)
+                    );
+                }
+            }
         }
     }
 }
