@@ -8,7 +8,7 @@
 //!   stop, in order, less those its full queue made it miss, which are counted.
 //! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any watcher does or omits.
 //! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher has no room for its first event.
-//! - Wakers are called after the lock is released: they may run anything.
+//! - Wakers are made, called and dropped outside the lock: they may run anything.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -375,6 +375,7 @@ impl Receiver {
         batch: &mut VecDeque<Event>,
     ) -> Poll<bool> {
         let mut wakers = Vec::new();
+        let mut waker = Some(context.waker().clone());
         let taken = {
             let state = &mut *self.mux.state();
             match state.slots.iter_mut().find(|slot| slot.id == self.id) {
@@ -389,16 +390,15 @@ impl Receiver {
                     Poll::Ready(true)
                 }
                 Some(slot) if !slot.stopped => {
-                    match &mut slot.waker {
-                        Some(waker) => waker.clone_from(context.waker()),
-                        none => *none = Some(context.waker().clone()),
-                    }
+                    std::mem::swap(&mut slot.waker, &mut waker);
                     Poll::Pending
                 }
                 Some(_) | None => Poll::Ready(false),
             }
         };
         wake(wakers);
+        // The one before, if there was one.
+        drop(waker);
         taken
     }
 }

@@ -1,7 +1,10 @@
 //! What client-go's `watch/mux_test.go` tests, and what it leaves out.
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -348,4 +351,32 @@ proptest! {
             prop_assert_eq!(counts.missed() as usize, owed.len() - live.len());
         }
     }
+}
+
+/// A waker may run anything when it is dropped, also what needs the mux.
+#[test]
+fn wakers_are_dropped_outside_the_lock() {
+    struct AsksWhenDropped(Arc<Mux>, Sender<usize>);
+    impl Wake for AsksWhenDropped {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for AsksWhenDropped {
+        fn drop(&mut self) {
+            let (mux, answer) = (Arc::clone(&self.0), self.1.clone());
+            let (sender, receiver) = channel();
+            std::thread::spawn(move || sender.send(mux.watchers()));
+            let watchers = receiver.recv_timeout(Duration::from_secs(10));
+            let _ = answer.send(watchers.unwrap_or(0));
+        }
+    }
+    let mux = Mux::new(options(8, WhenFull::Drop));
+    let mut receiver = mux.watch(Vec::new()).unwrap();
+    let (sender, answer) = channel();
+    let waker = Waker::from(Arc::new(AsksWhenDropped(Arc::clone(&mux), sender)));
+    let mut batch = VecDeque::new();
+    for waker in [waker, Waker::noop().clone()] {
+        let mut context = Context::from_waker(&waker);
+        assert!(receiver.poll_take(&mut context, &mut batch).is_pending());
+    }
+    assert_eq!(answer.try_recv(), Ok(1));
 }
