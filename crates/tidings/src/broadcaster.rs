@@ -7,11 +7,11 @@
 //! ```
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidings_core::{DropCause, Event, EventSource};
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::watch;
 
 use crate::config::{
     BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, SinkOptions,
@@ -60,7 +60,9 @@ struct Shared {
     intake: Arc<Intake>,
     registry: Arc<Registry>,
     options: BroadcasterOptions,
-    report: OnceCell<FlushReport>,
+    /// Set by the first shutdown; closed when everything has ended.
+    draining: OnceLock<watch::Receiver<()>>,
+    report: OnceLock<FlushReport>,
 }
 
 impl Default for Broadcaster {
@@ -91,7 +93,8 @@ impl Broadcaster {
                     intake: Intake::new(&options),
                     registry: Registry::new(),
                     options,
-                    report: OnceCell::new(),
+                    draining: OnceLock::new(),
+                    report: OnceLock::new(),
                 }),
             }),
         }
@@ -216,10 +219,10 @@ impl Broadcaster {
     /// all this goes on without it.
     pub async fn shutdown(&self, deadline: Duration) -> FlushReport {
         let shared = self.shared();
-        *shared
-            .report
-            .get_or_init(|| Shared::flush(Arc::clone(shared), deadline))
-            .await
+        let mut draining = Shared::draining(shared, deadline);
+        // Nothing is ever sent: it closes.
+        let _ = draining.changed().await;
+        shared.final_report()
     }
 
     /// Shuts down with this deadline once `signal` is there. client-go's `WithContext`.
@@ -273,18 +276,22 @@ impl Shared {
         }
     }
 
-    async fn flush(shared: Arc<Self>, deadline: Duration) -> FlushReport {
-        shared.stop_intake();
-        let (done, drained) = oneshot::channel();
-        let draining = Arc::clone(&shared);
-        // On a task of its own: the caller may be on any executor, and may lose interest.
-        spawn("tidings-shutdown", async move {
-            draining.drain(deadline).await;
-            let _ = done.send(());
-        });
-        // An error means that the runtime is gone, and every task with it.
-        let _ = drained.await;
-        shared.report_now()
+    /// Begins the end, unless it has begun. What is returned closes when everything has ended, or the runtime is gone and every task with
+    /// it.
+    fn draining(this: &Arc<Self>, deadline: Duration) -> watch::Receiver<()> {
+        let begin = || {
+            this.stop_intake();
+            let (done, drained) = watch::channel(());
+            let shared = Arc::clone(this);
+            // On a task of its own: the caller may be on any executor, and may lose interest.
+            spawn("tidings-shutdown", async move {
+                shared.drain(deadline).await;
+                shared.final_report();
+                drop(done);
+            });
+            drained
+        };
+        this.draining.get_or_init(begin).clone()
     }
 
     async fn drain(&self, deadline: Duration) {
@@ -310,6 +317,11 @@ impl Shared {
     fn stop_intake(&self) {
         self.intake.mux.shutdown();
         self.registry.enter(Phase::Draining);
+    }
+
+    /// The report at the end, the same for all who ask.
+    fn final_report(&self) -> FlushReport {
+        *self.report.get_or_init(|| self.report_now())
     }
 
     fn report_now(&self) -> FlushReport {

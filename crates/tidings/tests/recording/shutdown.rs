@@ -183,6 +183,27 @@ async fn a_dropped_shutdown_goes_on_without_its_caller() {
     assert_eq!(broadcaster.shutdown(LONG).await.pending, 1);
 }
 
+#[tokio::test]
+async fn the_deadline_of_a_dropped_shutdown_holds() {
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    let sink = MemorySink::new();
+    broadcaster.start_recording_to_sink(sink.clone());
+    let held = sink.hold();
+    recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+    asked(&sink, 1).await;
+    let mut first = Box::pin(broadcaster.shutdown(Duration::from_secs(5)));
+    assert!(futures::poll!(first.as_mut()).is_pending());
+    drop(first);
+    let mut second = Box::pin(broadcaster.shutdown(Duration::ZERO));
+    for _ in 0..100 {
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(held);
+    let report = second.await;
+    assert_eq!((report.delivered, report.pending), (1, 0), "{report}");
+}
+
 /// The runtime that a sink ran on is gone before the shutdown: nothing hangs, and nothing goes uncounted.
 #[test]
 fn a_runtime_that_ends_first_leaves_its_events_pending() {
