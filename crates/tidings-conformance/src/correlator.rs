@@ -1,17 +1,17 @@
-//! The correlator against client-go's: the same events at the same times, with the same answers of the sink, must lead to the same calls.
+//! The correlator and the delivery against client-go's: the same events at the same times, with the same answers of the sink, must lead to the same calls.
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tidings_core::{Correlated, Correlator, NameStamps, Now, Occurrence, OccurrenceKind};
+use tidings_core::{
+    Correlated, Correlator, Delivery, DeliveryOptions, Fate, NameStamps, Now, Occurrence,
+    OccurrenceKind, StatusFailure, WriteError,
+};
 
 use crate::difference::differences;
 use crate::scenario::{Call, Outcome, Scenario, ScenarioError, Step, list_scenarios, untyped};
-
-/// client-go's `maxTriesPerEvent`.
-const TRIES_MAX: usize = 12;
 
 /// Replays every scenario in `dir`, writes each difference and last a summary to `out`; whether there was none.
 pub(crate) fn run(dir: &Path, out: &mut impl Write) -> Result<bool, ScenarioError> {
@@ -40,9 +40,13 @@ fn replay(scenario: &Scenario) -> Vec<String> {
         Ok(correlator) => correlator,
         Err(error) => return vec![error.to_string()],
     };
+    let mut delivery = match Delivery::new(DeliveryOptions::client_go(), 0) {
+        Ok(delivery) => delivery,
+        Err(error) => return vec![error.to_string()],
+    };
     let mut found = Vec::new();
     for (index, step) in scenario.steps.iter().enumerate() {
-        let calls = handle(&mut correlator, step);
+        let calls = handle(&mut correlator, &mut delivery, step);
         // The file's own line numbers: the options stand in the first.
         let line = index + 2;
         for call in 0..calls.len().max(step.calls.len()) {
@@ -74,8 +78,12 @@ fn differ(theirs: Option<&Call>, ours: Option<&Call>) -> Option<String> {
     }
 }
 
-/// The calls made for one event: client-go's `recordToSink`, without the pauses.
-fn handle(correlator: &mut Correlator, step: &Step) -> Vec<Call> {
+/// The calls made for one event, whose every wait is over at once: client-go's `recordToSink`.
+fn handle(
+    correlator: &mut Correlator,
+    delivery: &mut Delivery<Occurrence>,
+    step: &Step,
+) -> Vec<Call> {
     let Correlated::Write(occurrence) = correlator.correlate(Now::at(step.at), &step.event) else {
         return Vec::new();
     };
@@ -83,30 +91,21 @@ fn handle(correlator: &mut Correlator, step: &Step) -> Vec<Call> {
         outcomes: &step.outcomes,
         calls: Vec::new(),
     };
-    for _ in 0..TRIES_MAX {
-        match attempt(&mut sink, &occurrence) {
-            Outcome::Transport => {}
-            Outcome::Ok => {
-                correlator.acknowledged(&occurrence);
-                return sink.calls;
-            }
-            Outcome::NotFound | Outcome::AlreadyExists | Outcome::Forbidden => break,
+    delivery.offer(occurrence);
+    while let Some(now) = delivery.poll_timeout() {
+        while let Some(write) = delivery.poll_write(now) {
+            let result = sink.call(write.kind, &write.occurrence);
+            delivery.handle_written(now, write.id, result);
         }
     }
-    correlator.lost(&occurrence);
+    while let Some(settled) = delivery.poll_settled() {
+        if settled.fate == Fate::Delivered {
+            correlator.acknowledged(&settled.occurrence);
+        } else {
+            correlator.lost(&settled.occurrence);
+        }
+    }
     sink.calls
-}
-
-/// client-go's `recordEvent`: what is not there to be patched is created.
-fn attempt(sink: &mut Sink<'_>, occurrence: &Occurrence) -> Outcome {
-    if occurrence.kind() == OccurrenceKind::Patch {
-        let outcome = sink.call("patch", occurrence, &occurrence.patch_body());
-        if outcome != Outcome::NotFound {
-            return outcome;
-        }
-    }
-    let occurrence = occurrence.as_create();
-    sink.call("create", &occurrence, &occurrence.create_body())
 }
 
 /// Notes calls and answers them from a script; with `ok` when that runs out.
@@ -116,12 +115,16 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn call(&mut self, verb: &str, occurrence: &Occurrence, body: &[u8]) -> Outcome {
+    fn call(&mut self, kind: OccurrenceKind, occurrence: &Occurrence) -> Result<(), WriteError> {
         let outcome = self.outcomes.get(self.calls.len()).copied();
+        let (verb, body) = match kind {
+            OccurrenceKind::Create => ("create", occurrence.create_body()),
+            OccurrenceKind::Patch => ("patch", occurrence.patch_body()),
+        };
         let body = if body.is_empty() {
             Value::Null
         } else {
-            serde_json::from_slice(body)
+            serde_json::from_slice(&body)
                 .unwrap_or_else(|error| Value::from(format!("no JSON: {error}")))
         };
         self.calls.push(Call {
@@ -130,6 +133,20 @@ impl Sink<'_> {
             name: occurrence.name().into_owned(),
             body: untyped(body),
         });
-        outcome.unwrap_or(Outcome::Ok)
+        let refused = |code, reason: &str| {
+            let failure = StatusFailure {
+                code,
+                reason: reason.to_owned(),
+                ..StatusFailure::default()
+            };
+            Err(WriteError::status(failure, reason))
+        };
+        match outcome.unwrap_or(Outcome::Ok) {
+            Outcome::Ok => Ok(()),
+            Outcome::NotFound => refused(404, "NotFound"),
+            Outcome::AlreadyExists => refused(409, "AlreadyExists"),
+            Outcome::Forbidden => refused(403, "Forbidden"),
+            Outcome::Transport => Err(WriteError::transport("connection reset by peer")),
+        }
     }
 }
