@@ -181,6 +181,15 @@ impl Key {
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.event.size() + self.text.as_ref().map_or(0, |text| text.len())
     }
+
+    /// How many bytes `event` takes where this key is kept already: none if it is the key's own.
+    pub(crate) fn size_beside(&self, event: &Event) -> usize {
+        if self.event.is_same(event) {
+            0
+        } else {
+            event.size()
+        }
+    }
 }
 
 impl PartialEq for Key {

@@ -1,10 +1,10 @@
 //! Repeats: one stored event with a count in place of many. client-go's `eventLogger`.
 //!
 //! ```text
-//!             passes: Create          acknowledged
-//!   unwritten ───────────────▶ handed ────────────▶ written
-//!       ▲                        │  lost (the last one handed out)     every further one: Patch
-//!       └────────────────────────┘
+//!             passes: Create
+//!   unwritten ───────────────▶ handed out ──┐ passes: Patch
+//!       ▲                        │      ▲   │
+//!       └──── all of them lost ──┘      └───┘
 //! ```
 //!
 //! client-go knows no states: what has a count above 1 is patched, there or not.
@@ -22,10 +22,8 @@ struct Counted {
     first: Event,
     first_timestamp: Option<Timestamp>,
     count: i32,
-    /// Whether the API server has it, as far as we were told.
-    written: bool,
-    /// How many occurrences were handed out and neither acknowledged nor lost.
-    handed: u32,
+    /// How many occurrences were handed out and not lost: if any, the API server has it or is about to.
+    handed: u64,
     /// Whether a repeat came with other annotations or labels than the first.
     metadata_changed: bool,
 }
@@ -73,12 +71,12 @@ impl Counter {
             if !passes {
                 return None;
             }
-            let kind = if counted.written || counted.handed > 0 {
+            let kind = if counted.handed > 0 {
                 OccurrenceKind::Patch
             } else {
                 OccurrenceKind::Create
             };
-            counted.handed = counted.handed.saturating_add(1);
+            counted.handed = counted.handed + 1;
             return Some(Occurrence {
                 key: CountKey(key),
                 event,
@@ -98,11 +96,10 @@ impl Counter {
             first: event.clone(),
             first_timestamp: event.first_timestamp(),
             count: times,
-            written: false,
-            handed: u32::from(passes),
+            handed: u64::from(passes),
             metadata_changed: false,
         };
-        self.counted.put(key.clone(), counted, 0);
+        self.put(key.clone(), counted);
         passes.then(|| Occurrence {
             key: CountKey(key),
             first: event.clone(),
@@ -169,11 +166,15 @@ impl Counter {
             first,
             first_timestamp,
             count,
-            written: false,
             handed: 0,
             metadata_changed: false,
         };
-        self.counted.put(key, counted, 0);
+        self.put(key, counted);
+    }
+
+    fn put(&mut self, key: Key, counted: Counted) {
+        let extra = key.size_beside(&counted.first);
+        self.counted.put(key, counted, extra);
     }
 
     /// client-go's `updateState`: what was written is kept under `key`, the event's own. For a combined event that is not the key it is
@@ -195,14 +196,13 @@ impl Counter {
         );
     }
 
-    /// One that was handed out is done with; whether the API server has the event now.
-    pub(super) fn settled(&mut self, occurrence: &Occurrence, written: bool) {
+    /// One that was handed out was not written.
+    pub(super) fn lost(&mut self, occurrence: &Occurrence) {
         if let Some(counted) = self.counted.peek(&occurrence.key.0)
             // It may have been forgotten since, and begun anew under another name.
             && counted.first.is_same(&occurrence.first)
         {
             counted.handed = counted.handed.saturating_sub(1);
-            counted.written |= written;
         }
     }
 

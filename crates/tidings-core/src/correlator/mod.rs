@@ -120,7 +120,8 @@ impl Correlator {
 
     /// What is to be written for `event`, handled at `now`. client-go's `EventCorrelate`.
     ///
-    /// For every [`Correlated::Write`], [`Correlator::acknowledged`] or [`Correlator::lost`] is to be called once, when it is done with.
+    /// For every [`Correlated::Write`], [`Correlator::acknowledged`] or [`Correlator::lost`] is to be called once, when it is done with. Until
+    /// it is lost, what was handed out counts as written, so that the next of its kind is a patch.
     pub fn correlate(&mut self, now: Now, event: &Event) -> Correlated {
         let (event, key, aggregate) = self.aggregated(now, event);
         let passes = !self.options.spam_filter || {
@@ -133,15 +134,13 @@ impl Correlator {
         }
     }
 
-    /// `occurrence` was written: the next of its kind can be a patch. client-go's `UpdateState`.
+    /// `occurrence` was written. client-go's `UpdateState`, and only [`CorrelatorOptions::client_go`] makes anything of it.
     pub fn acknowledged(&mut self, occurrence: &Occurrence) {
         if self.options.client_go {
             let key = self
                 .keys
                 .key(&occurrence.event, Projection::CLIENT_GO_REPEAT);
             self.counter.acknowledged_as_client_go(key, occurrence);
-        } else {
-            self.counter.settled(occurrence, true);
         }
     }
 
@@ -151,7 +150,7 @@ impl Correlator {
     /// client-go is told nothing in this case, and patches what is not there.
     pub fn lost(&mut self, occurrence: &Occurrence) {
         if !self.options.client_go {
-            self.counter.settled(occurrence, false);
+            self.counter.lost(occurrence);
         }
     }
 

@@ -138,9 +138,15 @@ impl Occurrence {
                 && brings(self.event.labels(), earlier.event.labels()))
     }
 
-    /// About how many bytes of memory it keeps, for bounds on queues.
+    /// About how many bytes of memory it keeps, for bounds on queues: itself, the event, the first of its kind, and what it is compared by.
     pub fn size(&self) -> usize {
-        size_of::<Self>() + self.event.size()
+        let first = if self.first.is_same(&self.event) {
+            0
+        } else {
+            self.key.0.size_beside(&self.first)
+        };
+        let Self { key, event, .. } = self;
+        size_of::<Self>() + key.0.size() + key.0.size_beside(event) + first
     }
 
     /// The whole event, without a resourceVersion: fit to be created.

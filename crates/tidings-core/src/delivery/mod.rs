@@ -319,6 +319,9 @@ impl<T: Deliverable> Delivery<T> {
         }
         self.held_bytes = bytes;
         let earlier = waiting.replace(later);
+        if self.lanes.get(id).is_some_and(|lane| lane.rest.is_empty()) {
+            self.name_by_head(id);
+        }
         self.settle(earlier.occurrence, Fate::Aggregated, None);
         Ok(())
     }
@@ -465,6 +468,7 @@ impl<T: Deliverable> Delivery<T> {
         }
         if let Some(next) = lane.rest.pop_front() {
             let earlier = lane.head.replace(next);
+            self.name_by_head(id);
             self.let_go(earlier, Fate::Aggregated, None);
         }
     }
@@ -516,7 +520,9 @@ impl<T: Deliverable> Delivery<T> {
                 lane.state = State::Ready;
                 self.ready.push_back(id);
             }
-            return Some(std::mem::replace(&mut lane.head, next));
+            let head = std::mem::replace(&mut lane.head, next);
+            self.name_by_head(id);
+            return Some(head);
         }
         match lane.state {
             // Only the front is ever asked for.
@@ -532,6 +538,15 @@ impl<T: Deliverable> Delivery<T> {
         let lane = self.lanes.try_remove(id)?;
         self.by_key.remove(&lane.key);
         Some(lane.head)
+    }
+
+    /// Takes a lane's key from its head, whose memory is accounted for: an equal key may be kept by an event that is gone.
+    fn name_by_head(&mut self, id: usize) {
+        if let Some(lane) = self.lanes.get_mut(id) {
+            self.by_key.remove(&lane.key);
+            lane.key = lane.head.occurrence.key();
+            self.by_key.insert(lane.key.clone(), id);
+        }
     }
 
     /// Settles an event that was held until now.

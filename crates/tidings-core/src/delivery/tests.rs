@@ -1,6 +1,8 @@
 //! The machine driven by hand.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -364,6 +366,77 @@ fn what_takes_the_place_of_a_create_is_created() {
     assert_eq!(
         bench.fates(),
         [Fate::Aggregated, Fate::Aggregated, Fate::Delivered]
+    );
+}
+
+/// Keys point to events, and what they keep in memory is to be accounted for by the events that are held.
+#[test]
+fn no_key_of_an_event_that_is_gone_is_kept() {
+    #[derive(Clone)]
+    struct Shared(Arc<()>);
+    impl PartialEq for Shared {
+        fn eq(&self, _: &Self) -> bool {
+            true
+        }
+    }
+    impl Eq for Shared {}
+    impl Hash for Shared {
+        fn hash<H: Hasher>(&self, _: &mut H) {}
+    }
+    impl Deliverable for Shared {
+        type Key = Self;
+        fn key(&self) -> Self {
+            self.clone()
+        }
+        fn same_object(&self, _: &Self) -> bool {
+            true
+        }
+        fn kind(&self) -> OccurrenceKind {
+            CREATE
+        }
+        fn is_repeat(&self) -> bool {
+            false
+        }
+        fn size(&self) -> usize {
+            1
+        }
+    }
+    let kept: Vec<_> = (0..6).map(|_| Arc::new(())).collect();
+    let mut delivery = Delivery::new(DeliveryOptions::default(), 7).unwrap();
+    let offer = |delivery: &mut Delivery<_>, number: usize| {
+        delivery.offer(Shared(Arc::clone(&kept[number])));
+        while delivery.poll_settled().is_some() {}
+        kept.iter()
+            .map(|event| Arc::strong_count(event) > 1)
+            .collect::<Vec<_>>()
+    };
+    offer(&mut delivery, 0);
+    let now = offer(&mut delivery, 1);
+    assert_eq!(
+        now,
+        [false, true, false, false, false, false],
+        "while it waits"
+    );
+    let write = delivery.poll_write(Monotonic::ZERO).unwrap();
+    offer(&mut delivery, 2);
+    delivery.handle_written(Monotonic::ZERO, write.id, Err(reset()));
+    drop(write.occurrence);
+    let now = offer(&mut delivery, 3);
+    assert_eq!(
+        now,
+        [false, false, false, true, false, false],
+        "after a failure"
+    );
+    let later = delivery.poll_timeout().unwrap();
+    let write = delivery.poll_write(later).unwrap();
+    offer(&mut delivery, 4);
+    delivery.handle_written(later, write.id, Ok(()));
+    drop(write.occurrence);
+    let now = offer(&mut delivery, 5);
+    assert_eq!(
+        now,
+        [false, false, false, false, false, true],
+        "after a success"
     );
 }
 
