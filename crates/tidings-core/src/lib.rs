@@ -3,6 +3,9 @@
 //!
 //! There is no I/O here, no clock, no async and no global state: inputs in, decisions out, and time is an argument. The `tidings` crate
 //! puts threads, queues and HTTP around it; use this crate alone to drive the rules yourself, as the conformance suite does.
+//!
+//! As with every library on k8s-openapi, the program at the end chooses the version of Kubernetes, by one of k8s-openapi's `v1_*` features or
+//! `latest`. Built by itself this crate has none and needs one from the command line: `cargo check -p tidings-core --features k8s-openapi/latest`.
 
 mod cache;
 pub mod convert;

@@ -136,7 +136,8 @@
 //! - `kube` (default): `KubeSink`, and references made from anything with kube's `Resource`. Without it, k8s-openapi's types can be
 //!   referred to, and events go to sinks of your own.
 //!
-//! k8s-openapi must know the version of Kubernetes: the program turns on one of its `v1_*` features, or `latest`.
+//! k8s-openapi must know the version of Kubernetes: the program turns on one of its `v1_*` features, or `latest`. Built by itself this
+//! library has none, and needs one from the command line: `cargo check -p tidings --features k8s-openapi/latest`.
 //!
 //! # What this does not do
 //!
