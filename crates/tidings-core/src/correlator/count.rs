@@ -76,7 +76,7 @@ impl Counter {
             } else {
                 OccurrenceKind::Create
             };
-            counted.handed = counted.handed + 1;
+            counted.handed += 1;
             return Some(Occurrence {
                 key: CountKey(key),
                 event,

@@ -373,7 +373,7 @@ fn what_takes_the_place_of_a_create_is_created() {
 #[test]
 fn no_key_of_an_event_that_is_gone_is_kept() {
     #[derive(Clone)]
-    struct Shared(Arc<()>);
+    struct Shared(#[expect(dead_code, reason = "held to be counted")] Arc<()>);
     impl PartialEq for Shared {
         fn eq(&self, _: &Self) -> bool {
             true
