@@ -24,7 +24,7 @@ const EVENTS: u64 = 60_000;
 async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport) {
     let correlator = correlator.cache_bytes_max(CACHE);
     let options = BroadcasterOptions::default().sink(SinkOptions::default().correlator(correlator));
-    let broadcaster = Broadcaster::with_options(options).unwrap();
+    let broadcaster = Broadcaster::with_options(options).expect("the options are good");
     let sink = MemorySink::new();
     let _held = sink.hold();
     broadcaster.start_recording_to_sink(sink.clone());
