@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::{BoxFuture, Change, Fault, Index, Revision, Watch, WatchError};
+use crate::{BoxFuture, Change, Fault, Index, REVISION_OF_NEW, Revision, Watch, WatchError};
 
 /// Most changes one call to [`Watch::next`] returns; more only if they share a revision.
 const TAKE_MAX: usize = 1024;
@@ -70,10 +70,12 @@ enum Found {
 
 impl Changes {
     pub(crate) fn new(latest: Revision, bounds: Bounds) -> Self {
+        // Before the first revision nothing happened, so nothing of it is missing.
+        let new = latest == REVISION_OF_NEW;
         let ring = Ring {
             changes: VecDeque::new(),
             bytes: 0,
-            oldest: latest,
+            oldest: if new { 0 } else { latest },
             latest,
         };
         Self {

@@ -6,7 +6,7 @@
 //! # The rules every backend keeps
 //!
 //! - **Revisions.** Every change of the store (create, update, delete, expiry) gets a revision greater than all before
-//!   it. The first is greater than zero. Revisions survive restarts and are never given out twice. Several changes may
+//!   it. A store that was never written to is at [`REVISION_OF_NEW`]. Revisions survive restarts and are never given out twice. Several changes may
 //!   share a revision (etcd does that when a lease ends); they are then never delivered in two parts.
 //! - **Durability.** A write that was answered with success is on disk and visible to every later read. A write that
 //!   was answered with an error changed nothing, with the one exception of [`Fault::Unknown`].
@@ -65,6 +65,9 @@ pub use record::{
 
 /// The number of a change; greater is later. Zero stands before the first change.
 pub type Revision = u64;
+
+/// The revision of a store that was never written to: 1, as etcd's is. Clients take a list at 0 for one of no revision.
+pub const REVISION_OF_NEW: Revision = 1;
 
 /// What an asynchronous method of these object-safe traits returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -13,7 +13,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::record::check_size;
 use crate::{
     At, BoxFuture, Change, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page,
-    ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
+    REVISION_OF_NEW, ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError,
+    WriteError,
 };
 
 /// See the [module documentation](self).
@@ -23,7 +24,6 @@ pub struct MemoryStore {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     revision: Revision,
     records: BTreeMap<Bytes, Entry>,
@@ -59,8 +59,13 @@ impl MemoryStore {
         };
         Self {
             clock,
-            changes: Arc::new(Changes::new(0, bounds)),
-            state: Mutex::default(),
+            changes: Arc::new(Changes::new(REVISION_OF_NEW, bounds)),
+            state: Mutex::new(State {
+                revision: REVISION_OF_NEW,
+                records: BTreeMap::new(),
+                expired: 0,
+                closed: false,
+            }),
         }
     }
 

@@ -175,6 +175,9 @@ async fn sizes_are_limited(fixture: Fixture) {
 }
 
 async fn revisions_and_records_survive_a_restart(mut fixture: Fixture) {
+    if !fixture.is_remote() {
+        assert_eq!(fixture.store.revision(), tidings_store::REVISION_OF_NEW);
+    }
     let first = fixture.create("a", "1").await;
     let second = fixture.create("b", "").await;
     fixture.delete("a").await;

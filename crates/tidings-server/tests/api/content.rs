@@ -326,7 +326,7 @@ async fn protobuf_both_ways() {
     renamed[start..start + 5].copy_from_slice(b"web.2");
     let version = renamed
         .windows(3)
-        .position(|window| window == b"2\x011")
+        .position(|window| window == b"2\x012")
         .unwrap();
     renamed[version + 2] = b' ';
     let refused = server

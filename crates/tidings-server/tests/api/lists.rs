@@ -25,6 +25,19 @@ fn version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"].as_str().unwrap()
 }
 
+/// To client-go and kube-rs a resource version of 0 is none.
+#[tokio::test]
+async fn an_empty_list_has_a_version_to_watch_from() {
+    let server = Server::new();
+    let list = server.get("/api/v1/events").await.expect(200);
+    assert_eq!((&list["items"], version(&list)), (&json!([]), "1"));
+    let mut watch = server
+        .watch("/api/v1/events?watch=true&resourceVersion=1")
+        .await;
+    server.create("shop", "a").await;
+    assert_eq!(watch.line().await, "ADDED a@2");
+}
+
 #[tokio::test]
 async fn lists_are_in_key_order_and_carry_their_version() {
     let server = Server::new();
@@ -38,7 +51,7 @@ async fn lists_are_in_key_order_and_carry_their_version() {
         (all["kind"].as_str(), all["apiVersion"].as_str()),
         (Some("EventList"), Some("v1"))
     );
-    assert_eq!(version(&all), "4");
+    assert_eq!(version(&all), "5");
     assert!(all["items"][0].get("kind").is_none());
     let one = server
         .get("/api/v1/namespaces/shop/events")
@@ -49,7 +62,7 @@ async fn lists_are_in_key_order_and_carry_their_version() {
         .get("/api/v1/namespaces/nowhere/events")
         .await
         .expect(200);
-    assert_eq!((&none["items"], version(&none)), (&json!([]), "4"));
+    assert_eq!((&none["items"], version(&none)), (&json!([]), "5"));
     let other = server
         .get("/apis/events.k8s.io/v1/events")
         .await
@@ -156,7 +169,7 @@ async fn pages_are_of_one_moment() {
         .await
         .expect(200);
     assert_eq!(names(&resumed), ["shop/e6"]);
-    assert_eq!(version(&resumed), "9");
+    assert_eq!(version(&resumed), "10");
     server
         .get("/api/v1/events?continue=nonsense")
         .await
@@ -228,11 +241,11 @@ async fn resource_versions() {
     }
     for (query, count) in [
         ("resourceVersion=0", 3),
-        ("resourceVersion=1", 3),
-        ("resourceVersion=1&limit=5", 1),
-        ("resourceVersion=2&resourceVersionMatch=Exact", 2),
+        ("resourceVersion=2", 3),
+        ("resourceVersion=2&limit=5", 1),
+        ("resourceVersion=3&resourceVersionMatch=Exact", 2),
         (
-            "resourceVersion=2&resourceVersionMatch=NotOlderThan&limit=5",
+            "resourceVersion=3&resourceVersionMatch=NotOlderThan&limit=5",
             3,
         ),
     ] {
@@ -256,16 +269,16 @@ async fn resource_versions() {
             status["message"]
                 .as_str()
                 .unwrap()
-                .contains("Too large resource version: 99, current: 3")
+                .contains("Too large resource version: 99, current: 4")
         );
         server
             .get(&format!("{path}?resourceVersion=x"))
             .await
             .expect(400);
     }
-    server.store.compact(3).await.unwrap();
+    server.store.compact(4).await.unwrap();
     server
-        .get("/api/v1/events?resourceVersion=1&resourceVersionMatch=Exact")
+        .get("/api/v1/events?resourceVersion=2&resourceVersionMatch=Exact")
         .await
         .expect(410);
 }

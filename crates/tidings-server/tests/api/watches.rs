@@ -13,7 +13,7 @@ async fn changes_come_in_order() {
     let server = Server::new();
     server.create("shop", "a").await;
     let mut watch = server
-        .watch(&format!("{SHOP}?watch=true&resourceVersion=1"))
+        .watch(&format!("{SHOP}?watch=true&resourceVersion=2"))
         .await;
     server.create("shop", "b").await;
     server.create("bank", "b").await;
@@ -22,12 +22,12 @@ async fn changes_come_in_order() {
         .await
         .expect(200);
     server.delete(&format!("{SHOP}/a")).await.expect(200);
-    for expected in ["ADDED b@2", "MODIFIED a@4", "DELETED a@5"] {
+    for expected in ["ADDED b@3", "MODIFIED a@5", "DELETED a@6"] {
         assert_eq!(watch.line().await, expected);
     }
     server.clock.advance(3_600_001);
     server.store.expire().await.unwrap();
-    assert_eq!(watch.line().await, "DELETED b@6");
+    assert_eq!(watch.line().await, "DELETED b@7");
 }
 
 #[tokio::test]
@@ -47,17 +47,17 @@ async fn from_the_beginning() {
             (&event["type"], &event["object"]["kind"]),
             (&json!("ADDED"), &json!("Event"))
         );
-        assert_eq!(watch.line().await, "ADDED b@1", "{query}");
+        assert_eq!(watch.line().await, "ADDED b@2", "{query}");
     }
     let mut watch = server.watch("/api/v1/watch/namespaces/shop/events/b").await;
-    assert_eq!(watch.line().await, "ADDED b@1");
+    assert_eq!(watch.line().await, "ADDED b@2");
     let mut watch = server
         .watch(
             "/api/v1/events?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
         )
         .await;
     server.create("shop", "c").await;
-    assert_eq!(watch.line().await, "ADDED c@3");
+    assert_eq!(watch.line().await, "ADDED c@4");
 }
 
 #[tokio::test]
@@ -66,9 +66,9 @@ async fn a_watch_list_says_where_the_list_ends() {
     server.create("shop", "a").await;
     let query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let mut watch = server
-        .watch(&format!("{SHOP}?{query}&resourceVersion=1"))
+        .watch(&format!("{SHOP}?{query}&resourceVersion=2"))
         .await;
-    assert_eq!(watch.line().await, "ADDED a@1");
+    assert_eq!(watch.line().await, "ADDED a@2");
     let bookmark = watch.next().await.unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");
     let object = &bookmark["object"];
@@ -78,10 +78,10 @@ async fn a_watch_list_says_where_the_list_ends() {
     );
     assert_eq!(
         object["metadata"],
-        json!({"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}})
+        json!({"resourceVersion": "2", "annotations": {"k8s.io/initial-events-end": "true"}})
     );
     server.create("shop", "b").await;
-    assert_eq!(watch.line().await, "ADDED b@2");
+    assert_eq!(watch.line().await, "ADDED b@3");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn selectors_decide_what_a_change_is() {
     server.create("shop", "before").await;
     let mut watch = server
         .watch(&format!(
-            "{SHOP}?watch=true&labelSelector=tier=x&resourceVersion=1"
+            "{SHOP}?watch=true&labelSelector=tier=x&resourceVersion=2"
         ))
         .await;
     let label = async |name: &str, value: &str| {
@@ -111,19 +111,19 @@ async fn selectors_decide_what_a_change_is() {
     label("a", "y").await;
     server.delete(&format!("{SHOP}/a")).await.expect(200);
     label("b", "x").await;
-    assert_eq!(watch.line().await, "ADDED a@4");
-    assert_eq!(watch.line().await, "MODIFIED a@5");
+    assert_eq!(watch.line().await, "ADDED a@5");
+    assert_eq!(watch.line().await, "MODIFIED a@6");
     let left = watch.next().await.unwrap();
     assert_eq!(
         (
             &left["type"],
             &left["object"]["metadata"]["resourceVersion"]
         ),
-        (&json!("DELETED"), &json!("7"))
+        (&json!("DELETED"), &json!("8"))
     );
     // What left is shown as it last was in the selection.
     assert_eq!(left["object"]["metadata"]["labels"]["tier"], "x");
-    assert_eq!(watch.line().await, "ADDED b@9");
+    assert_eq!(watch.line().await, "ADDED b@10");
 }
 
 #[tokio::test]
@@ -132,9 +132,9 @@ async fn too_old_is_said_in_the_stream() {
     for name in ["a", "b", "c"] {
         server.create("shop", name).await;
     }
-    server.store.compact(3).await.unwrap();
+    server.store.compact(4).await.unwrap();
     let mut watch = server
-        .watch(&format!("{SHOP}?watch=true&resourceVersion=1"))
+        .watch(&format!("{SHOP}?watch=true&resourceVersion=2"))
         .await;
     let error = watch.next().await.unwrap();
     assert_eq!(error["type"], "ERROR");
@@ -160,10 +160,10 @@ async fn quiet_watchers_get_bookmarks_and_then_an_end() {
             "{SHOP}?watch=true&allowWatchBookmarks=true&resourceVersion=0&timeoutSeconds=130"
         ))
         .await;
-    assert_eq!(watch.line().await, "BOOKMARK @0");
+    assert_eq!(watch.line().await, "BOOKMARK @1");
     server.create("bank", "elsewhere").await;
-    assert_eq!(watch.line().await, "BOOKMARK @1");
-    assert_eq!(watch.line().await, "BOOKMARK @1");
+    assert_eq!(watch.line().await, "BOOKMARK @2");
+    assert_eq!(watch.line().await, "BOOKMARK @2");
     assert_eq!(watch.line().await, "END");
 }
 
@@ -172,7 +172,7 @@ async fn a_stopping_server_ends_watches() {
     let server = Server::new();
     server.create("shop", "a").await;
     let mut watch = server.watch(&format!("{SHOP}?watch=true")).await;
-    assert_eq!(watch.line().await, "ADDED a@1");
+    assert_eq!(watch.line().await, "ADDED a@2");
     server.api.stop();
     assert_eq!(watch.line().await, "END");
     assert_eq!(server.get("/readyz").await.code, 500);
@@ -220,5 +220,5 @@ async fn watches_do_not_count_as_requests_in_flight() {
         "Too many requests, please try again later.\n"
     );
     server.post(SHOP, &event("shop", "a")).await.expect(201);
-    assert_eq!(watch.line().await, "ADDED a@1");
+    assert_eq!(watch.line().await, "ADDED a@2");
 }

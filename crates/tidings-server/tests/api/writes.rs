@@ -94,14 +94,14 @@ async fn output_is_written_as_go_does() {
     assert_ne!(uid, "mine");
     let core = format!(
         "{{\"kind\":\"Event\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"a\",\"namespace\":\"default\",\
-         \"uid\":\"{uid}\",\"resourceVersion\":\"1\",\"creationTimestamp\":\"2026-03-04T05:06:07Z\"}},\
+         \"uid\":\"{uid}\",\"resourceVersion\":\"2\",\"creationTimestamp\":\"2026-03-04T05:06:07Z\"}},\
          \"involvedObject\":{{}},\"message\":\"\\u003c\\u0026\\u003e\",\"source\":{{}},\"firstTimestamp\":null,\
          \"lastTimestamp\":null,\"eventTime\":null,\"reportingComponent\":\"\",\"reportingInstance\":\"\"}}\n"
     );
     assert_eq!(answer.text(), core);
     let events = format!(
         "{{\"kind\":\"Event\",\"apiVersion\":\"events.k8s.io/v1\",\"metadata\":{{\"name\":\"a\",\"namespace\":\"default\",\
-         \"uid\":\"{uid}\",\"resourceVersion\":\"1\",\"creationTimestamp\":\"2026-03-04T05:06:07Z\"}},\
+         \"uid\":\"{uid}\",\"resourceVersion\":\"2\",\"creationTimestamp\":\"2026-03-04T05:06:07Z\"}},\
          \"eventTime\":null,\"regarding\":{{}},\"note\":\"\\u003c\\u0026\\u003e\",\"deprecatedSource\":{{}},\
          \"deprecatedFirstTimestamp\":null,\"deprecatedLastTimestamp\":null}}\n"
     );

@@ -8,7 +8,7 @@ use fjall::config::FilterPolicy;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
 
 use super::keys::{self, NEVER, State};
-use crate::{Fault, UnixMillis};
+use crate::{Fault, REVISION_OF_NEW, UnixMillis};
 
 /// Buckets a store normally has at most. Beyond it, records go to the next bucket that outlives them.
 const BUCKETS_MAX: usize = 24;
@@ -125,7 +125,10 @@ impl Tables {
     pub(crate) fn state(&self, snapshot: &Snapshot) -> Result<State, Fault> {
         match snapshot.get(&self.meta, keys::STATE).map_err(fault)? {
             Some(bytes) => State::decode(&bytes),
-            None => Ok(State::default()),
+            None => Ok(State {
+                revision: REVISION_OF_NEW,
+                ..State::default()
+            }),
         }
     }
 

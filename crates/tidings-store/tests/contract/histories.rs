@@ -153,9 +153,13 @@ struct Run {
 impl Run {
     async fn new(fixture: Fixture) -> Self {
         let watch = fixture.watch("", 0).await;
+        let model = Model {
+            latest: fixture.store.revision(),
+            ..Model::default()
+        };
         Self {
             fixture,
-            model: Model::default(),
+            model,
             watch,
             values: 0,
         }
