@@ -1,4 +1,4 @@
-//! What a client may take up: the size of bodies, requests in flight, and time.
+//! What a client may take up: the size of bodies, requests in flight, and time, each until the answer's last byte.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::error::Status;
+use crate::paced;
 use crate::query::Query;
 use crate::server::ApiServer;
 
@@ -56,7 +57,7 @@ pub(crate) async fn limit(
     } else {
         &server.writes
     };
-    let Ok(_permit) = permits.try_acquire() else {
+    let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
         return too_many_requests();
     };
     let timeout = match query.timeout() {
@@ -64,8 +65,9 @@ pub(crate) async fn limit(
         Ok(Some(asked)) => asked.min(server.options.request_timeout),
         Err(status) => return status.into_response(),
     };
-    match tokio::time::timeout(timeout, next.run(request)).await {
-        Ok(response) => response,
+    let deadline = paced::deadline(timeout);
+    match tokio::time::timeout_at(deadline, next.run(request)).await {
+        Ok(response) => response.map(|body| paced::pace(body, permit, deadline, || {})),
         Err(_) => Status::timeout().into_response(),
     }
 }

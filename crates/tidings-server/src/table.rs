@@ -5,7 +5,8 @@ use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use serde::Serialize;
 
-use crate::codec::json::{write_members, write_string};
+use crate::codec::json::{write_integer, write_members, write_string};
+use crate::codec::stored::{StoredEvent, field};
 use crate::codec::time::Moment;
 use crate::codec::{self, Api};
 use crate::error::Status;
@@ -42,6 +43,79 @@ pub(crate) struct Rows {
     pub(crate) version: &'static str,
     pub(crate) include_object: IncludeObject,
     pub(crate) now: Timestamp,
+}
+
+/// What cells are made from.
+struct Cells<'a> {
+    series: Option<(i32, Option<Moment>)>,
+    first_timestamp: Option<Moment>,
+    last_timestamp: Option<Moment>,
+    event_time: Option<Moment>,
+    count: i32,
+    kind: &'a str,
+    name_of_object: &'a str,
+    field_path: &'a str,
+    component: &'a str,
+    host: &'a str,
+    reporting_component: &'a str,
+    reporting_instance: &'a str,
+    r#type: &'a str,
+    reason: &'a str,
+    message: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Cells<'a> {
+    fn of(event: &'a Event) -> Self {
+        let object = event.involved_object.as_ref();
+        let source = event.source.as_ref();
+        let series = event.series.as_ref();
+        Self {
+            series: series
+                .map(|series| (series.count(), codec::micro_time(series.last_observed_time))),
+            first_timestamp: codec::time(event.first_timestamp),
+            last_timestamp: codec::time(event.last_timestamp),
+            event_time: codec::micro_time(event.event_time),
+            count: event.count(),
+            kind: object.map(ObjectReference::kind).unwrap_or_default(),
+            name_of_object: object.map(ObjectReference::name).unwrap_or_default(),
+            field_path: object.map(ObjectReference::field_path).unwrap_or_default(),
+            component: source.map(EventSource::component).unwrap_or_default(),
+            host: source.map(EventSource::host).unwrap_or_default(),
+            reporting_component: event.reporting_component(),
+            reporting_instance: event.reporting_instance(),
+            r#type: event.r#type(),
+            reason: event.reason(),
+            message: event.message(),
+            name: event
+                .metadata
+                .as_ref()
+                .map(ObjectMeta::name)
+                .unwrap_or_default(),
+        }
+    }
+
+    fn of_stored(stored: &StoredEvent<'a>) -> Option<Self> {
+        let object = |number| stored.text_of(field::INVOLVED_OBJECT, number);
+        Some(Self {
+            series: stored.series()?,
+            first_timestamp: stored.time(field::FIRST_TIMESTAMP)?,
+            last_timestamp: stored.time(field::LAST_TIMESTAMP)?,
+            event_time: stored.time(field::EVENT_TIME)?,
+            count: stored.count()?,
+            kind: object(1)?,
+            name_of_object: object(3)?,
+            field_path: object(7)?,
+            component: stored.text_of(field::SOURCE, 1)?,
+            host: stored.text_of(field::SOURCE, 2)?,
+            reporting_component: stored.text(field::REPORTING_COMPONENT)?,
+            reporting_instance: stored.text(field::REPORTING_INSTANCE)?,
+            r#type: stored.text(field::TYPE)?,
+            reason: stored.text(field::REASON)?,
+            message: stored.text(field::MESSAGE)?,
+            name: stored.name()?,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -113,7 +187,7 @@ impl Rows {
     /// Appends one row.
     pub(crate) fn write_row(&self, event: &Event, out: &mut Vec<u8>) {
         write_members(out, |members| {
-            members.raw("cells", |out| self.write_cells(event, out));
+            members.raw("cells", |out| self.write_cells(&Cells::of(event), out));
             members.raw("object", |out| match self.include_object {
                 IncludeObject::None => out.extend_from_slice(b"null"),
                 IncludeObject::Metadata => {
@@ -126,69 +200,73 @@ impl Rows {
         });
     }
 
-    fn write_cells(&self, event: &Event, out: &mut Vec<u8>) {
-        let first_timestamp = codec::time(event.first_timestamp);
-        let first_seen = self.age(first_timestamp.or_else(|| codec::micro_time(event.event_time)));
-        let last_seen = match (&event.series, codec::time(event.last_timestamp)) {
-            (Some(series), _) => self.age(codec::micro_time(series.last_observed_time)),
+    /// The same from the event's bytes; `None` if they are not in the usual form.
+    pub(crate) fn write_stored_row(
+        &self,
+        stored: &StoredEvent<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let cells = Cells::of_stored(stored)?;
+        let mut written = Some(());
+        write_members(out, |members| {
+            members.raw("cells", |out| self.write_cells(&cells, out));
+            members.raw("object", |out| match self.include_object {
+                IncludeObject::None => out.extend_from_slice(b"null"),
+                IncludeObject::Metadata => {
+                    let api_version = format!("meta.k8s.io/{}", self.version);
+                    written = stored.write_partial_json(&api_version, true, out);
+                }
+                IncludeObject::Object => written = stored.write_json(self.api, true, out),
+            });
+        });
+        written
+    }
+
+    fn write_cells(&self, cells: &Cells<'_>, out: &mut Vec<u8>) {
+        let first_seen = self.age(cells.first_timestamp.or(cells.event_time));
+        let last_seen = match (cells.series, cells.last_timestamp) {
+            (Some((_, last)), _) => self.age(last),
             (None, Some(last)) => self.age(Some(last)),
             (None, None) => first_seen.clone(),
         };
-        let count = match &event.series {
-            Some(series) => series.count(),
-            None => Some(event.count()).filter(|count| *count != 0).unwrap_or(1),
+        let count = match cells.series {
+            Some((count, _)) => count,
+            None if cells.count == 0 => 1,
+            None => cells.count,
         };
-        let object = event.involved_object.as_ref();
-        let kind = object
-            .map(|object| object.kind().to_lowercase())
-            .unwrap_or_default();
-        let name = object.map(ObjectReference::name).unwrap_or_default();
-        let object_cell = if name.is_empty() {
-            kind
-        } else {
-            format!("{kind}/{name}")
+        let mut object = cells.kind.to_lowercase();
+        if !cells.name_of_object.is_empty() {
+            object.push('/');
+            object.push_str(cells.name_of_object);
+        }
+        let or = |first: &'_ str, second: &'_ str| {
+            let chosen = if first.is_empty() { second } else { first };
+            chosen.to_owned()
         };
-
-        let source = event.source.as_ref();
-        let or = |first: Option<&str>, second: &str| -> String {
-            first
-                .filter(|text| !text.is_empty())
-                .unwrap_or(second)
-                .to_owned()
-        };
-        let mut source_cell = or(
-            source.map(EventSource::component),
-            event.reporting_component(),
-        );
-        let host = or(source.map(EventSource::host), event.reporting_instance());
+        let mut source = or(cells.component, cells.reporting_component);
+        let host = or(cells.host, cells.reporting_instance);
         if !host.is_empty() {
-            source_cell = format!("{source_cell}, {host}");
+            source.push_str(", ");
+            source.push_str(&host);
         }
 
         out.push(b'[');
         for text in [
             &last_seen,
-            event.r#type(),
-            event.reason(),
-            &object_cell,
-            object.map(ObjectReference::field_path).unwrap_or_default(),
-            &source_cell,
-            event.message().trim(),
+            cells.r#type,
+            cells.reason,
+            &object,
+            cells.field_path,
+            &source,
+            cells.message.trim(),
             &first_seen,
         ] {
             write_string(text, out);
             out.push(b',');
         }
-        out.extend_from_slice(count.to_string().as_bytes());
+        write_integer(count, out);
         out.push(b',');
-        write_string(
-            event
-                .metadata
-                .as_ref()
-                .map(ObjectMeta::name)
-                .unwrap_or_default(),
-            out,
-        );
+        write_string(cells.name, out);
         out.push(b']');
     }
 

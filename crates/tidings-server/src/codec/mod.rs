@@ -7,6 +7,7 @@
 pub(crate) mod json;
 mod objects;
 pub(crate) mod protobuf;
+pub(crate) mod stored;
 pub(crate) mod time;
 
 use bytes::Bytes;
@@ -228,7 +229,7 @@ mod tests {
         ])
     }
 
-    fn event() -> impl Strategy<Value = Event> {
+    pub(super) fn event() -> impl Strategy<Value = Event> {
         use k8s_pb::api::core::v1::{EventSeries, EventSource, ObjectReference};
         use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
         let seconds = -62_135_596_799_i64..253_402_300_800;

@@ -10,6 +10,7 @@ use super::call::Call;
 use crate::codec::json::{Reading, TypeMeta};
 use crate::codec::{self, Api};
 use crate::error::Status;
+use crate::indent::Indenter;
 use crate::negotiate::{Form, Media, Shape, body_media};
 use crate::query::FieldValidation;
 use crate::table::{IncludeObject, Rows};
@@ -122,61 +123,16 @@ pub(crate) fn present(form: Form, mut json: Vec<u8>) -> Result<(Media, Vec<u8>),
                 .map_err(|error| Status::internal(error.to_string()))?;
             Ok((Media::Yaml, yaml.into_bytes()))
         }
-        (_, true) => Ok((Media::Json, indent(&json))),
+        (_, true) => {
+            let mut pretty = Vec::new();
+            Indenter::default().push(&json, &mut pretty);
+            Ok((Media::Json, pretty))
+        }
         _ => {
             json.push(b'\n');
             Ok((Media::Json, json))
         }
     }
-}
-
-/// Indents compact JSON by two spaces, keeping the order of members, as Go does for `pretty`.
-fn indent(json: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(json.len() * 3 / 2);
-    let mut depth = 0_usize;
-    let mut in_string = false;
-    let mut escaped = false;
-    let line = |out: &mut Vec<u8>, depth: usize| {
-        out.push(b'\n');
-        out.extend(std::iter::repeat_n(b' ', depth * 2));
-    };
-    for (at, &byte) in json.iter().enumerate() {
-        if in_string {
-            out.push(byte);
-            in_string = escaped || byte != b'"';
-            escaped = !escaped && byte == b'\\';
-            continue;
-        }
-        let empty = matches!(json.get(at + 1), Some(b'}' | b']'));
-        match byte {
-            b'"' => {
-                in_string = true;
-                out.push(byte);
-            }
-            b'{' | b'[' => {
-                out.push(byte);
-                if !empty {
-                    depth += 1;
-                    line(&mut out, depth);
-                }
-            }
-            b'}' | b']' => {
-                let was_empty = at > 0 && matches!(json.get(at - 1), Some(b'{' | b'['));
-                if !was_empty {
-                    depth = depth.saturating_sub(1);
-                    line(&mut out, depth);
-                }
-                out.push(byte);
-            }
-            b',' => {
-                out.push(byte);
-                line(&mut out, depth);
-            }
-            b':' => out.extend_from_slice(b": "),
-            _ => out.push(byte),
-        }
-    }
-    out
 }
 
 /// Answers with one event.

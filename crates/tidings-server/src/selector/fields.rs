@@ -5,6 +5,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tidings_store::ObjectSelector;
 
 use crate::codec::Api;
+use crate::codec::stored::{StoredEvent, field};
 
 /// A parsed field selector; the empty one matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +94,29 @@ impl EventField {
         }
         .unwrap_or_default()
     }
+
+    /// The same from the event's bytes.
+    fn of_stored<'a>(self, stored: &StoredEvent<'a>) -> Option<&'a str> {
+        let object = |number| stored.text_of(field::INVOLVED_OBJECT, number);
+        match self {
+            Self::Kind => object(1),
+            Self::Namespace => object(2),
+            Self::Name => object(3),
+            Self::Uid => object(4),
+            Self::ApiVersion => object(5),
+            Self::ResourceVersion => object(6),
+            Self::FieldPath => object(7),
+            Self::Reason => stored.text(field::REASON),
+            Self::ReportingComponent => stored.text(field::REPORTING_COMPONENT),
+            Self::Source => match stored.text_of(field::SOURCE, 1)? {
+                "" => stored.text(field::REPORTING_COMPONENT),
+                component => Some(component),
+            },
+            Self::Type => stored.text(field::TYPE),
+            Self::MetadataName => stored.text_of(field::METADATA, 1),
+            Self::MetadataNamespace => stored.text_of(field::METADATA, 3),
+        }
+    }
 }
 
 impl FieldSelector {
@@ -129,6 +153,16 @@ impl FieldSelector {
         self.terms
             .iter()
             .all(|term| (term.field.of(event) == term.value) == term.equal)
+    }
+
+    /// The same from the event's bytes; `None` if they are not in the usual form.
+    pub(super) fn matches_stored(&self, stored: &StoredEvent<'_>) -> Option<bool> {
+        for term in &self.terms {
+            if (term.field.of_stored(stored)? == term.value) != term.equal {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
 
     /// Narrows the selection to one name.
@@ -266,12 +300,14 @@ mod tests {
             ("metadata.name=web.1,metadata.namespace=shop", true),
             ("metadata.namespace!=shop", false),
         ] {
+            let selector = FieldSelector::parse(Api::Core, selector).unwrap();
+            assert_eq!(selector.matches(&event()), matches, "{selector:?}");
+            let bytes = crate::codec::encode_stored(&event());
+            let stored = StoredEvent::open(&bytes, 1).unwrap();
             assert_eq!(
-                FieldSelector::parse(Api::Core, selector)
-                    .unwrap()
-                    .matches(&event()),
-                matches,
-                "{selector}"
+                selector.matches_stored(&stored),
+                Some(matches),
+                "{selector:?}"
             );
         }
         assert!(

@@ -4,6 +4,11 @@ mod fields;
 mod labels;
 
 use k8s_pb::api::core::v1::Event;
+use tidings_store::Record;
+
+use crate::codec::stored::StoredEvent;
+use crate::error::Status;
+use crate::server::Stored;
 
 pub(crate) use fields::FieldSelector;
 pub(crate) use labels::LabelSelector;
@@ -18,6 +23,30 @@ pub(crate) struct Selector {
 impl Selector {
     pub(crate) fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.labels.is_empty()
+    }
+
+    /// Whether a record holds an event that matches.
+    ///
+    /// # Errors
+    /// 500 for a record that holds no event.
+    pub(crate) fn selects(&self, record: &Record) -> Result<bool, Status> {
+        if self.is_empty() {
+            return Ok(true);
+        }
+        if let Some(selected) = StoredEvent::open(&record.value, record.revision)
+            .and_then(|stored| self.matches_stored(&stored))
+        {
+            return Ok(selected);
+        }
+        Ok(self.matches(&Stored::decode(record.clone())?.event))
+    }
+
+    /// The same from the event's bytes.
+    fn matches_stored(&self, stored: &StoredEvent<'_>) -> Option<bool> {
+        if !self.fields.matches_stored(stored)? {
+            return Some(false);
+        }
+        Some(self.labels.is_empty() || self.labels.matches(&stored.labels()?))
     }
 
     pub(crate) fn matches(&self, event: &Event) -> bool {
@@ -59,6 +88,14 @@ mod tests {
                 .collect();
             let selector = FieldSelector::parse(Api::Core, &format!("type=,reason={escaped}")).map_err(TestCaseError::fail)?;
             let same = Event { reason: Some(reason.clone()), ..Event::default() };
+            let record = tidings_store::Record {
+                key: "a/b".into(),
+                value: crate::codec::encode_stored(&same),
+                revision: 1,
+                expires_at: None,
+            };
+            let selector = Selector { fields: selector, ..Selector::default() };
+            prop_assert!(selector.selects(&record).is_ok_and(|selected| selected));
             let other = Event { reason: Some(reason + "x"), ..Event::default() };
             prop_assert!(selector.matches(&same));
             prop_assert!(!selector.matches(&other));

@@ -3,6 +3,7 @@
 
 mod content;
 mod lists;
+mod streams;
 mod support;
 mod watches;
 mod writes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use futures::StreamExt;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, router};
 use tidings_store::clock::ManualClock;
@@ -84,11 +84,16 @@ impl Server {
         }
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let response = router(Arc::clone(&self.api))
+    /// The answer, its body still to be read.
+    pub(crate) async fn respond(&self, request: Request<Body>) -> Response<Body> {
+        router(Arc::clone(&self.api))
             .oneshot(request)
             .await
-            .unwrap();
+            .unwrap()
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.respond(request).await;
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX)
             .await
@@ -171,7 +176,7 @@ impl Server {
     }
 }
 
-fn request(
+pub(crate) fn request(
     method: Method,
     uri: &str,
     headers: &[(&str, &str)],

@@ -14,7 +14,7 @@ use serde::de::{Deserializer, MapAccess};
 
 pub(crate) use read::{Reading, TypeMeta, next_value, read_document, read_object};
 pub(crate) use values::moment;
-pub(crate) use write::{Members, write_members, write_object, write_string};
+pub(crate) use write::{Members, write_integer, write_members, write_object, write_string};
 
 /// The value of one JSON field.
 pub(crate) trait Field<View>: Default {

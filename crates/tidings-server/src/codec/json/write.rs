@@ -32,6 +32,12 @@ impl Members<'_> {
         write(self.out);
     }
 
+    /// The members still to come, appended by `write`, which puts a comma before its first if something is there.
+    pub(crate) fn rest(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.first = false;
+        write(self.out);
+    }
+
     fn name(&mut self, name: &'static str) {
         if !std::mem::take(&mut self.first) {
             self.out.push(b',');

@@ -1,0 +1,208 @@
+//! A list as it is read: batches of the records that were asked for, all of one revision.
+//!
+//! The store is read page by page, the next page while the one before is being sent, so a list of any length takes the
+//! memory of two pages. Where a list's head has to tell what is only known at its end (the continue token behind a limit,
+//! the length of a protobuf list) the list is read twice; the second time up to the key where the first one stopped.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use tidings_store::{At, ListRequest, Page, ReadError, Record, Revision};
+use tokio::task::JoinHandle;
+
+use crate::continuation::Continuation;
+use crate::error::Status;
+use crate::selector::Selector;
+use crate::server::ApiServer;
+
+/// So many records are read from the store at a time.
+const STORE_PAGE_LEN: usize = 500;
+
+/// Reads one list.
+pub(crate) struct Pages {
+    server: Arc<ApiServer>,
+    selector: Selector,
+    request: ListRequest,
+    /// How many records may still come.
+    left: Option<usize>,
+    /// No key behind this one is wanted.
+    until: Option<Bytes>,
+    ahead: Option<JoinHandle<Result<Page, Status>>>,
+    started: bool,
+    done: bool,
+    /// Whether something was left behind the limit.
+    more: bool,
+    revision: Revision,
+    remaining: Option<u64>,
+}
+
+impl Pages {
+    pub(crate) fn new(
+        server: Arc<ApiServer>,
+        selector: Selector,
+        request: ListRequest,
+        limit: Option<usize>,
+    ) -> Self {
+        Self {
+            server,
+            selector,
+            request,
+            left: limit,
+            until: None,
+            ahead: None,
+            started: false,
+            done: false,
+            more: false,
+            revision: 0,
+            remaining: None,
+        }
+    }
+
+    /// The next batch of what was asked for, which may be empty; `None` behind the last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
+        if self.done {
+            return Ok(None);
+        }
+        let first = !std::mem::replace(&mut self.started, true);
+        let unfiltered = self.selector.is_empty();
+        let page = match self.ahead.take() {
+            Some(ahead) => ahead
+                .await
+                .map_err(|error| Status::internal(error.to_string()))?,
+            None => {
+                self.request.count_remaining = first && unfiltered && self.left.is_some();
+                read_page(&self.server, self.next_request()).await
+            }
+        }?;
+        self.request.count_remaining = false;
+        self.revision = page.revision;
+        self.request.at = At::Exact(page.revision);
+        match &mut self.remaining {
+            Some(remaining) => *remaining = remaining.saturating_sub(page.records.len() as u64),
+            None => self.remaining = page.remaining,
+        }
+
+        let mut batch = Vec::with_capacity(page.records.len());
+        let mut records = page.records.into_iter();
+        for record in records.by_ref() {
+            if self.until.as_ref().is_some_and(|until| record.key > until) {
+                self.done = true;
+                break;
+            }
+            self.request.after = Some(record.key.clone());
+            if unfiltered || self.selector.selects(&record)? {
+                batch.push(record);
+                self.left = self.left.map(|left| left.saturating_sub(1));
+            }
+            if self.left == Some(0) {
+                break;
+            }
+        }
+        let left = page.more || records.len() > 0;
+        if self.until.is_some() && self.until == self.request.after {
+            self.done = true;
+        }
+        if self.left == Some(0) || !left {
+            self.done = true;
+            self.more = left;
+        }
+        if !self.done {
+            let (server, request) = (Arc::clone(&self.server), self.next_request());
+            self.ahead = Some(tokio::spawn(
+                async move { read_page(&server, request).await },
+            ));
+        }
+        Ok(Some(batch))
+    }
+
+    fn next_request(&self) -> ListRequest {
+        let limit = match self.left {
+            // With a selector there is no telling how many records have to be read.
+            Some(left) if self.selector.is_empty() => left.min(STORE_PAGE_LEN),
+            _ => STORE_PAGE_LEN,
+        };
+        ListRequest {
+            limit: Some(limit),
+            ..self.request.clone()
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether what is still to come is known to end before the limit does.
+    fn fits(&self) -> bool {
+        match (self.left, self.remaining) {
+            (None, _) => true,
+            (Some(left), Some(remaining)) => remaining <= left as u64,
+            (Some(_), None) => false,
+        }
+    }
+
+    /// The list's metadata, once all of it was read.
+    fn meta(&self) -> ListMeta {
+        let after = self.request.after.as_ref().filter(|_| self.more);
+        let continuation = after.map(|after| Continuation {
+            revision: Some(self.revision),
+            after: String::from_utf8_lossy(after).into_owned(),
+        });
+        ListMeta {
+            resource_version: Some(self.revision.to_string()),
+            r#continue: continuation.as_ref().map(Continuation::encode),
+            remaining_item_count: self
+                .remaining
+                .filter(|remaining| self.more && *remaining > 0)
+                .and_then(|remaining| i64::try_from(remaining).ok()),
+            ..ListMeta::default()
+        }
+    }
+
+    /// Reads the rest of the list for what its head tells, calling `see` with each record, and makes it ready to be read
+    /// once more. If nothing has to be known that is not known already, the list is left as it is.
+    pub(crate) async fn look_ahead(
+        &mut self,
+        lengths: bool,
+        mut see: impl FnMut(&Record) -> Result<(), Status>,
+    ) -> Result<ListMeta, Status> {
+        if self.done || self.fits() && !lengths {
+            return Ok(self.meta());
+        }
+        let mut scout = Self::new(
+            Arc::clone(&self.server),
+            self.selector.clone(),
+            self.request.clone(),
+            self.left,
+        );
+        scout.started = true;
+        scout.remaining = self.remaining;
+        while let Some(batch) = scout.next().await? {
+            for record in &batch {
+                see(record)?;
+            }
+        }
+        self.left = None;
+        self.until = scout.request.after.clone();
+        Ok(scout.meta())
+    }
+}
+
+async fn read_page(server: &ApiServer, request: ListRequest) -> Result<Page, Status> {
+    let after = request.after.clone();
+    server
+        .store
+        .list(request)
+        .await
+        .map_err(|error: ReadError| {
+            // A list that cannot go on at its own revision may go on at the latest.
+            let resume = after.map(|after| {
+                Continuation {
+                    revision: None,
+                    after: String::from_utf8_lossy(&after).into_owned(),
+                }
+                .encode()
+            });
+            Status::from_read(&error, resume)
+        })
+}
