@@ -3,6 +3,7 @@
 //! Time and allocations are measured by two programs: an allocator that counts is shared by all threads and would slow down what is timed.
 
 pub mod recording;
+pub mod serving;
 
 use std::alloc::System;
 use std::time::{Duration, Instant};
@@ -27,11 +28,19 @@ pub struct Measure {
 pub struct Figure(Map<String, Value>);
 
 impl Figure {
-    /// A figure with no numbers yet.
+    /// A figure of ours with no numbers yet.
     pub fn new(name: &str) -> Self {
+        let mut figure = Self::of("tidings", name);
+        figure
+            .0
+            .insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+        figure
+    }
+
+    /// A figure of a peer with no numbers yet.
+    pub fn of(peer: &str, name: &str) -> Self {
         let mut fields = Map::new();
-        fields.insert("peer".to_owned(), "tidings".into());
-        fields.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+        fields.insert("peer".to_owned(), peer.into());
         fields.insert("name".to_owned(), name.into());
         Self(fields)
     }
@@ -90,12 +99,19 @@ pub fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
+/// Memory a process has resident, in bytes, where the system tells (Linux).
+pub fn resident_bytes(process: u32) -> Option<u64> {
+    status_bytes(&process.to_string(), "VmRSS:")
+}
+
 /// The most memory this process has had resident, in bytes, where the system tells (Linux).
 pub fn peak_resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    status_bytes("self", "VmHWM:")
+}
+
+fn status_bytes(process: &str, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kilobytes * 1024)
 }

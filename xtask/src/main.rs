@@ -1,4 +1,4 @@
-//! The tasks of the project: `cargo xtask test | tidy | bench`. Nothing here is needed to build or use tidings.
+//! The tasks of the project: `cargo xtask test | tidy | bench | soak`. Nothing here is needed to build or use tidings.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -29,6 +29,8 @@ enum Task {
     /// Our figures beside those of client-go and kube-rs
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// A long, steady load on our server, and watchers that account for every event
+    Soak(bench::soak::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&root, &args),
         Task::Tidy => tidy::run(&root),
         Task::Bench(bench) => bench::run(&root, &bench),
+        Task::Soak(args) => bench::soak::run(&root, &args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

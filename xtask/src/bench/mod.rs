@@ -1,9 +1,11 @@
-//! `cargo xtask bench record`: our figures and the peers', measured one after the other on this machine, in one table.
+//! `cargo xtask bench`: our figures and the peers', measured one after the other on this machine, in one table.
 //!
 //! Every program measured prints JSON lines; what is not one is its own business. Two kinds of figures: what one call
 //! costs (`ns_per_op`), and what becomes of a burst of events sent to an Event API server (`events_per_second`).
 
 mod server;
+mod serving;
+pub(crate) mod soak;
 mod table;
 
 use std::path::Path;
@@ -18,6 +20,8 @@ use crate::command::{cargo, find, output, run_lines};
 pub(crate) enum Bench {
     /// Recording: the recorder, the fan-out, the correlator, and a burst into a server
     Record(Args),
+    /// The Event API server: writes, reads and watchers, beside kube-apiserver with etcd and a handler that only echoes
+    Server(serving::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -42,10 +46,22 @@ impl Figure {
     fn number(&self, field: &str) -> Option<f64> {
         self.0[field].as_f64()
     }
+
+    /// The same with something added to its name.
+    fn renamed(mut self, added: &str) -> Self {
+        self.0["name"] = format!("{}{added}", self.text("name")).into();
+        self
+    }
 }
 
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
-    let Bench::Record(args) = bench;
+    match bench {
+        Bench::Record(args) => record(root, args),
+        Bench::Server(args) => serving::run(root, args),
+    }
+}
+
+fn record(root: &Path, args: &Args) -> Result {
     let mut skipped = Vec::new();
     let client_go = root.join("benches/peers/client-go");
     let has_go = find("go").is_some();
@@ -75,7 +91,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
     }
     let mut burst = Vec::new();
     if !args.no_burst {
-        let server = server::build(root)?;
+        let server = server::program(&server::build(root, "tidings-cli")?, "tidings");
         let ours = [
             "run",
             "--release",
@@ -86,10 +102,10 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
             "record-load",
             "--",
         ];
-        burst.extend(server::measure(&server, &mut cargo(root, &ours))?);
+        burst.extend(send_burst(&server, &mut cargo(root, &ours))?);
         if has_go {
             let mut command = Command::new("go");
-            burst.extend(server::measure(
+            burst.extend(send_burst(
                 &server,
                 command
                     .args(["run", "./record-load"])
@@ -98,7 +114,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         }
         let kube_rs = root.join("benches/peers/kube-rs");
         let mut command = cargo(&kube_rs, &["run", "--release", "-q", "--"]);
-        burst.extend(server::measure(
+        burst.extend(send_burst(
             &server,
             command.env("CARGO_TARGET_DIR", root.join("target/peers")),
         )?);
@@ -121,6 +137,18 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         table::write(&root.join("docs/benchmarks.md"), "record", &tables)?;
     }
     Ok(())
+}
+
+/// Has `command` send its burst to a fresh server.
+fn send_burst(server: &Path, command: &mut Command) -> Result<Vec<Figure>> {
+    const EVENTS: &str = "20000";
+    let running = server::Running::start(server, &["serve", "--secure-port", "0"])?;
+    figures(command.arg("--kubeconfig").arg(running.kubeconfig()).args([
+        "--events",
+        EVENTS,
+        "--objects",
+        EVENTS,
+    ]))
 }
 
 /// Runs a program and keeps the JSON lines it prints.

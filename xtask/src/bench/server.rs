@@ -1,67 +1,105 @@
-//! A server of our own for one measurement: fresh, so that nobody finds what another left.
+//! Servers for one measurement each: fresh, so that nobody finds what another left.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::{Figure, figures};
+use tempfile::TempDir;
+
 use crate::Result;
 use crate::command::{self, cargo};
 
-const EVENTS: &str = "20000";
-
-/// Ends the server with whoever started it.
-struct Running(Child);
+/// A server with whoever started it: it ends when this is dropped, and its folder goes.
+pub(super) struct Running {
+    children: Vec<Child>,
+    folder: TempDir,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is gone afterwards.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // They may have ended by themselves; either way they are gone afterwards.
+        for child in self.children.iter_mut().rev() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
-/// Builds the `tidings` command, before anything is measured, and returns where it is.
-pub(super) fn build(root: &Path) -> Result<PathBuf> {
+impl Running {
+    /// Runs a server of our kind: given a data folder it prints the path of a kubeconfig when it is ready.
+    pub(super) fn start(server: &Path, arguments: &[&str]) -> Result<Self> {
+        let folder =
+            tempfile::tempdir().map_err(|error| format!("a folder for the server: {error}"))?;
+        let mut child = Command::new(server)
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("could not run {}: {error}", server.display()))?;
+        let output = child.stdout.take();
+        let running = Self {
+            children: vec![child],
+            folder,
+        };
+        let mut line = String::new();
+        if let Some(output) = output {
+            BufReader::new(output)
+                .read_line(&mut line)
+                .map_err(|error| format!("the server: {error}"))?;
+        }
+        if running.kubeconfig().is_file() {
+            Ok(running)
+        } else {
+            Err(format!(
+                "{} did not become ready; it said {line:?}",
+                server.display()
+            ))
+        }
+    }
+
+    /// What clients get in with.
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// The process that serves.
+    pub(super) fn process(&self) -> u32 {
+        self.children.last().map_or(0, Child::id)
+    }
+
+    /// Resident memory of its processes, in bytes, where the system tells (Linux).
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        self.children
+            .iter()
+            .map(|child| resident_bytes(child.id()))
+            .sum()
+    }
+}
+
+fn resident_bytes(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Builds programs of this workspace, before anything is measured, and returns where they are.
+pub(super) fn build(root: &Path, package: &str) -> Result<PathBuf> {
     command::run(&mut cargo(
         root,
-        &["build", "--release", "-q", "-p", "tidings-cli"],
+        &["build", "--release", "-q", "-p", package],
     ))?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target
-        .join("release")
-        .join(format!("tidings{}", std::env::consts::EXE_SUFFIX)))
+    Ok(target.join("release"))
 }
 
-/// Has `command` send its burst to a fresh server.
-pub(super) fn measure(server: &Path, command: &mut Command) -> Result<Vec<Figure>> {
-    let folder =
-        tempfile::tempdir().map_err(|error| format!("a folder for the server: {error}"))?;
-    let child = Command::new(server)
-        .args(["serve", "--secure-port", "0", "--data-dir"])
-        .arg(folder.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("could not run {}: {error}", server.display()))?;
-    let mut running = Running(child);
-    // It prints the path of its kubeconfig when it is ready.
-    let mut line = String::new();
-    if let Some(output) = running.0.stdout.take() {
-        BufReader::new(output)
-            .read_line(&mut line)
-            .map_err(|error| format!("the server: {error}"))?;
-    }
-    let kubeconfig = folder.path().join("kubeconfig");
-    if !kubeconfig.is_file() {
-        return Err(format!("the server did not become ready; it said {line:?}"));
-    }
-    figures(command.arg("--kubeconfig").arg(kubeconfig).args([
-        "--events",
-        EVENTS,
-        "--objects",
-        EVENTS,
-    ]))
+/// A program of those built.
+pub(super) fn program(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }

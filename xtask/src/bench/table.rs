@@ -85,6 +85,57 @@ pub(super) fn burst(figures: &[Figure]) -> String {
     table
 }
 
+/// The server's figures: a row for each name, ours beside kube-apiserver's and the floor's. Rates compare ours to theirs, times and sizes
+/// theirs to ours, so more than 1 is better for us throughout.
+pub(super) fn serving(figures: &[Figure]) -> String {
+    const SERVER: &str = "kube-apiserver";
+    const FLOOR: &str = "echo";
+    let mut names: Vec<&str> = Vec::new();
+    for figure in figures {
+        let name = figure.text("name");
+        if name != "ready" && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut table = String::from(
+        "| | tidings | kube-apiserver with etcd | ratio | p99 | kube-apiserver's | echo |\n|---|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for name in names {
+        let of = |peer: &str, field: &str| {
+            figures
+                .iter()
+                .find(|figure| figure.text("name") == name && is_of(figure, peer))
+                .and_then(|figure| figure.number(field))
+        };
+        let field = ["per_second", "p50_ms", "bytes"]
+            .into_iter()
+            .find(|field| of(OURS, field).or(of(SERVER, field)).is_some())
+            .unwrap_or("per_second");
+        let shown = |value: f64| match field {
+            "per_second" => format!("{value:.0}/s"),
+            "bytes" => format!("{:.1} MiB", value / f64::from(1 << 20)),
+            _ => milliseconds(value),
+        };
+        let (ours, theirs) = (of(OURS, field), of(SERVER, field));
+        let better = if field == "per_second" {
+            ratio(ours, theirs)
+        } else {
+            ratio(theirs, ours)
+        };
+        let cells = [
+            name.to_owned(),
+            or_empty(ours, shown),
+            or_empty(theirs, shown),
+            or_empty(better, |ratio| format!("{ratio:.1} ×")),
+            or_empty(of(OURS, "p99_ms"), milliseconds),
+            or_empty(of(SERVER, "p99_ms"), milliseconds),
+            or_empty(of(FLOOR, field), shown),
+        ];
+        let _ = writeln!(table, "| {} |", cells.join(" | "));
+    }
+    table
+}
+
 /// Puts `tables` between the two lines of a document that are there for them.
 pub(super) fn write(document: &Path, name: &str, tables: &str) -> Result {
     let place = document.display();
@@ -122,6 +173,16 @@ fn ratio(above: Option<f64>, below: Option<f64>) -> Option<f64> {
 
 fn or_empty(value: Option<f64>, format: impl Fn(f64) -> String) -> String {
     value.map(format).unwrap_or_default()
+}
+
+fn milliseconds(value: f64) -> String {
+    if value < 10.0 {
+        format!("{value:.2} ms")
+    } else if value < 1_000.0 {
+        format!("{value:.0} ms")
+    } else {
+        format!("{:.1} s", value / 1_000.0)
+    }
 }
 
 fn nanoseconds(value: f64) -> String {
@@ -177,6 +238,32 @@ mod tests {
             [
                 "| tidings | 20000 | 20000 | 0 | 20000 | 4000 | 16.0 × | 1 MiB |",
                 "| client-go v0.36.0 | 20000 |  |  |  | 250 | 1.0 × |  |",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_server_is_compared_so_that_more_is_better() {
+        let figures = [
+            Figure(json!({"peer": "echo", "name": "creates_32", "per_second": 40000.0})),
+            Figure(
+                json!({"peer": "tidings", "name": "creates_32", "per_second": 20000.0, "p99_ms": 4.25}),
+            ),
+            Figure(
+                json!({"peer": "kube-apiserver", "name": "creates_32", "per_second": 1000.0, "p99_ms": 90.4}),
+            ),
+            Figure(json!({"peer": "tidings", "name": "one_object", "p50_ms": 0.5})),
+            Figure(json!({"peer": "kube-apiserver", "name": "one_object", "p50_ms": 1000.0})),
+            Figure(json!({"peer": "tidings", "name": "memory", "bytes": 1_048_576})),
+        ];
+        let table = serving(&figures);
+        let rows: Vec<&str> = table.lines().skip(2).collect();
+        assert_eq!(
+            rows,
+            [
+                "| creates_32 | 20000/s | 1000/s | 20.0 × | 4.25 ms | 90 ms | 40000/s |",
+                "| one_object | 0.50 ms | 1.0 s | 2000.0 × |  |  |  |",
+                "| memory | 1.0 MiB |  |  |  |  |  |",
             ]
         );
     }

@@ -1,0 +1,135 @@
+//! Events as a cluster's components send them, made up: many objects, nodes, reasons and messages, no two alike.
+
+use serde_json::{Value, json};
+
+/// What is said about objects: component, type, reason, message.
+const SAID: [(&str, &str, &str, &str); 8] = [
+    (
+        "default-scheduler",
+        "Normal",
+        "Scheduled",
+        "Successfully assigned {object} to {node}",
+    ),
+    (
+        "kubelet",
+        "Normal",
+        "Pulling",
+        "Pulling image \"registry.example.com/team/{object}:v1.{number}\"",
+    ),
+    (
+        "kubelet",
+        "Normal",
+        "Pulled",
+        "Successfully pulled image \"registry.example.com/team/{object}:v1.{number}\" in {number}ms ({number}ms including waiting). Image size: 48{number} bytes.",
+    ),
+    (
+        "kubelet",
+        "Normal",
+        "Created",
+        "Created container: main-{number}",
+    ),
+    (
+        "kubelet",
+        "Normal",
+        "Started",
+        "Started container main-{number}",
+    ),
+    (
+        "kubelet",
+        "Warning",
+        "BackOff",
+        "Back-off restarting failed container main in pod {object}({number})",
+    ),
+    (
+        "kubelet",
+        "Warning",
+        "Unhealthy",
+        "Readiness probe failed: Get \"http://10.2.{number}.17:8080/healthz\": dial tcp: connect: connection refused",
+    ),
+    (
+        "kubelet",
+        "Warning",
+        "FailedMount",
+        "MountVolume.SetUp failed for volume \"kube-api-access-{number}\" : failed to sync configmap cache: timed out waiting for the condition",
+    ),
+];
+
+/// The namespace of an object.
+pub(super) fn namespace(object: u64) -> String {
+    format!("team-{}", object % 10)
+}
+
+/// The name of an object.
+pub(super) fn object_name(object: u64) -> String {
+    format!("web-{:08x}-{:05}", scatter(object) >> 32, object)
+}
+
+/// The uid of an object.
+pub(super) fn object_uid(object: u64) -> String {
+    let bits = scatter(object);
+    format!(
+        "{:08x}-{:04x}-4a3b-9c1d-{object:012x}",
+        bits >> 32,
+        bits & 0xffff
+    )
+}
+
+/// A create request's body: the `number`th event of a run, about the `object`th object.
+pub fn event(run: &str, number: u64, object: u64) -> Value {
+    let bits = scatter(number);
+    let (component, event_type, reason, message) = SAID[(bits % SAID.len() as u64) as usize];
+    let (name, node) = (object_name(object), format!("node-{:03}", object % 250));
+    let message = message
+        .replace("{object}", &name)
+        .replace("{node}", &node)
+        .replace("{number}", &(bits % 9973).to_string());
+    let seconds = number / 50 % 3600;
+    let time = format!("2026-03-01T10:{:02}:{:02}Z", seconds / 60, seconds % 60);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": format!("{name}.{run}{number:x}"), "namespace": namespace(object)},
+        "involvedObject": {
+            "kind": "Pod", "namespace": namespace(object), "name": name, "uid": object_uid(object), "apiVersion": "v1",
+            "resourceVersion": (number / 3).to_string(), "fieldPath": "spec.containers{main}",
+        },
+        "reason": reason,
+        "message": message,
+        "source": {"component": component, "host": node},
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+        "type": event_type,
+        "eventTime": null,
+        "reportingComponent": component,
+        "reportingInstance": node,
+    })
+}
+
+/// The body of a recorder's patch when the same happened again.
+pub fn patch(count: u64) -> Value {
+    let seconds = count % 3600;
+    json!({"count": count, "lastTimestamp": format!("2026-03-01T11:{:02}:{:02}Z", seconds / 60, seconds % 60)})
+}
+
+/// The bits of a number, spread over all 64.
+fn scatter(number: u64) -> u64 {
+    let mixed = (number.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ (mixed >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_about_the_size_of_real_ones_and_no_two_alike() {
+        let bodies: Vec<String> = (0..100)
+            .map(|number| event("a", number, number / 20).to_string())
+            .collect();
+        let mean = bodies.iter().map(String::len).sum::<usize>() / bodies.len();
+        assert!((600..900).contains(&mean), "{mean}");
+        let distinct: std::collections::HashSet<&String> = bodies.iter().collect();
+        assert_eq!(distinct.len(), bodies.len());
+    }
+}

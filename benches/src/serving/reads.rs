@@ -1,0 +1,58 @@
+//! What people ask of a server that holds many events.
+
+use super::events::{namespace, object_name, object_uid};
+use super::{Latencies, LoadError, Target, now};
+
+const JSON: &str = "application/json";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+/// How long answers took.
+#[derive(Debug)]
+pub struct Reads {
+    /// All events of one object, as `kubectl describe pod` asks for them.
+    pub one_object: Latencies,
+    /// The first 500 events, as `kubectl get events` asks for them.
+    pub first_page: Latencies,
+    /// Everything in one answer, as JSON.
+    pub everything: Latencies,
+    /// Bytes of the last of these.
+    pub everything_bytes: u64,
+}
+
+/// Reads `rounds` times what [`fill`](super::fill) wrote with this count.
+///
+/// # Errors
+/// The first request that is not answered with success.
+pub async fn reads(target: &Target, count: u64, rounds: u64) -> Result<Reads, LoadError> {
+    let mut connection = target.connect().await?;
+    let objects = (count / 20).max(1);
+    let mut reads = Reads {
+        one_object: Latencies::default(),
+        first_page: Latencies::default(),
+        everything: Latencies::default(),
+        everything_bytes: 0,
+    };
+    for round in 0..rounds {
+        let object = round * 37 % objects;
+        let one_object = format!(
+            "/api/v1/namespaces/{space}/events?fieldSelector=involvedObject.name%3D{},involvedObject.namespace%3D{space},involvedObject.uid%3D{}&limit=500",
+            object_name(object),
+            object_uid(object),
+            space = namespace(object),
+        );
+        for (path, media_type, latencies) in [
+            (one_object.as_str(), TABLE, &mut reads.one_object),
+            ("/api/v1/events?limit=500", TABLE, &mut reads.first_page),
+        ] {
+            let asked = now();
+            connection.read(path, media_type).await?;
+            latencies.push(asked.elapsed());
+        }
+    }
+    for _ in 0..rounds.min(5) {
+        let asked = now();
+        reads.everything_bytes = connection.read("/api/v1/events", JSON).await?;
+        reads.everything.push(asked.elapsed());
+    }
+    Ok(reads)
+}

@@ -1,0 +1,221 @@
+//! `cargo xtask bench server`: the same load on our server, on kube-apiserver with etcd, and on a handler that only
+//! parses and echoes (the floor), one after the other on this machine. Each part has a fresh server.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::server::{Running, build, program};
+use super::{Figure, figures, machine, table};
+use crate::Result;
+use crate::command::find;
+
+/// Events among which is read: what kube-apiserver still takes in reasonable time.
+const EVENTS: &str = "25000";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write the table into docs/benchmarks.md
+    #[arg(long)]
+    write: bool,
+    /// A tenth of the load, to see that everything works
+    #[arg(long)]
+    quick: bool,
+    /// Also fill our server with a million events, for its memory and its answers then
+    #[arg(long)]
+    million: bool,
+}
+
+/// Who is loaded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Echo,
+    Tidings,
+    KubeApiserver,
+}
+
+/// The programs, and where they are.
+struct Programs {
+    tidings: PathBuf,
+    echo: PathBuf,
+    load: PathBuf,
+    kubectl: Option<PathBuf>,
+}
+
+impl Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::Tidings => "tidings",
+            Self::KubeApiserver => "kube-apiserver",
+        }
+    }
+
+    fn start(self, programs: &Programs) -> Result<Running> {
+        match self {
+            Self::Echo => Running::start(&programs.echo, &[]),
+            Self::Tidings => Running::start(&programs.tidings, &["serve", "--secure-port", "0"]),
+            Self::KubeApiserver => Err("not yet".to_owned()),
+        }
+    }
+}
+
+pub(super) fn run(root: &Path, args: &Args) -> Result {
+    let (ours, benches) = (build(root, "tidings-cli")?, build(root, "tidings-bench")?);
+    let programs = Programs {
+        tidings: program(&ours, "tidings"),
+        echo: program(&benches, "server-echo"),
+        load: program(&benches, "server-load"),
+        kubectl: find("kubectl"),
+    };
+    let mut measured = Vec::new();
+    let mut skipped = Vec::new();
+    for peer in [Peer::Echo, Peer::Tidings, Peer::KubeApiserver] {
+        let writes = match peer.start(&programs) {
+            Ok(server) => server,
+            Err(reason) if peer == Peer::KubeApiserver => {
+                skipped.push(format!("kube-apiserver: {reason}"));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        measured.extend(loads(peer, &programs, &writes, args)?);
+        drop(writes);
+        if peer != Peer::Echo {
+            measured.extend(reads(peer, &programs, args)?);
+        }
+    }
+    if programs.kubectl.is_none() {
+        skipped.push("kubectl get events: there is no kubectl".to_owned());
+    }
+    if args.million {
+        measured.extend(million(&programs)?);
+    }
+    let table = format!("{}\n{}", machine(false), table::serving(&measured));
+    println!("\n{table}");
+    for line in &skipped {
+        println!("skipped {line}");
+    }
+    if args.write {
+        if !skipped.is_empty() || args.quick {
+            return Err("not written: docs/benchmarks.md has every figure or none".to_owned());
+        }
+        table::write(&root.join("docs/benchmarks.md"), "server", &table)?;
+    }
+    Ok(())
+}
+
+/// The load program with a part of its own.
+fn load(peer: Peer, programs: &Programs, server: &Running, part: &[&str]) -> Result<Vec<Figure>> {
+    figures(
+        Command::new(&programs.load)
+            .arg("--kubeconfig")
+            .arg(server.kubeconfig())
+            .args(["--peer", peer.name()])
+            .args(part),
+    )
+}
+
+fn loads(peer: Peer, programs: &Programs, server: &Running, args: &Args) -> Result<Vec<Figure>> {
+    let seconds = if args.quick { "1" } else { "10" };
+    let parts: &[&str] = if peer == Peer::Echo {
+        &["creates"]
+    } else {
+        &["creates", "patches"]
+    };
+    let mut measured = Vec::new();
+    for part in parts {
+        for connections in ["32", "256"] {
+            let part = [part, "--connections", connections, "--seconds", seconds];
+            measured.extend(load(peer, programs, server, &part)?);
+        }
+    }
+    Ok(measured)
+}
+
+fn reads(peer: Peer, programs: &Programs, args: &Args) -> Result<Vec<Figure>> {
+    let (events, watchers) = if args.quick {
+        ("2500", "100")
+    } else {
+        (EVENTS, "1000")
+    };
+    let started = now();
+    let server = peer.start(programs)?;
+    let mut measured = load(peer, programs, &server, &["ready"])?;
+    measured.push(milliseconds(peer, "start_to_ready", started));
+    measured.extend(load(
+        peer,
+        programs,
+        &server,
+        &["fill", "--events", events],
+    )?);
+    measured.extend(load(
+        peer,
+        programs,
+        &server,
+        &["reads", "--events", events],
+    )?);
+    if let Some(kubectl) = &programs.kubectl {
+        let started = now();
+        let status = Command::new(kubectl)
+            .arg("--kubeconfig")
+            .arg(server.kubeconfig())
+            .args(["get", "events", "-A"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|error| format!("kubectl: {error}"))?;
+        if !status.success() {
+            return Err(format!("kubectl get events: {status}"));
+        }
+        measured.push(milliseconds(peer, "kubectl_get_events", started));
+    }
+    measured.extend(resident(peer, "memory", &server));
+    let watch = ["watch", "--watchers", watchers, "--events", "200"];
+    measured.extend(load(peer, programs, &server, &watch)?);
+    let paced = [&watch[..], &["--per-second", "20"]].concat();
+    measured.extend(load(peer, programs, &server, &paced)?);
+    Ok(measured)
+}
+
+fn million(programs: &Programs) -> Result<Vec<Figure>> {
+    let server = Peer::Tidings.start(programs)?;
+    let events = ["--events", "1000000"];
+    load(
+        Peer::Tidings,
+        programs,
+        &server,
+        &[&["fill"], &events[..]].concat(),
+    )?;
+    let mut measured: Vec<Figure> = resident(Peer::Tidings, "memory_million", &server)
+        .into_iter()
+        .collect();
+    let reads = load(
+        Peer::Tidings,
+        programs,
+        &server,
+        &[&["reads"], &events[..], &["--rounds", "20"]].concat(),
+    )?;
+    measured.extend(reads.into_iter().map(|figure| figure.renamed("_million")));
+    measured.extend(resident(Peer::Tidings, "memory_million_read", &server));
+    Ok(measured)
+}
+
+fn resident(peer: Peer, name: &str, server: &Running) -> Option<Figure> {
+    let bytes = server.resident_bytes()?;
+    Some(Figure(
+        json!({"peer": peer.name(), "name": name, "bytes": bytes}),
+    ))
+}
+
+fn milliseconds(peer: Peer, name: &str, started: Instant) -> Figure {
+    let elapsed = started.elapsed().as_secs_f64() * 1e3;
+    Figure(json!({"peer": peer.name(), "name": name, "p50_ms": elapsed}))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn now() -> Instant {
+    Instant::now()
+}

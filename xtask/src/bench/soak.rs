@@ -1,0 +1,58 @@
+//! `cargo xtask soak`: a steady stream of short-lived events into our server for a long time, with watchers that account
+//! for every one: come once, gone once, on time. Each minute's latency and memory are printed, to be seen flat.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::figures;
+use super::server::{Running, build, program};
+use crate::Result;
+
+/// How long the server keeps an event, in seconds.
+const TTL: u64 = 60;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How long to write
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+    /// A few seconds instead, to see that everything works
+    #[arg(long)]
+    short: bool,
+    /// Events per second
+    #[arg(long, default_value_t = 1_000)]
+    per_second: u64,
+    /// Watchers, each of one of ten namespaces
+    #[arg(long, default_value_t = 200)]
+    watchers: usize,
+}
+
+pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    let tidings = program(&build(root, "tidings-cli")?, "tidings");
+    let load = program(&build(root, "tidings-bench")?, "server-load");
+    let (seconds, ttl) = if args.short {
+        (10, 5)
+    } else {
+        (args.minutes.saturating_mul(60), TTL)
+    };
+    let ttl_flag = format!("{ttl}s");
+    let server = Running::start(
+        &tidings,
+        &["serve", "--secure-port", "0", "--event-ttl", &ttl_flag],
+    )?;
+    let mut command = Command::new(load);
+    command
+        .arg("--kubeconfig")
+        .arg(server.kubeconfig())
+        .arg("soak");
+    for (flag, value) in [
+        ("--seconds", seconds),
+        ("--per-second", args.per_second),
+        ("--watchers", args.watchers as u64),
+        ("--ttl", ttl),
+        ("--process", server.process().into()),
+    ] {
+        command.arg(flag).arg(value.to_string());
+    }
+    figures(&mut command).map(drop)
+}
