@@ -1,0 +1,90 @@
+//! A request written as HTTP/1 text, the server it goes to, and what may be answered. Used by the fuzz target as well.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use futures::StreamExt;
+use http::{Method, Request, StatusCode};
+use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, router};
+use tidings_store::Store;
+use tidings_store::UnixMillis;
+use tidings_store::clock::ManualClock;
+use tidings_store::memory::MemoryStore;
+use tower::ServiceExt;
+
+/// The only answer above 499 that a request can ask for, besides 504 for a revision that is not reached in time.
+const KUBERNETES_OWN_500: &str = "resourceVersion should not be set on objects to be created";
+
+/// So many pieces of an answer are read: a watch goes on for ever.
+const PIECES: usize = 64;
+
+/// A server in memory, with two events.
+pub(crate) async fn server() -> Arc<ApiServer> {
+    let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
+    let store = Arc::new(MemoryStore::new(Arc::new(clock.clone()), 1000));
+    let token = Token {
+        token: "s3cret".into(),
+        user: User::new("admin", "1", ["system:masters".to_owned()]),
+    };
+    let api = Arc::new(ApiServer::new(
+        store as Arc<dyn Store>,
+        Arc::new(Arc::new(clock)),
+        Authenticator::new(vec![token]),
+        ApiOptions::default(),
+    ));
+    for name in ["web.1", "web.2"] {
+        let text = CREATE.replace("NAME", name);
+        let request = parse(text.as_bytes()).expect("the request is well formed");
+        assert_eq!(send(&api, request).await.0, StatusCode::CREATED);
+    }
+    api
+}
+
+/// Creates an event named NAME.
+pub(crate) const CREATE: &str = "POST /api/v1/namespaces/shop/events?fieldValidation=Strict&fieldManager=test\ncontent-type: application/json\naccept: application/json\n\n\
+    {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"metadata\":{\"name\":\"NAME\",\"namespace\":\"shop\",\"labels\":{\"a\":\"b\"},\"annotations\":{\"c\":\"d\"}},\
+    \"involvedObject\":{\"kind\":\"Pod\",\"namespace\":\"shop\",\"name\":\"web\",\"uid\":\"u-1\",\"apiVersion\":\"v1\"},\"reason\":\"BackOff\",\"message\":\"Back-off\",\
+    \"source\":{\"component\":\"kubelet\",\"host\":\"n1\"},\"firstTimestamp\":\"2026-03-04T05:06:07Z\",\"lastTimestamp\":\"2026-03-04T05:06:07Z\",\"count\":1,\"type\":\"Warning\",\
+    \"eventTime\":null,\"reportingComponent\":\"kubelet\",\"reportingInstance\":\"n1\"}";
+
+/// Reads `METHOD target`, header lines, an empty line and a body. `None` for what is no HTTP request at all.
+pub(crate) fn parse(text: &[u8]) -> Option<Request<Body>> {
+    let end = text.windows(2).position(|pair| pair == b"\n\n")?;
+    let (head, body) = (&text[..end], &text[end + 2..]);
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let (method, target) = {
+        let line = lines.next()?;
+        let space = line.iter().position(|byte| *byte == b' ')?;
+        (&line[..space], &line[space + 1..])
+    };
+    let mut request = Request::builder()
+        .method(Method::from_bytes(method).ok()?)
+        .uri(target)
+        .header("authorization", "Bearer s3cret");
+    for line in lines {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        request = request.header(&line[..colon], line[colon + 1..].trim_ascii());
+    }
+    request.body(Body::from(Bytes::copy_from_slice(body))).ok()
+}
+
+/// Sends it, and returns the answer as far as it is read.
+pub(crate) async fn send(api: &Arc<ApiServer>, request: Request<Body>) -> (StatusCode, Vec<u8>) {
+    let Ok(response) = router(Arc::clone(api)).oneshot(request).await;
+    let (parts, body) = response.into_parts();
+    let mut pieces = body.into_data_stream().take(PIECES);
+    let mut text = Vec::new();
+    while let Some(Ok(piece)) = pieces.next().await {
+        text.extend_from_slice(&piece);
+    }
+    (parts.status, text)
+}
+
+/// Whether an answer may be given to anything a client can send.
+pub(crate) fn is_fair(status: StatusCode, body: &[u8]) -> bool {
+    match status.as_u16() {
+        ..500 | 504 => true,
+        500 => String::from_utf8_lossy(body).contains(KUBERNETES_OWN_500),
+        _ => false,
+    }
+}
