@@ -26,7 +26,7 @@ fn laughs(lines: usize) -> Vec<u8> {
     let mut text = "a0: &a0 [lol]\n".to_owned();
     for line in 1..lines {
         let aliases = vec![format!("*a{}", line - 1); 9].join(",");
-        text.push_str(&format!("a{line}: &a{line} [{aliases}]\n"));
+        text += &format!("a{line}: &a{line} [{aliases}]\n");
     }
     text.into_bytes()
 }
