@@ -62,11 +62,28 @@ pub(crate) fn open(bytes: &Bytes) -> Result<Enveloped, String> {
 
 /// Puts a message into an envelope, byte for byte as the API server does.
 pub(crate) fn envelop(api_version: &str, kind: &str, message: &impl Message) -> Vec<u8> {
+    envelop_with(api_version, kind, message.encoded_len(), |out| {
+        put(message, out);
+    })
+}
+
+/// The same around a message that is encoded already.
+pub(crate) fn envelop_bytes(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    envelop_with(api_version, kind, message.len(), |out| {
+        out.extend_from_slice(message);
+    })
+}
+
+fn envelop_with(
+    api_version: &str,
+    kind: &str,
+    len: usize,
+    put_message: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
     let type_meta = TypeMeta {
         api_version: api_version.into(),
         kind: kind.into(),
     };
-    let len = message.encoded_len();
     let mut out = Vec::with_capacity(len + api_version.len() + kind.len() + 32);
     out.extend_from_slice(MAGIC);
     out.push(0x0a);
@@ -74,7 +91,7 @@ pub(crate) fn envelop(api_version: &str, kind: &str, message: &impl Message) -> 
     put(&type_meta, &mut out);
     out.push(0x12);
     put_len(len, &mut out);
-    put(message, &mut out);
+    put_message(&mut out);
     // contentEncoding and contentType, empty but present.
     out.extend_from_slice(&[0x1a, 0, 0x22, 0]);
     out

@@ -4,6 +4,7 @@ mod body;
 mod call;
 mod delete;
 mod discovery;
+mod frame;
 mod health;
 mod list;
 mod list_writer;

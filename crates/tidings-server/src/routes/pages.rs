@@ -66,14 +66,12 @@ impl Pages {
         }
         let first = !std::mem::replace(&mut self.started, true);
         let unfiltered = self.selector.is_empty();
-        let page = match self.ahead.take() {
-            Some(ahead) => ahead
-                .await
-                .map_err(|error| Status::internal(error.to_string()))?,
-            None => {
-                self.request.count_remaining = first && unfiltered && self.left.is_some();
-                read_page(&self.server, self.next_request()).await
-            }
+        let page = if let Some(ahead) = self.ahead.take() {
+            let page = ahead.await;
+            page.map_err(|error| Status::internal(error.to_string()))?
+        } else {
+            self.request.count_remaining = first && unfiltered && self.left.is_some();
+            read_page(&self.server, self.next_request()).await
         }?;
         self.request.count_remaining = false;
         self.revision = page.revision;
@@ -183,7 +181,7 @@ impl Pages {
             }
         }
         self.left = None;
-        self.until = scout.request.after.clone();
+        self.until.clone_from(&scout.request.after);
         Ok(scout.meta())
     }
 }

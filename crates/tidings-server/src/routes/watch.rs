@@ -19,17 +19,19 @@ use tidings_store::{At, BoxFuture, Change, ListRequest, Record, Revision, Watch,
 
 use super::body::{encode_watched, table_rows};
 use super::call::Call;
+use super::frame::{event_frame, frame, together};
 use super::list::{not_newer_than_store, store_request};
-use crate::codec;
-use crate::encoded::EncodingKey;
+use crate::encoded::{EncodingKey, RowKey};
 use crate::error::Status;
 use crate::negotiate::{Answer, Form, Media, Shape};
 use crate::query::{ListOptions, ResourceVersion};
-use crate::server::{ApiServer, Stored};
+use crate::server::ApiServer;
 use crate::table::Rows;
 
 /// So many existing events are read at a time.
 const INITIAL_PAGE_LEN: usize = 500;
+/// What is sent at once is not added to from here on, in bytes.
+const CHUNK_LEN: usize = 64 * 1024;
 
 /// GET with `watch=true`.
 pub(crate) async fn watch(
@@ -150,17 +152,17 @@ impl Watching {
             };
             match step {
                 Ok(frames) if frames.is_empty() => {}
-                Ok(frames) => return Some(frames.into()),
+                Ok(frames) => return Some(together(frames)),
                 Err(status) => {
                     // Phase::Over stays: an error is the last thing a watch says.
-                    return Some(self.frame("ERROR", &self.error_object(&status)).into());
+                    return Some(frame(self.form.media, "ERROR", &self.error_object(&status)));
                 }
             }
         }
     }
 
     /// Finds out where to begin.
-    async fn start(&mut self) -> Result<Vec<u8>, Status> {
+    async fn start(&mut self) -> Result<(), Status> {
         let options = &self.options;
         let (initial, after) = match (options.send_initial_events, options.resource_version) {
             (Some(true), ResourceVersion::At(revision)) => {
@@ -185,7 +187,7 @@ impl Watching {
             let revision = after.unwrap_or_else(|| self.server.store.revision());
             self.go_live(revision).await?;
         }
-        Ok(Vec::new())
+        Ok(())
     }
 
     async fn go_live(&mut self, after: Revision) -> Result<(), Status> {
@@ -209,7 +211,7 @@ impl Watching {
         &mut self,
         mut request: ListRequest,
         announce_end: bool,
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Vec<Bytes>, Status> {
         let page = self
             .server
             .store
@@ -223,10 +225,8 @@ impl Watching {
         let mut frames = Vec::new();
         for record in page.records {
             request.after = Some(record.key.clone());
-            let Stored { event, record } = Stored::decode(record)?;
-            if self.options.selector.matches(&event) {
-                let object = self.encode(&event, &record, record.revision, false)?;
-                frames.extend(self.frame("ADDED", &object));
+            if self.options.selector.selects(&record)? {
+                frames.push(self.first_frame(&record)?);
             }
         }
         if page.more {
@@ -237,7 +237,7 @@ impl Watching {
         } else {
             self.go_live(page.revision).await?;
             if announce_end {
-                frames.extend(self.bookmark(page.revision, true)?);
+                frames.push(self.bookmark(page.revision, true)?);
             }
         }
         Ok(frames)
@@ -248,10 +248,10 @@ impl Watching {
         &mut self,
         mut watch: Box<dyn Watch>,
         mut pending: VecDeque<Arc<Change>>,
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Vec<Bytes>, Status> {
         if pending.is_empty() {
+            // Either may win: changes that all concern others must not keep the bookmarks back.
             let changes = tokio::select! {
-                biased;
                 changes = watch.next() => Some(changes),
                 _ = self.bookmarks.tick(), if self.options.allow_bookmarks => None,
             };
@@ -263,90 +263,86 @@ impl Watching {
                     let revision = watch.revision().max(self.sent_revision);
                     self.phase = Phase::Live { watch, pending };
                     self.sent_revision = revision;
-                    return self.bookmark(revision, false);
+                    return Ok(vec![self.bookmark(revision, false)?]);
                 }
             }
         }
-        let mut frames = Vec::new();
-        while let Some(change) = pending.pop_front() {
-            self.change(&change, &mut frames)?;
+        let mut frames: Vec<Bytes> = Vec::new();
+        let mut len = 0;
+        while len < CHUNK_LEN
+            && let Some(change) = pending.pop_front()
+        {
+            if let Some(frame) = self.change(&change)? {
+                len += frame.len();
+                frames.push(frame);
+            }
             self.sent_revision = change.revision();
         }
         self.phase = Phase::Live { watch, pending };
         Ok(frames)
     }
 
-    /// Appends what a change means to this watch.
-    fn change(&mut self, change: &Change, frames: &mut Vec<u8>) -> Result<(), Status> {
+    /// What a change means to this watch.
+    fn change(&mut self, change: &Change) -> Result<Option<Bytes>, Status> {
+        let selector = &self.options.selector;
+        let selected =
+            |record: Option<&Record>| record.map_or(Ok(false), |record| selector.selects(record));
+        let (before, after) = (selected(change.previous())?, selected(change.record())?);
+        let (kind, record) = match (before, after) {
+            (false, true) => ("ADDED", change.record()),
+            (true, true) => ("MODIFIED", change.record()),
+            (true, false) => ("DELETED", change.previous()),
+            (false, false) => return Ok(None),
+        };
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        let rows = self.rows_to_send()?;
         let revision = change.revision();
-        let decode = |record: Option<&Record>| record.cloned().map(Stored::decode).transpose();
-        let selected = |stored: &Stored| {
-            self.options.selector.is_empty() || self.options.selector.matches(&stored.event)
-        };
-        let after = decode(change.record())?.filter(selected);
-        // Without a selector what was there before was selected; its content is needed only if it is to be sent.
-        let before = if after.is_some() && self.options.selector.is_empty() {
-            change.previous().map(|_| None)
-        } else {
-            decode(change.previous())?.filter(selected).map(Some)
-        };
-        let (kind, stored, is_before) = match (before, after) {
-            (None, Some(after)) => ("ADDED", after, false),
-            (Some(_), Some(after)) => ("MODIFIED", after, false),
-            (Some(Some(before)), None) => ("DELETED", before, true),
-            (Some(None) | None, None) => return Ok(()),
-        };
-        let object = self.encode(&stored.event, &stored.record, revision, is_before)?;
-        frames.extend(self.frame(kind, &object));
-        Ok(())
-    }
-
-    /// The object's bytes at a revision (a deleted object carries that of its deletion).
-    fn encode(
-        &mut self,
-        event: &Event,
-        record: &Record,
-        revision: Revision,
-        before: bool,
-    ) -> Result<Bytes, Status> {
-        let at_revision = || {
-            let mut event = event.clone();
-            event.metadata.get_or_insert_default().resource_version = Some(revision.to_string());
-            event
-        };
-        if let Shape::Table(_) = self.form.shape {
-            let rows = self.rows()?;
-            let columns = !std::mem::replace(&mut self.columns_sent, true);
-            return encode_watched(
-                self.call.api,
-                self.form,
-                &at_revision(),
-                Some(&rows),
-                columns,
-            );
-        }
         let key = EncodingKey {
             revision,
             key: record.key.clone(),
-            before,
+            kind,
             api: self.call.api,
             media: self.form.media,
             shape: self.form.shape,
+            row: rows.as_ref().map(|(rows, columns)| RowKey {
+                second: rows.now.as_second(),
+                include_object: rows.include_object,
+                columns: *columns,
+            }),
         };
-        let encode = || encode_watched(self.call.api, self.form, &at_revision(), None, false);
-        self.server.encoded.get_or_encode(key, encode)
+        let rows = rows.as_ref().map(|(rows, columns)| (rows, *columns));
+        let encode = || event_frame(self.call.api, self.form, kind, record, revision, rows);
+        self.server.encoded.get_or_encode(key, encode).map(Some)
     }
 
+    /// What was there before the watch began.
+    fn first_frame(&mut self, record: &Record) -> Result<Bytes, Status> {
+        let rows = self.rows_to_send()?;
+        let rows = rows.as_ref().map(|(rows, columns)| (rows, *columns));
+        let (api, form) = (self.call.api, self.form);
+        event_frame(api, form, "ADDED", record, record.revision, rows)
+    }
+
+    /// How to make a row, if this is a watch of tables, and whether it is the first, which names the columns.
+    fn rows_to_send(&mut self) -> Result<Option<(Rows, bool)>, Status> {
+        let Shape::Table(_) = self.form.shape else {
+            return Ok(None);
+        };
+        let columns = !std::mem::replace(&mut self.columns_sent, true);
+        Ok(Some((self.rows()?, columns)))
+    }
+
+    /// Rows as of this second, so that all watchers' are alike.
     fn rows(&self) -> Result<Rows, Status> {
-        table_rows(&self.call, self.form, self.server.clock.now())
+        let now = self.server.clock.now();
+        let second = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
+        table_rows(&self.call, self.form, second)
     }
 
     /// A BOOKMARK: an otherwise empty event that tells how far the watch has come.
-    fn bookmark(
-        &mut self,
-        revision: Revision,
-        initial_events_end: bool,
-    ) -> Result<Vec<u8>, Status> {
+    fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Result<Bytes, Status> {
         let mut metadata = ObjectMeta {
             resource_version: Some(revision.to_string()),
             ..ObjectMeta::default()
@@ -360,14 +356,11 @@ impl Watching {
             metadata: Some(metadata),
             ..Event::default()
         };
-        let rows = if let Shape::Table(_) = self.form.shape {
-            Some(self.rows()?)
-        } else {
-            None
-        };
-        let columns = rows.is_some() && !std::mem::replace(&mut self.columns_sent, true);
-        let object = encode_watched(self.call.api, self.form, &event, rows.as_ref(), columns)?;
-        Ok(self.frame("BOOKMARK", &object))
+        let rows = self.rows_to_send()?;
+        let columns = rows.as_ref().is_some_and(|(_, columns)| *columns);
+        let rows = rows.as_ref().map(|(rows, _)| rows);
+        let object = encode_watched(self.call.api, self.form, &event, rows, columns)?;
+        Ok(frame(self.form.media, "BOOKMARK", &object))
     }
 
     fn error_object(&self, status: &Status) -> Bytes {
@@ -376,20 +369,6 @@ impl Watching {
         } else {
             status.to_json().into()
         }
-    }
-
-    /// One watch event around an encoded object.
-    fn frame(&self, kind: &str, object: &Bytes) -> Vec<u8> {
-        if self.form.media == Media::Protobuf {
-            return codec::protobuf::watch_frame(kind, object);
-        }
-        let mut frame = Vec::with_capacity(object.len() + 40);
-        frame.extend_from_slice(b"{\"type\":\"");
-        frame.extend_from_slice(kind.as_bytes());
-        frame.extend_from_slice(b"\",\"object\":");
-        frame.extend_from_slice(object);
-        frame.extend_from_slice(b"}\n");
-        frame
     }
 }
 

@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod content;
+mod fanout;
 mod lists;
 mod streams;
 mod support;
+mod watch_forms;
 mod watches;
 mod writes;

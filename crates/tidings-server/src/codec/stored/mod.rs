@@ -5,6 +5,10 @@
 //! in. Every method answers `None` for bytes that are not in the form every API server writes; the caller then takes the
 //! long way by [`decode_stored`](super::decode_stored), which also says what is wrong, if something is. Both ways give the
 //! same answer, which a property test holds them to.
+#![expect(
+    clippy::option_option,
+    reason = "the outer None is the unusual, the inner one a field that is not set"
+)]
 
 mod json;
 mod wire;
@@ -86,11 +90,6 @@ impl<'a> StoredEvent<'a> {
             metadata,
             revision,
         })
-    }
-
-    /// The same event as of another revision: a deleted one carries that of its deletion.
-    pub(crate) fn at(self, revision: u64) -> Self {
-        Self { revision, ..self }
     }
 
     /// Appends its JSON, as [`write_event`](super::write_event) does.
@@ -228,7 +227,7 @@ impl<'a> StoredEvent<'a> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_pb::api::core::v1::Event;
+    use k8s_pb::api::core::v1::{Event, EventSeries};
     use k8s_pb::apimachinery::pkg::apis::meta::v1::{
         ObjectMeta, OwnerReference, PartialObjectMetadata,
     };
@@ -323,7 +322,7 @@ mod tests {
             let event = Event { metadata: Some(ObjectMeta { name, ..metadata }), ..event };
             check(&encode_stored(&event))?;
             // Not in canonical form, as Go's encoder leaves it: empty fields are there.
-            let event = Event { action: Some(String::new()), count: Some(0), series: Some(Default::default()), ..event };
+            let event = Event { action: Some(String::new()), count: Some(0), series: Some(EventSeries::default()), ..event };
             check(&protobuf::envelop("v1", "Event", &event).into())?;
         }
 

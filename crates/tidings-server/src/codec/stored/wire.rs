@@ -2,6 +2,10 @@
 //!
 //! It reads what an API server writes. Anything else that protobuf allows (groups, fixed-width numbers, a message in two
 //! parts) is [`None`], for which the caller has the full decoder.
+#![expect(
+    clippy::option_option,
+    reason = "the outer None is the unusual, the inner one a field that is not set"
+)]
 
 use crate::codec::json::moment;
 use crate::codec::time::Moment;
