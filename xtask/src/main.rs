@@ -1,4 +1,5 @@
-//! The tasks of the project: `cargo xtask test | tidy | bench | soak`. Nothing here is needed to build or use tidings.
+//! The tasks of the project: `cargo xtask test | tidy | bench | soak | reference`. Nothing here is needed to build or use
+//! tidings.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -7,6 +8,7 @@
 
 mod bench;
 mod command;
+mod reference;
 mod test;
 mod tidy;
 mod tools;
@@ -31,6 +33,8 @@ enum Task {
     Bench(bench::Bench),
     /// A long, steady load on our server, and watchers that account for every event
     Soak(bench::soak::Args),
+    /// Our server and a real kube-apiserver, sent the same requests: what they answer differently
+    Reference(reference::Args),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Soak(args) => bench::soak::run(&root, &args),
+        Task::Reference(args) => reference::run(&root, &args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -69,6 +69,11 @@ impl Tools {
         tools
     }
 
+    /// Whether the program tests find by this variable is there.
+    pub(crate) fn has(&self, variable: &str) -> bool {
+        self.environment.iter().any(|(name, _)| name == variable)
+    }
+
     /// Tells a command where they are.
     pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)))

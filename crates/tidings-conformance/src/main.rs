@@ -1,11 +1,15 @@
-//! `tidings-conformance SUITE …`: suites that judge tidings from outside, by the answers of the program it re-creates.
+//! `tidings-conformance SUITE …`: suites that judge tidings from outside, by the answers of the programs it re-creates.
 //!
 //! Exit status: 0 when all answers are the same, 1 when some differ, 2 when there is nothing to judge by.
 
 mod correlator;
 mod difference;
+mod http;
+mod reference;
 mod scenario;
+mod servers;
 
+use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,12 +33,19 @@ enum Suite {
         /// Folder with one scenario in each *.jsonl.
         dir: PathBuf,
     },
+    /// Sends a real kube-apiserver and `tidings serve` the same requests: what they answer must be the same.
+    ///
+    /// Exits with 0 when every difference is explained, 1 when one is not, 2 when nothing could be judged.
+    Reference(reference::Args),
 }
 
 fn main() -> ExitCode {
-    let Suite::Correlator { dir } = Arguments::parse().suite;
     let mut out = std::io::stdout().lock();
-    match correlator::run(&dir, &mut out).and_then(|same| Ok((same, out.flush()?))) {
+    let same = match Arguments::parse().suite {
+        Suite::Correlator { dir } => correlator::run(&dir, &mut out).map_err(Box::from),
+        Suite::Reference(args) => block_on(reference::run(&args, &mut out)),
+    };
+    match same.and_then(|same| Ok((same, out.flush()?))) {
         Ok((true, ())) => ExitCode::SUCCESS,
         Ok((false, ())) => ExitCode::from(1),
         Err(error) => {
@@ -43,4 +54,14 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Runs a suite that talks to servers.
+fn block_on<E: Error + 'static>(
+    suite: impl Future<Output = Result<bool, E>>,
+) -> Result<bool, Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(suite)?)
 }

@@ -94,9 +94,7 @@ pub(super) fn build(root: &Path, package: &str) -> Result<PathBuf> {
         root,
         &["build", "--release", "-q", "-p", package],
     ))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release"))
+    Ok(command::target(root).join("release"))
 }
 
 /// A program of those built.

@@ -1,0 +1,70 @@
+// Package clients uses an Event API server through unmodified client-go: what passes with kube-apiserver has to pass
+// with ours. The server is that of $KUBECONFIG; without it every test is skipped.
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// patience is what a slow machine may need for anything here.
+const patience = 60 * time.Second
+
+// connect returns a client, a namespace of the test's own, and a context that ends with it.
+func connect(t *testing.T) (context.Context, *kubernetes.Clientset, string) {
+	t.Helper()
+	path := os.Getenv("KUBECONFIG")
+	if path == "" {
+		t.Skip("KUBECONFIG names no server")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	must(t, err)
+	config.QPS, config.Burst = -1, 0
+	client, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	name := fmt.Sprintf("clients-%d", time.Now().UnixNano())
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err = client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	// Where namespaces are always there, none can be made.
+	if err != nil && !apierrors.IsMethodNotSupported(err) && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	return ctx, client, name
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually asks until the answer is yes.
+func eventually(t *testing.T, ctx context.Context, what string, is func() bool) {
+	t.Helper()
+	for !is() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s", what, patience)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func pod(namespace string) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace, UID: "0f3c6a44-8a0b-4c1e-9f63-1d2f3a4b5c6d"},
+	}
+}

@@ -1,0 +1,117 @@
+//! The plainest HTTPS client there is: one connection for one request, nothing added, nothing hidden.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// No answer takes longer; watches say themselves when they end.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum HttpError {
+    #[error("the server's certificate: {0}")]
+    Certificate(String),
+    #[error("no request can be made of it: {0}")]
+    Request(#[from] http::Error),
+    #[error("no connection: {0}")]
+    Connect(#[from] std::io::Error),
+    #[error("no answer: {0}")]
+    Answer(#[from] hyper::Error),
+    #[error("no answer within {} s", PATIENCE.as_secs())]
+    Late(#[from] tokio::time::error::Elapsed),
+}
+
+/// One server, and whom it is trusted by.
+#[derive(Clone)]
+pub(crate) struct Client {
+    address: String,
+    tls: TlsConnector,
+}
+
+/// An answer whose body may still be coming.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    body: Incoming,
+}
+
+impl Client {
+    /// For the server at `address`, which shows a certificate signed by one of these.
+    pub(crate) fn new(address: &str, trusted: &[u8]) -> Result<Self, HttpError> {
+        let wrong = |error: &dyn std::fmt::Display| HttpError::Certificate(error.to_string());
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(trusted) {
+            let certificate = certificate.map_err(|error| wrong(&error))?;
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self {
+            address: address.to_owned(),
+            tls: TlsConnector::from(Arc::new(config)),
+        })
+    }
+
+    /// Whether the server says that it is ready.
+    pub(crate) async fn is_ready(&self) -> bool {
+        let request = Request::get("/readyz").header("Authorization", "Bearer admin-token");
+        let Ok(request) = request.body(Full::default()) else {
+            return false;
+        };
+        self.send(request)
+            .await
+            .is_ok_and(|answer| answer.status == StatusCode::OK)
+    }
+
+    /// Sends a request and returns when the answer begins.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Answer, HttpError> {
+        let exchange = async {
+            let stream = TcpStream::connect(&self.address).await?;
+            let host = self.address.split(':').next().unwrap_or_default();
+            let host = ServerName::try_from(host.to_owned())
+                .map_err(|error| HttpError::Certificate(error.to_string()))?;
+            let stream = self.tls.connect(host, stream).await?;
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+            // How it ends shows in the answer.
+            tokio::spawn(connection);
+            let host =
+                http::HeaderValue::try_from(self.address.as_str()).map_err(http::Error::from)?;
+            request.headers_mut().insert("Host", host);
+            let (parts, body) = sender.send_request(request).await?.into_parts();
+            Ok(Answer {
+                status: parts.status,
+                headers: parts.headers,
+                body,
+            })
+        };
+        tokio::time::timeout(PATIENCE, exchange).await?
+    }
+}
+
+impl Answer {
+    /// Waits for the rest.
+    pub(crate) async fn body(self) -> Result<Bytes, HttpError> {
+        let collected = tokio::time::timeout(PATIENCE, self.body.collect()).await??;
+        Ok(collected.to_bytes())
+    }
+}

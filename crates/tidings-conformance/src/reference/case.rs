@@ -1,0 +1,407 @@
+//! The table of cases: YAML files, each with templates and cases, each case a few steps in a namespace of its own.
+//! The form is described in `reference/README.md`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::protobuf;
+use super::tree::Tree;
+
+/// What is wrong with the table.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum TableError {
+    #[error("{path}: {source}")]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{path}: {message}")]
+    Form { path: PathBuf, message: String },
+    #[error("{0} holds no *.yaml with cases")]
+    Empty(PathBuf),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    templates: BTreeMap<String, Tree>,
+    cases: Vec<Case>,
+}
+
+/// Steps that belong together.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    #[serde(rename = "case")]
+    pub(crate) name: String,
+    /// Compare who manages which fields, too.
+    #[serde(default)]
+    pub(crate) managed_fields: bool,
+    steps: Vec<Step>,
+    /// Those of its file.
+    #[serde(skip)]
+    templates: BTreeMap<String, Tree>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    name: Option<String>,
+    send: Option<String>,
+    kubectl: Option<Vec<String>>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    user: Option<String>,
+    from: Option<String>,
+    body: Option<Tree>,
+    text: Option<String>,
+    each: Option<Tree>,
+    #[serde(default)]
+    save: BTreeMap<String, String>,
+    #[serde(default)]
+    background: bool,
+}
+
+/// One thing to do, ready but for the variables of the case.
+#[derive(Debug)]
+pub(crate) struct Action {
+    /// What it is called in reports.
+    pub(crate) name: String,
+    pub(crate) what: What,
+    /// Variables, and where in the answer they are found.
+    pub(crate) save: BTreeMap<String, String>,
+    /// The answer is waited for at the end of the case only.
+    pub(crate) background: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Send {
+        method: String,
+        path: String,
+        headers: BTreeMap<String, String>,
+        /// Whose token is shown; nobody's if empty.
+        user: String,
+        body: Content,
+    },
+    Kubectl {
+        arguments: Vec<String>,
+        input: Content,
+    },
+}
+
+/// What a request carries.
+#[derive(Debug, Default)]
+pub(crate) enum Content {
+    #[default]
+    None,
+    Text(String),
+    Object(Tree),
+}
+
+/// What `{…}` stands for.
+pub(crate) type Variables = BTreeMap<String, Tree>;
+
+/// Reads every `*.yaml` of a folder but the list of explanations, in the order of their names.
+pub(crate) fn read(folder: &Path) -> Result<Vec<Case>, TableError> {
+    let fail = |path: &Path| {
+        let path = path.to_owned();
+        |source| TableError::Read { path, source }
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(fail(folder))? {
+        let path = entry.map_err(fail(folder))?.path();
+        let is_table = path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+            && path.file_name() != Some(super::EXPLANATIONS.as_ref());
+        if is_table {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let mut cases: Vec<Case> = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).map_err(fail(&path))?;
+        let form = |message| TableError::Form {
+            path: path.clone(),
+            message,
+        };
+        let file: File = serde_saphyr::from_str(&text).map_err(|error| form(error.to_string()))?;
+        for mut case in file.cases {
+            case.templates.clone_from(&file.templates);
+            case.actions().map_err(form)?;
+            if cases.iter().any(|known| known.name == case.name) {
+                return Err(form(format!("there are two cases {:?}", case.name)));
+            }
+            cases.push(case);
+        }
+    }
+    if cases.is_empty() {
+        return Err(TableError::Empty(folder.to_owned()));
+    }
+    Ok(cases)
+}
+
+impl Case {
+    /// What names are generated from.
+    pub(crate) fn bases(actions: &[Action]) -> Vec<String> {
+        let base = |action: &Action| match &action.what {
+            What::Send {
+                body: Content::Object(object),
+                ..
+            } => object
+                .at("metadata.generateName")?
+                .text()
+                .map(str::to_owned),
+            _ => None,
+        };
+        let mut bases: Vec<String> = actions.iter().filter_map(base).collect();
+        bases.dedup();
+        bases
+    }
+
+    pub(crate) fn needs_kubectl(&self) -> bool {
+        self.steps.iter().any(|step| step.kubectl.is_some())
+    }
+
+    /// What is to be done, in order.
+    pub(crate) fn actions(&self) -> Result<Vec<Action>, String> {
+        let mut actions = Vec::new();
+        for step in &self.steps {
+            for (label, value) in variations(step.each.as_ref())? {
+                let action = self
+                    .action(step, label, value)
+                    .map_err(|message| format!("{:?}: {message}", self.name))?;
+                actions.push(action);
+            }
+        }
+        Ok(actions)
+    }
+
+    fn action(
+        &self,
+        step: &Step,
+        label: Option<String>,
+        value: Option<Tree>,
+    ) -> Result<Action, String> {
+        let mut variables = Variables::new();
+        if let Some(value) = value {
+            variables.insert("each".to_owned(), value);
+        }
+        let content = self.content(step, &variables)?;
+        let (what, title) = match (&step.send, &step.kubectl) {
+            (Some(send), None) => {
+                let fill = |text: &String| fill_text(text, &variables);
+                let filled = fill(send);
+                let (method, path) = filled
+                    .split_once(' ')
+                    .ok_or_else(|| format!("expected a method and a path, found {filled:?}"))?;
+                let headers = step
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (name.clone(), fill(value)));
+                let what = What::Send {
+                    method: method.to_owned(),
+                    path: path.to_owned(),
+                    headers: headers.collect(),
+                    user: step.user.clone().unwrap_or_else(|| "admin".to_owned()),
+                    body: content,
+                };
+                (what, send.clone())
+            }
+            (None, Some(arguments)) => {
+                let filled = arguments.iter().map(|text| fill_text(text, &variables));
+                let what = What::Kubectl {
+                    arguments: filled.collect(),
+                    input: content,
+                };
+                (what, format!("kubectl {}", arguments.join(" ")))
+            }
+            _ => return Err("a step either sends or runs kubectl".to_owned()),
+        };
+        let mut name = step.name.clone().unwrap_or(title);
+        if let Some(label) = label {
+            name = format!("{name} [{label}]");
+        }
+        Ok(Action {
+            name,
+            what,
+            save: step.save.clone(),
+            background: step.background,
+        })
+    }
+
+    fn content(&self, step: &Step, variables: &Variables) -> Result<Content, String> {
+        if let Some(text) = &step.text {
+            return Ok(Content::Text(fill_text(text, variables)));
+        }
+        let mut object = match &step.from {
+            Some(name) => Some(
+                self.templates
+                    .get(name)
+                    .cloned()
+                    .ok_or_else(|| format!("there is no template {name:?}"))?,
+            ),
+            None => None,
+        };
+        if let Some(body) = &step.body {
+            let mut body = body.clone();
+            fill(&mut body, variables);
+            match &mut object {
+                Some(object) => object.merge(&body),
+                None => object = Some(body),
+            }
+        }
+        Ok(object.map_or(Content::None, Content::Object))
+    }
+}
+
+type Variation = (Option<String>, Option<Tree>);
+
+/// Labels and values; one without either where nothing varies.
+fn variations(each: Option<&Tree>) -> Result<Vec<Variation>, String> {
+    match each {
+        None => Ok(vec![(None, None)]),
+        Some(Tree::Map(entries)) => Ok(entries
+            .iter()
+            .map(|(label, value)| (Some(label.clone()), Some(value.clone())))
+            .collect()),
+        Some(Tree::List(items)) => items
+            .iter()
+            .map(|item| match item {
+                Tree::Text(text) => Ok((Some(text.clone()), Some(item.clone()))),
+                other => Err(format!("expected a text, found {other}")),
+            })
+            .collect(),
+        Some(other) => Err(format!("expected a list or a map, found {other}")),
+    }
+}
+
+impl Content {
+    /// The bytes to send: JSON, which is YAML, too, or Kubernetes protobuf if that is what is said to be sent.
+    pub(crate) fn bytes(&self, variables: &Variables, content_type: &str) -> Option<Vec<u8>> {
+        match self {
+            Self::None => None,
+            Self::Text(text) => Some(fill_text(text, variables).into_bytes()),
+            Self::Object(object) => {
+                let mut object = object.clone();
+                fill(&mut object, variables);
+                if content_type.contains("protobuf") {
+                    Some(protobuf::write(&object))
+                } else {
+                    Some(object.to_string().into_bytes())
+                }
+            }
+        }
+    }
+}
+
+/// Puts the variables into every text of a document.
+fn fill(tree: &mut Tree, variables: &Variables) {
+    tree.map_text(&mut |text| {
+        // A text that is nothing but a variable becomes its value, whatever that is.
+        let whole = text
+            .strip_prefix('{')
+            .and_then(|text| text.strip_suffix('}'))
+            .and_then(|name| variables.get(name));
+        whole
+            .cloned()
+            .unwrap_or_else(|| Tree::Text(fill_text(text, variables)))
+    });
+}
+
+/// Puts variables in the place of `{name}`, and a letter many times in that of `{x*12}`. Other braces stay.
+pub(crate) fn fill_text(text: &str, variables: &Variables) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('{') {
+        filled.push_str(before);
+        let replaced = behind.split_once('}').and_then(|(name, after)| {
+            let value = match variables.get(name) {
+                Some(Tree::Text(text) | Tree::Number(text)) => text.clone(),
+                Some(other) => other.to_string(),
+                None => {
+                    let (letter, times) = name.split_once('*')?;
+                    letter.repeat(times.parse().ok()?)
+                }
+            };
+            Some((value, after))
+        });
+        if let Some((value, after)) = replaced {
+            filled.push_str(&value);
+            rest = after;
+        } else {
+            filled.push('{');
+            rest = behind;
+        }
+    }
+    filled.push_str(rest);
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled_in() {
+        let variables = Variables::from([
+            ("a".to_owned(), Tree::from("b")),
+            ("n".to_owned(), Tree::Number("7".to_owned())),
+        ]);
+        for (text, expected) in [
+            ("x{a}y{n}", "xby7"),
+            ("{x*3}", "xxx"),
+            ("{\"a\":{a}}", "{\"a\":b}"),
+            ("{unknown} {", "{unknown} {"),
+        ] {
+            assert_eq!(fill_text(text, &variables), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_step_with_each_is_several() {
+        let file: File = serde_saphyr::from_str(
+            "templates: {core: {reason: Started, type: Normal}}\n\
+             cases:\n\
+             - case: creates\n\
+             \x20 steps:\n\
+             \x20 - {send: POST /events, from: core, body: '{each}', each: {none: {type: null}, other: {type: X}}}\n",
+        )
+        .expect("valid");
+        let case = Case {
+            templates: file.templates,
+            ..file.cases.into_iter().next().expect("one case")
+        };
+        let actions = case.actions().expect("valid");
+        let shown: Vec<_> = actions
+            .iter()
+            .map(|action| match &action.what {
+                What::Send { body, .. } => {
+                    let bytes = body.bytes(&Variables::new(), "").unwrap_or_default();
+                    (
+                        action.name.as_str(),
+                        String::from_utf8_lossy(&bytes).into_owned(),
+                    )
+                }
+                What::Kubectl { .. } => panic!("it sends"),
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("POST /events [none]", r#"{"reason":"Started"}"#.to_owned()),
+                (
+                    "POST /events [other]",
+                    r#"{"reason":"Started","type":"X"}"#.to_owned()
+                ),
+            ]
+        );
+    }
+}

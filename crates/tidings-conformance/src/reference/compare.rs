@@ -1,0 +1,235 @@
+//! Where two documents differ, and which of that is known and meant.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use super::tree::Tree;
+
+/// One place where the answers are not the same.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Difference {
+    /// Keys and positions, such as `body.items.0.message`.
+    pub(crate) at: String,
+    /// What the reference says there; nothing if it says nothing.
+    pub(crate) theirs: Option<Tree>,
+    /// What we say there.
+    pub(crate) ours: Option<Tree>,
+}
+
+/// Every difference, in the order of the reference's answer.
+pub(crate) fn differences(theirs: &Tree, ours: &Tree) -> Vec<Difference> {
+    let mut found = Vec::new();
+    collect("", theirs, ours, &mut found);
+    found
+}
+
+fn collect(at: &str, theirs: &Tree, ours: &Tree, found: &mut Vec<Difference>) {
+    let below = |key: &str| {
+        if at.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{at}.{key}")
+        }
+    };
+    match (theirs, ours) {
+        (Tree::Map(their_entries), Tree::Map(our_entries)) => {
+            let before = found.len();
+            for (key, value) in their_entries {
+                match ours.get(key) {
+                    Some(other) => collect(&below(key), value, other, found),
+                    None => found.push(Difference {
+                        at: below(key),
+                        theirs: Some(value.clone()),
+                        ours: None,
+                    }),
+                }
+            }
+            for (key, value) in our_entries {
+                if theirs.get(key).is_none() {
+                    found.push(Difference {
+                        at: below(key),
+                        theirs: None,
+                        ours: Some(value.clone()),
+                    });
+                }
+            }
+            let keys = |entries: &[(String, Tree)]| {
+                Tree::List(entries.iter().map(|(key, _)| key.as_str().into()).collect())
+            };
+            let (their_keys, our_keys) = (keys(their_entries), keys(our_entries));
+            if found.len() == before && their_keys != our_keys {
+                found.push(Difference {
+                    at: below("(order)"),
+                    theirs: Some(their_keys),
+                    ours: Some(our_keys),
+                });
+            }
+        }
+        (Tree::List(their_items), Tree::List(our_items)) => {
+            for index in 0..their_items.len().max(our_items.len()) {
+                let at = below(&index.to_string());
+                match (their_items.get(index), our_items.get(index)) {
+                    (Some(theirs), Some(ours)) => collect(&at, theirs, ours, found),
+                    (theirs, ours) => found.push(Difference {
+                        at,
+                        theirs: theirs.cloned(),
+                        ours: ours.cloned(),
+                    }),
+                }
+            }
+        }
+        (theirs, ours) if theirs == ours => {}
+        (theirs, ours) => found.push(Difference {
+            at: at.to_owned(),
+            theirs: Some(theirs.clone()),
+            ours: Some(ours.clone()),
+        }),
+    }
+}
+
+/// A difference that is meant. `*` stands for any text.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    case: String,
+    #[serde(default = "anything")]
+    step: String,
+    at: Vec<String>,
+    reason: String,
+}
+
+fn anything() -> String {
+    "*".to_owned()
+}
+
+/// The differences that are meant, and which of them were met.
+#[derive(Debug)]
+pub(crate) struct Explained {
+    entries: Vec<Entry>,
+    /// Entry and pattern, by position.
+    used: BTreeSet<(usize, usize)>,
+}
+
+impl Explained {
+    pub(crate) fn parse(yaml: &str) -> Result<Self, String> {
+        let entries: Vec<Entry> =
+            serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
+        if let Some(entry) = entries.iter().find(|entry| entry.reason.trim().is_empty()) {
+            return Err(format!("{:?} has no reason", entry.case));
+        }
+        Ok(Self {
+            entries,
+            used: BTreeSet::new(),
+        })
+    }
+
+    /// The reason given for a difference, which is then used.
+    pub(crate) fn reason(&mut self, case: &str, step: &str, at: &str) -> Option<&str> {
+        for (position, entry) in self.entries.iter().enumerate() {
+            if !matches(&entry.case, case) || !matches(&entry.step, step) {
+                continue;
+            }
+            if let Some(pattern) = entry.at.iter().position(|pattern| matches(pattern, at)) {
+                self.used.insert((position, pattern));
+                return Some(&entry.reason);
+            }
+        }
+        None
+    }
+
+    /// Explanations of what no longer differs: each is an error, or the list would outlive its truth.
+    pub(crate) fn unused(&self) -> Vec<String> {
+        let mut unused = Vec::new();
+        for (position, entry) in self.entries.iter().enumerate() {
+            for (number, pattern) in entry.at.iter().enumerate() {
+                if !self.used.contains(&(position, number)) {
+                    unused.push(format!("{} / {}: {pattern}", entry.case, entry.step));
+                }
+            }
+        }
+        unused
+    }
+}
+
+/// Whether a text is what a pattern says, with `*` for any run of characters.
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
+    for part in middle {
+        match rest.split_once(part) {
+            Some((_, behind)) => rest = behind,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(json: &str) -> Tree {
+        serde_json::from_str(json).expect("valid JSON")
+    }
+
+    #[test]
+    fn every_difference_has_its_place() {
+        let cases = [
+            (r#"{"a":1}"#, r#"{"a":1}"#, vec![]),
+            (r#"{"a":1}"#, r#"{"a":2}"#, vec!["a"]),
+            (r#"{"a":1}"#, r#"{"a":"1"}"#, vec!["a"]),
+            (r#"{"a":null}"#, "{}", vec!["a"]),
+            (
+                r#"{"a":[{"b":1},2]}"#,
+                r#"{"a":[{"b":2}]}"#,
+                vec!["a.0.b", "a.1"],
+            ),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, vec!["(order)"]),
+            ("[]", "{}", vec![""]),
+        ];
+        for (theirs, ours, expected) in cases {
+            let found = differences(&tree(theirs), &tree(ours));
+            let places: Vec<&str> = found.iter().map(|found| found.at.as_str()).collect();
+            assert_eq!(places, expected, "{theirs} and {ours}");
+        }
+    }
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, text, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*c", "abc", true),
+            ("a*c", "ab", false),
+            ("*b*", "abc", true),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} and {text}");
+        }
+    }
+
+    #[test]
+    fn explanations_that_are_not_needed_are_told() {
+        let mut explained = Explained::parse(
+            "- {case: lists, at: [body.message, header.*], reason: words of its own}",
+        )
+        .expect("valid");
+        assert_eq!(explained.reason("lists", "any", "status"), None);
+        assert_eq!(explained.reason("watches", "any", "body.message"), None);
+        assert_eq!(
+            explained.reason("lists", "any", "body.message"),
+            Some("words of its own")
+        );
+        assert_eq!(explained.unused(), ["lists / *: header.*"]);
+        assert!(Explained::parse("- {case: lists, at: [a], reason: ''}").is_err());
+    }
+}

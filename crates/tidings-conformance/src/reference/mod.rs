@@ -1,0 +1,238 @@
+//! The Event API server beside a real kube-apiserver: both are sent the same requests, and every difference between the
+//! answers is either explained or an error.
+
+mod case;
+mod compare;
+mod normal;
+mod protobuf;
+mod side;
+mod tree;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use case::Case;
+use compare::{Difference, Explained, differences, matches};
+use side::Side;
+use tree::Tree;
+
+use crate::servers::{ApiServer, Etcd, StartError};
+
+/// The file of a table that says which differences are meant.
+const EXPLANATIONS: &str = "explained.yaml";
+/// A value longer than this is cut in reports.
+const SHOWN: usize = 300;
+
+/// Why nothing could be judged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ReferenceError {
+    #[error(transparent)]
+    Table(#[from] case::TableError),
+    #[error("{path}: {message}")]
+    Explanations { path: PathBuf, message: String },
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("what was found cannot be written: {0}")]
+    Write(#[from] std::io::Error),
+}
+
+/// What to judge, by what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder with the cases in *.yaml, and what is explained in explained.yaml.
+    dir: PathBuf,
+    /// The kube-apiserver to judge by.
+    #[arg(long, env = "KUBE_APISERVER", value_name = "PROGRAM")]
+    kube_apiserver: PathBuf,
+    /// The etcd it needs.
+    #[arg(long, env = "ETCD", value_name = "PROGRAM")]
+    etcd: PathBuf,
+    /// The tidings to judge.
+    #[arg(long, value_name = "PROGRAM")]
+    tidings: PathBuf,
+    /// The kubectl some cases need; without it they are left out, and said to be.
+    #[arg(long, env = "KUBECTL", value_name = "PROGRAM")]
+    kubectl: Option<PathBuf>,
+    /// Only cases with such a name; * stands for anything.
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Show what is explained, too.
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// How many requests were sent, and how their answers compare.
+#[derive(Debug, Default)]
+struct Counts {
+    cases: usize,
+    requests: usize,
+    equal: usize,
+    explained: usize,
+    different: usize,
+}
+
+/// Judges every case and writes what differs to `out`; whether all of it is explained.
+pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ReferenceError> {
+    let mut cases = case::read(&args.dir)?;
+    let mut explained = read_explanations(&args.dir)?;
+    if let Some(only) = &args.only {
+        cases.retain(|case| matches(only, &case.name));
+    }
+    let without = args.kubectl.is_none();
+    let before = cases.len();
+    cases.retain(|case| !(without && case.needs_kubectl()));
+    let left_out = before - cases.len();
+
+    let etcd = Etcd::start(&args.etcd)?;
+    let (theirs, ours) = tokio::join!(
+        ApiServer::start_kube(&args.kube_apiserver, &etcd),
+        ApiServer::start_tidings(&args.tidings, &[]),
+    );
+    let theirs = Side::new(theirs?, args.kubectl.clone())?;
+    let ours = Side::new(ours?, args.kubectl.clone())?;
+    let mut counts = Counts::default();
+    for (number, case) in cases.iter().enumerate() {
+        let namespace = format!("case-{number}");
+        judge(
+            case,
+            &namespace,
+            &theirs,
+            &ours,
+            &mut explained,
+            args.verbose,
+            &mut counts,
+            out,
+        )
+        .await?;
+    }
+
+    let unused = if args.only.is_none() && left_out == 0 {
+        explained.unused()
+    } else {
+        Vec::new()
+    };
+    for entry in &unused {
+        writeln!(out, "explained, but not different: {entry}")?;
+    }
+    if left_out > 0 {
+        writeln!(out, "{left_out} cases left out: there is no kubectl")?;
+    }
+    writeln!(
+        out,
+        "{} cases, {} requests: {} equal, {} explained, {} different",
+        counts.cases, counts.requests, counts.equal, counts.explained, counts.different
+    )?;
+    Ok(counts.different == 0 && unused.is_empty())
+}
+
+fn read_explanations(dir: &Path) -> Result<Explained, ReferenceError> {
+    let path = dir.join(EXPLANATIONS);
+    let fail = |message| ReferenceError::Explanations {
+        path: path.clone(),
+        message,
+    };
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "[]".to_owned(),
+        Err(error) => return Err(fail(error.to_string())),
+    };
+    Explained::parse(&text).map_err(fail)
+}
+
+#[expect(clippy::too_many_arguments, reason = "one call, and each is needed")]
+async fn judge(
+    case: &Case,
+    namespace: &str,
+    theirs: &Side,
+    ours: &Side,
+    explained: &mut Explained,
+    verbose: bool,
+    counts: &mut Counts,
+    out: &mut impl Write,
+) -> Result<(), ReferenceError> {
+    let actions = case.actions().unwrap_or_default();
+    let (mut their_answers, mut our_answers) = tokio::join!(
+        theirs.run(&actions, namespace),
+        ours.run(&actions, namespace)
+    );
+    let bases = Case::bases(&actions);
+    normal::normalise(&mut their_answers, &bases, case.managed_fields);
+    normal::normalise(&mut our_answers, &bases, case.managed_fields);
+    counts.cases += 1;
+    for ((action, theirs), ours) in actions.iter().zip(&their_answers).zip(&our_answers) {
+        counts.requests += 1;
+        let found = compared(theirs, ours);
+        let mut lines = Vec::new();
+        let (mut some_explained, mut some_different) = (false, false);
+        for difference in &found {
+            let reason = explained.reason(&case.name, &action.name, &difference.at);
+            let at = &difference.at;
+            let (theirs, ours) = (
+                shown(difference.theirs.as_ref()),
+                shown(difference.ours.as_ref()),
+            );
+            let values = format!("{at}\n    kube-apiserver: {theirs}\n    tidings:        {ours}");
+            if let Some(reason) = reason {
+                some_explained = true;
+                if verbose {
+                    lines.push(format!("  {values}\n    explained: {reason}"));
+                }
+            } else {
+                some_different = true;
+                lines.push(format!("  {values}"));
+            }
+        }
+        match (some_different, some_explained) {
+            (true, _) => counts.different += 1,
+            (false, true) => counts.explained += 1,
+            (false, false) => counts.equal += 1,
+        }
+        if !lines.is_empty() {
+            writeln!(out, "{} / {}", case.name, action.name)?;
+            for line in lines {
+                writeln!(out, "{line}")?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Every difference; where even the status is another, that and what is said about it is all there is to compare.
+fn compared(theirs: &Tree, ours: &Tree) -> Vec<Difference> {
+    if theirs.get("status") == ours.get("status") {
+        return differences(theirs, ours);
+    }
+    let brief = |answer: &Tree| {
+        let said = answer
+            .at("body.message")
+            .filter(|_| answer.at("body.kind").and_then(Tree::text) == Some("Status"));
+        let what = said
+            .or_else(|| answer.at("body.kind"))
+            .or_else(|| answer.get("error"))
+            .or_else(|| answer.get("failed"))
+            .or_else(|| answer.get("body"));
+        Tree::List(
+            answer
+                .get("status")
+                .into_iter()
+                .chain(what)
+                .cloned()
+                .collect(),
+        )
+    };
+    vec![Difference {
+        at: "status".to_owned(),
+        theirs: Some(brief(theirs)),
+        ours: Some(brief(ours)),
+    }]
+}
+
+fn shown(value: Option<&Tree>) -> String {
+    let text = value.map_or_else(|| "nothing".to_owned(), Tree::to_string);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}

@@ -1,0 +1,299 @@
+//! Takes out of the answers to one case what two right servers may say differently: identities, times, revisions, the
+//! letters of a generated name. Identities and revisions become the step that showed them first, so that a wrong one still shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tree::Tree;
+
+/// What stands for a value that is there and whose form is right.
+const GIVEN: &str = "<given>";
+/// The letters of generated names.
+const GENERATED: &str = "bcdfghjklmnpqrstvwxz2456789";
+const GENERATED_LENGTH: usize = 5;
+/// What of a base is kept.
+const BASE_LENGTH: usize = 58;
+const IDENTITY_LENGTH: usize = 36;
+
+/// Rewrites the answers to one case. `bases` are what its requests have names generated from.
+pub(crate) fn normalise(answers: &mut [Tree], bases: &[String], keep_managed_fields: bool) {
+    let mut state = State {
+        revisions: BTreeMap::new(),
+        identities: Vec::new(),
+        bases,
+        keep_managed_fields,
+        step: 0,
+    };
+    for (step, answer) in answers.iter().enumerate() {
+        let mut new = BTreeSet::new();
+        collect_revisions(answer, &mut new);
+        state.name_revisions(step + 1, new);
+    }
+    for answer in answers {
+        state.step += 1;
+        state.rewrite(answer);
+    }
+}
+
+struct State<'a> {
+    /// Of objects, each with the step that showed it first.
+    revisions: BTreeMap<u64, String>,
+    /// In order of appearance, each with the step that showed it first.
+    identities: Vec<(String, String)>,
+    bases: &'a [String],
+    keep_managed_fields: bool,
+    step: usize,
+}
+
+/// A list's revision may be that of anything; an object's is its own.
+fn collect_revisions(tree: &Tree, revisions: &mut BTreeSet<u64>) {
+    match tree {
+        Tree::List(items) => items
+            .iter()
+            .for_each(|item| collect_revisions(item, revisions)),
+        Tree::Map(entries) => {
+            if let Some(metadata) = tree.get("metadata")
+                && metadata.get("name").is_some()
+                && let Some(revision) = metadata.get("resourceVersion").and_then(revision)
+            {
+                revisions.insert(revision);
+            }
+            for (_, value) in entries {
+                collect_revisions(value, revisions);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn revision(tree: &Tree) -> Option<u64> {
+    tree.text()?.parse().ok()
+}
+
+impl State<'_> {
+    /// By the step and its place among the step's new ones, so that one server's extra revision leaves the others' names
+    /// alone; one that is older than what an earlier step showed says so.
+    fn name_revisions(&mut self, step: usize, mut new: BTreeSet<u64>) {
+        new.retain(|revision| !self.revisions.contains_key(revision));
+        let newest = self.revisions.keys().next_back().copied().unwrap_or(0);
+        for (place, revision) in new.into_iter().enumerate() {
+            let late = if revision < newest { ", late" } else { "" };
+            let name = format!("revision {} of step {step}{late}", place + 1);
+            self.revisions.insert(revision, name);
+        }
+    }
+
+    fn rewrite(&mut self, tree: &mut Tree) {
+        match tree {
+            Tree::Text(text) => {
+                self.rewrite_identities(text);
+                rewrite_versions(text);
+                for base in self.bases {
+                    rewrite_generated(text, base);
+                }
+            }
+            Tree::List(items) => items.iter_mut().for_each(|item| self.rewrite(item)),
+            Tree::Map(entries) => {
+                for (key, value) in entries {
+                    if key == "metadata" {
+                        self.rewrite_metadata(value);
+                    } else {
+                        self.rewrite(value);
+                    }
+                }
+            }
+            Tree::Null | Tree::Bool(_) | Tree::Number(_) => {}
+        }
+    }
+
+    fn rewrite_metadata(&mut self, metadata: &mut Tree) {
+        let of_object = metadata.get("name").is_some();
+        let Tree::Map(entries) = metadata else {
+            return;
+        };
+        if !self.keep_managed_fields {
+            entries.retain(|(key, _)| key != "managedFields");
+        }
+        for (key, value) in entries {
+            match (key.as_str(), &mut *value) {
+                ("resourceVersion", Tree::Text(text)) => {
+                    if let Ok(revision) = text.parse::<u64>() {
+                        *text = self.place(revision, of_object);
+                    }
+                }
+                ("creationTimestamp" | "deletionTimestamp" | "continue", Tree::Text(text)) => {
+                    GIVEN.clone_into(text);
+                }
+                ("managedFields", Tree::List(managers)) => {
+                    for manager in managers {
+                        if let Tree::Map(entries) = manager {
+                            for (key, value) in entries {
+                                if key == "time" {
+                                    *value = GIVEN.into();
+                                }
+                            }
+                        }
+                    }
+                }
+                (_, value) => self.rewrite(value),
+            }
+        }
+    }
+
+    /// An object's revision by its name; a list's by that of the last object's that is not newer.
+    fn place(&self, revision: u64, of_object: bool) -> String {
+        let (found, name) = match self.revisions.range(..=revision).next_back() {
+            Some((found, name)) => (*found, name.as_str()),
+            None => (0, "nothing"),
+        };
+        if of_object && found == revision {
+            format!("<{name}>")
+        } else {
+            format!("<not before {name}>")
+        }
+    }
+
+    fn rewrite_identities(&mut self, text: &mut String) {
+        let mut start = 0;
+        while start + IDENTITY_LENGTH <= text.len() {
+            let window = text.get(start..start + IDENTITY_LENGTH);
+            let Some(window) = window.filter(|window| is_identity(window)) else {
+                start += 1;
+                continue;
+            };
+            let known = self
+                .identities
+                .iter()
+                .position(|(known, _)| known == window);
+            let place = known.unwrap_or_else(|| {
+                let several = self.identities.iter().filter(|(_, name)| {
+                    name.strip_suffix('>')
+                        .is_some_and(|name| name.ends_with(&format!(" of step {}", self.step)))
+                });
+                let name = format!("<identity {} of step {}>", several.count() + 1, self.step);
+                self.identities.push((window.to_owned(), name));
+                self.identities.len() - 1
+            });
+            let name = self
+                .identities
+                .get(place)
+                .map(|(_, name)| name.clone())
+                .unwrap_or_default();
+            text.replace_range(start..start + IDENTITY_LENGTH, &name);
+            start += name.len();
+        }
+    }
+}
+
+fn is_identity(text: &str) -> bool {
+    text.bytes().enumerate().all(|(place, byte)| match place {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    })
+}
+
+/// Revisions named in messages.
+fn rewrite_versions(text: &mut String) {
+    for before in [
+        "ResourceVersion in object meta: ",
+        "ResourceVersion in precondition: ",
+        ", current: ",
+    ] {
+        if let Some((head, tail)) = text.split_once(before) {
+            let behind = tail.trim_start_matches(|letter: char| letter.is_ascii_digit());
+            if behind.len() < tail.len() {
+                *text = format!("{head}{before}<revision>{behind}");
+            }
+        }
+    }
+}
+
+/// A base and five letters become the base and a word for them, wherever they stand.
+fn rewrite_generated(text: &mut String, base: &str) {
+    let kept: String = base.chars().take(BASE_LENGTH).collect();
+    let mut rewritten = String::new();
+    let mut rest = text.as_str();
+    while let Some((before, behind)) = rest.split_once(&kept) {
+        rewritten.push_str(before);
+        rewritten.push_str(&kept);
+        rest = behind;
+        if let Some((letters, after)) = behind.split_at_checked(GENERATED_LENGTH)
+            && letters.chars().all(|letter| GENERATED.contains(letter))
+        {
+            rewritten.push_str("<generated>");
+            rest = after;
+        }
+    }
+    rewritten.push_str(rest);
+    *text = rewritten;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normal(json: &str) -> String {
+        let mut trees = match serde_json::from_str(json).expect("valid JSON") {
+            Tree::List(answers) => answers,
+            answer => vec![answer],
+        };
+        normalise(&mut trees, &["web-".to_owned()], false);
+        Tree::List(trees).to_string()
+    }
+
+    #[test]
+    fn right_answers_of_two_servers_become_the_same() {
+        let pairs = [
+            (
+                r#"{"metadata":{"name":"a","uid":"f43ca0b8-0000-4000-8000-000000000001","resourceVersion":"7","managedFields":[]}}"#,
+                r#"{"metadata":{"name":"a","uid":"f43ca0b8-0000-4000-8000-000000000002","resourceVersion":"9"}}"#,
+            ),
+            (
+                r#"[{"metadata":{"resourceVersion":"30"}},{"metadata":{"name":"a","resourceVersion":"20"}}]"#,
+                r#"[{"metadata":{"resourceVersion":"2"}},{"metadata":{"name":"a","resourceVersion":"2"}}]"#,
+            ),
+            (
+                r#"{"metadata":{"generateName":"web-","name":"web-bcdfg"}}"#,
+                r#"{"metadata":{"generateName":"web-","name":"web-x2456"}}"#,
+            ),
+            (
+                r#"{"message":"Too large resource version: 99, current: 5"}"#,
+                r#"{"message":"Too large resource version: 99, current: 17"}"#,
+            ),
+        ];
+        for (theirs, ours) in pairs {
+            assert_eq!(normal(theirs), normal(ours));
+        }
+    }
+
+    #[test]
+    fn wrong_answers_stay_wrong() {
+        let pairs = [
+            // The list is older than what it holds.
+            (
+                r#"[{"metadata":{"resourceVersion":"20"}},{"metadata":{"name":"a","resourceVersion":"20"}}]"#,
+                r#"[{"metadata":{"resourceVersion":"19"}},{"metadata":{"name":"a","resourceVersion":"20"}}]"#,
+            ),
+            // The second is the older one.
+            (
+                r#"[{"metadata":{"name":"a","resourceVersion":"1"}},{"metadata":{"name":"b","resourceVersion":"2"}}]"#,
+                r#"[{"metadata":{"name":"a","resourceVersion":"2"}},{"metadata":{"name":"b","resourceVersion":"1"}}]"#,
+            ),
+            // A letter that is never generated.
+            (
+                r#"{"metadata":{"generateName":"web-","name":"web-bcdfg"}}"#,
+                r#"{"metadata":{"generateName":"web-","name":"web-bcdfa"}}"#,
+            ),
+            (
+                r#"[{"uid":"f43ca0b8-0000-4000-8000-000000000001"},{"uid":"f43ca0b8-0000-4000-8000-000000000001"}]"#,
+                r#"[{"uid":"f43ca0b8-0000-4000-8000-000000000001"},{"uid":"f43ca0b8-0000-4000-8000-000000000002"}]"#,
+            ),
+            (
+                r#"{"metadata":{"creationTimestamp":null}}"#,
+                r#"{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"}}"#,
+            ),
+        ];
+        for (theirs, ours) in pairs {
+            assert_ne!(normal(theirs), normal(ours));
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! One of the two servers while it is asked: runs the steps of a case and returns each answer as a document.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request};
+use http_body_util::Full;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::task::JoinHandle;
+
+use super::case::{Action, Content, Variables, What, fill_text};
+use super::protobuf;
+use super::tree::Tree;
+use crate::http::{Answer, HttpError};
+use crate::servers::ApiServer;
+
+/// The headers that are compared. Others frame the body or are kube-apiserver's own (`X-Kubernetes-Pf-…`), and
+/// `X-Content-Type-Options: nosniff`, which ours always says, kube-apiserver says of few answers.
+const HEADERS: [&str; 11] = [
+    "allow",
+    "cache-control",
+    "content-encoding",
+    "content-type",
+    "etag",
+    "location",
+    "retry-after",
+    "vary",
+    "warning",
+    "www-authenticate",
+    "audit-id",
+];
+/// Headers whose values are each server's own.
+const ONLY_GIVEN: [&str; 2] = ["etag", "audit-id"];
+/// How long a kubectl that never ends by itself is let run, as with `get -w`.
+const WATCHING: Duration = Duration::from_secs(4);
+const KUBECTL_PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct Side {
+    server: ApiServer,
+    kubectl: Option<PathBuf>,
+    /// kubectl's caches of discovery.
+    cache: TempDir,
+}
+
+/// An answer, or one that is still coming.
+enum Given {
+    Now(Tree),
+    Later(JoinHandle<Tree>),
+}
+
+impl Side {
+    pub(super) fn new(server: ApiServer, kubectl: Option<PathBuf>) -> std::io::Result<Self> {
+        Ok(Self {
+            server,
+            kubectl,
+            cache: tempfile::tempdir()?,
+        })
+    }
+
+    /// Does everything in turn. What goes wrong is an answer, too.
+    pub(super) async fn run(&self, actions: &[Action], namespace: &str) -> Vec<Tree> {
+        let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
+        self.make_namespace(namespace).await;
+        let mut given = Vec::new();
+        for action in actions {
+            let answer = match &action.what {
+                What::Send { .. } => self.send(action, &variables).await,
+                What::Kubectl { arguments, input } => {
+                    self.run_kubectl(arguments, input, action.background, &variables)
+                }
+            };
+            let answer = match answer {
+                // Later steps may need what it says.
+                Given::Later(task) if !action.background => Given::Now(finish(task).await),
+                answer => answer,
+            };
+            if let Given::Now(answer) = &answer {
+                for (name, place) in &action.save {
+                    let value = answer.at(place).cloned().unwrap_or_default();
+                    variables.insert(name.clone(), value);
+                }
+            }
+            given.push(answer);
+        }
+        let mut answers = Vec::new();
+        for answer in given {
+            answers.push(match answer {
+                Given::Now(answer) => answer,
+                Given::Later(task) => finish(task).await,
+            });
+        }
+        answers
+    }
+
+    /// The reference wants namespaces to be there; where they always are, this is no harm.
+    async fn make_namespace(&self, namespace: &str) {
+        let body = format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#);
+        let request = Request::post("/api/v1/namespaces")
+            .header("Authorization", "Bearer admin-token")
+            .header("Content-Type", "application/json")
+            .body(Full::from(body));
+        if let Ok(request) = request
+            && let Ok(answer) = self.server.client.send(request).await
+        {
+            let _ = answer.body().await;
+        }
+    }
+
+    async fn send(&self, action: &Action, variables: &Variables) -> Given {
+        let request = match request(&action.what, variables) {
+            Ok(request) => request,
+            Err(error) => return Given::Now(failure(&error)),
+        };
+        let is_watch = request.uri().path().contains("/watch/")
+            || request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch="));
+        match self.server.client.send(request).await {
+            // The watch is there from here on: what happens next it must see.
+            Ok(answer) => Given::Later(tokio::spawn(async move {
+                read(answer, is_watch)
+                    .await
+                    .unwrap_or_else(|error| failure(&error))
+            })),
+            Err(error) => Given::Now(failure(&error)),
+        }
+    }
+
+    fn run_kubectl(
+        &self,
+        arguments: &[String],
+        input: &Content,
+        background: bool,
+        variables: &Variables,
+    ) -> Given {
+        let Some(program) = &self.kubectl else {
+            return Given::Now(Tree::Null);
+        };
+        let mut command = Command::new(program);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.server.kubeconfig)
+            .arg("--cache-dir")
+            .arg(self.cache.path())
+            .args(arguments.iter().map(|text| fill_text(text, variables)))
+            .env("KUBECTL_COLOR", "false")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let input = input.bytes(variables, "").unwrap_or_default();
+        let patience = if background {
+            WATCHING
+        } else {
+            KUBECTL_PATIENCE
+        };
+        Given::Later(tokio::spawn(async move {
+            kubectl(command, input, patience)
+                .await
+                .unwrap_or_else(|error| failure(&error))
+        }))
+    }
+}
+
+async fn finish(task: JoinHandle<Tree>) -> Tree {
+    task.await.unwrap_or_else(|error| failure(&error))
+}
+
+fn failure(error: &dyn std::error::Error) -> Tree {
+    Tree::Map(vec![("failed".to_owned(), Tree::Text(error.to_string()))])
+}
+
+fn request(what: &What, variables: &Variables) -> Result<Request<Full<Bytes>>, HttpError> {
+    let What::Send {
+        method,
+        path,
+        headers,
+        user,
+        body,
+    } = what
+    else {
+        return Ok(Request::default());
+    };
+    let mut headers: BTreeMap<String, String> = headers
+        .iter()
+        .map(|(name, value)| (name.to_ascii_lowercase(), fill_text(value, variables)))
+        .collect();
+    let declared = headers.get("content-type").map_or("", String::as_str);
+    let body = body.bytes(variables, declared);
+    if body.is_some() {
+        headers
+            .entry("content-type".to_owned())
+            .or_insert_with(|| "application/json".to_owned());
+    }
+    if !user.is_empty() {
+        headers
+            .entry("authorization".to_owned())
+            .or_insert_with(|| format!("Bearer {user}-token"));
+    }
+    headers
+        .entry("user-agent".to_owned())
+        .or_insert_with(|| "judge/1.0".to_owned());
+    let mut request = Request::builder()
+        .method(method.as_str())
+        .uri(escaped(&fill_text(path, variables)));
+    for (name, value) in &headers {
+        // An empty value: not sent at all.
+        if !value.is_empty() {
+            request = request.header(name, value);
+        }
+    }
+    Ok(request.body(body.map(Full::from).unwrap_or_default())?)
+}
+
+/// Escapes what no request line can hold; what is escaped already stays.
+fn escaped(path: &str) -> String {
+    let mut escaped = String::new();
+    for byte in path.bytes() {
+        if byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+async fn read(answer: Answer, is_watch: bool) -> Result<Tree, HttpError> {
+    let status = u64::from(answer.status.as_u16());
+    let headers = headers(&answer.headers);
+    let content_type = answer
+        .headers
+        .get("content-type")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
+    let bytes = answer.body().await?;
+    Ok(Tree::Map(vec![
+        ("status".to_owned(), status.into()),
+        ("header".to_owned(), headers),
+        (
+            "body".to_owned(),
+            document(&bytes, &content_type, is_watch && status == 200),
+        ),
+    ]))
+}
+
+fn headers(headers: &HeaderMap) -> Tree {
+    let mut entries = Vec::new();
+    for name in HEADERS {
+        let values: Vec<Tree> = headers
+            .get_all(name)
+            .iter()
+            .map(|value| {
+                if ONLY_GIVEN.contains(&name) {
+                    "<given>".into()
+                } else {
+                    String::from_utf8_lossy(value.as_bytes()).as_ref().into()
+                }
+            })
+            .collect();
+        match <[Tree; 1]>::try_from(values) {
+            Ok([value]) => entries.push((name.to_owned(), value)),
+            Err(values) if values.is_empty() => {}
+            Err(values) => entries.push((name.to_owned(), Tree::List(values))),
+        }
+    }
+    Tree::Map(entries)
+}
+
+/// The body as what its type says it is; as text if it is not that.
+fn document(bytes: &[u8], content_type: &str, is_watch: bool) -> Tree {
+    let read = if content_type.contains("protobuf") {
+        if is_watch {
+            protobuf::read_frames(bytes)
+        } else {
+            protobuf::read(bytes)
+        }
+    } else if content_type.contains("yaml") && !is_watch {
+        std::str::from_utf8(bytes)
+            .ok()
+            .and_then(|text| serde_saphyr::from_str(text).ok())
+    } else if content_type.contains("json") {
+        let documents = serde_json::Deserializer::from_slice(bytes).into_iter::<Tree>();
+        match documents.collect::<Result<Vec<Tree>, _>>() {
+            Ok(documents) if is_watch => Some(Tree::List(documents)),
+            Ok(documents) => <[Tree; 1]>::try_from(documents).ok().map(|[only]| only),
+            Err(_) => None,
+        }
+    } else {
+        None
+    };
+    read.unwrap_or_else(|| String::from_utf8_lossy(bytes).as_ref().into())
+}
+
+async fn kubectl(
+    mut command: Command,
+    input: Vec<u8>,
+    patience: Duration,
+) -> std::io::Result<Tree> {
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that wants no input may have closed it.
+        let _ = stdin.write_all(&input).await;
+    }
+    let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let running = async {
+        tokio::join!(drain(stdout, &mut said), drain(stderr, &mut complained));
+        child.wait().await
+    };
+    let status = match tokio::time::timeout(patience, running).await {
+        Ok(status) => status?
+            .code()
+            .map_or(Tree::Null, |code| Tree::Number(code.to_string())),
+        Err(_) => "ended by us".into(),
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let body = text(&said);
+    // Objects are compared as such, everything else to the letter.
+    let body = if body.starts_with("apiVersion:") || body.starts_with("{\n") {
+        serde_saphyr::from_str(&body).unwrap_or(Tree::Text(body))
+    } else {
+        lines(&body)
+    };
+    Ok(Tree::Map(vec![
+        ("status".to_owned(), status),
+        ("body".to_owned(), body),
+        ("error".to_owned(), lines(&text(&complained))),
+    ]))
+}
+
+fn lines(text: &str) -> Tree {
+    Tree::List(text.lines().map(Tree::from).collect())
+}
+
+async fn drain(from: Option<impl tokio::io::AsyncRead + Unpin>, to: &mut Vec<u8>) {
+    use tokio::io::AsyncReadExt;
+    if let Some(mut from) = from {
+        // What was read before a failure counts.
+        let mut chunk = [0; 4096];
+        while let Ok(length @ 1..) = from.read(&mut chunk).await {
+            to.extend(chunk.iter().take(length));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The programs that are judged, and those they are judged by: each started on a free port of the loopback interface
+//! with a folder of its own, and ended with the value that stands for it.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::http::{Client, HttpError};
+
+/// What a slow machine may need to start one of them.
+const PATIENCE: Duration = Duration::from_secs(180);
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+
+/// Who is let in, on every server: one who may do everything, one who may do nothing.
+const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nann-token,ann,2,\"developers\"\n";
+
+/// Why a server is not there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum StartError {
+    #[error("could not run {program}: {source}")]
+    Run {
+        program: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{program} ended or was not ready in {} s; it said: {last}", PATIENCE.as_secs())]
+    NotReady { program: PathBuf, last: String },
+    #[error("{0}")]
+    Files(#[from] std::io::Error),
+    #[error("a key for service accounts: {0}")]
+    Key(#[from] rcgen::Error),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+}
+
+/// A Kubernetes API server.
+pub(crate) struct ApiServer {
+    pub(crate) client: Client,
+    /// For kubectl; its user may do everything.
+    pub(crate) kubeconfig: PathBuf,
+    // Ended and removed when this is dropped.
+    _process: Child,
+    _folder: TempDir,
+}
+
+/// An etcd.
+pub(crate) struct Etcd {
+    pub(crate) url: String,
+    _process: Child,
+    _folder: TempDir,
+}
+
+impl Etcd {
+    pub(crate) fn start(program: &Path) -> Result<Self, StartError> {
+        let folder = tempfile::tempdir()?;
+        let [url, peers] =
+            [free_port()?, free_port()?].map(|port| format!("http://127.0.0.1:{port}"));
+        let process = spawn(
+            program,
+            Command::new(program)
+                .arg("--data-dir")
+                .arg(folder.path())
+                .args([
+                    "--listen-client-urls",
+                    &url,
+                    "--advertise-client-urls",
+                    &url,
+                ])
+                .args([
+                    "--listen-peer-urls",
+                    &peers,
+                    "--initial-advertise-peer-urls",
+                    &peers,
+                ])
+                .arg(format!("--initial-cluster=default={peers}"))
+                .stderr(Stdio::null()),
+        )?;
+        Ok(Self {
+            url,
+            _process: process,
+            _folder: folder,
+        })
+    }
+}
+
+impl ApiServer {
+    /// Starts kube-apiserver on an etcd and waits until it is ready.
+    pub(crate) async fn start_kube(program: &Path, etcd: &Etcd) -> Result<Self, StartError> {
+        let folder = tempfile::tempdir()?;
+        let place = folder.path();
+        let port = free_port()?;
+        let key = rcgen::KeyPair::generate()?;
+        std::fs::write(place.join("accounts.key"), key.serialize_pem())?;
+        std::fs::write(place.join("accounts.pub"), key.public_key_pem())?;
+        std::fs::write(place.join("tokens.csv"), TOKENS)?;
+        let log = std::fs::File::create(place.join("log"))?;
+        let mut process = spawn(
+            program,
+            Command::new(program)
+                .current_dir(place)
+                .args([
+                    "--etcd-servers",
+                    &etcd.url,
+                    "--secure-port",
+                    &port.to_string(),
+                ])
+                .args(["--bind-address", "127.0.0.1", "--cert-dir", "certificates"])
+                .args(["--token-auth-file", "tokens.csv", "--anonymous-auth=false"])
+                .args(["--authorization-mode", "RBAC"])
+                .args(["--service-account-issuer", "https://kubernetes.default.svc"])
+                .args(["--service-account-key-file", "accounts.pub"])
+                .args(["--service-account-signing-key-file", "accounts.key"])
+                .args(["--service-cluster-ip-range", "10.0.0.0/24"])
+                .stderr(log),
+        )?;
+        let certificate = place.join("certificates/apiserver.crt");
+        let address = format!("127.0.0.1:{port}");
+        let started = async {
+            loop {
+                if process.try_wait()?.is_some() {
+                    return Ok::<_, StartError>(None);
+                }
+                if let Ok(trusted) = std::fs::read(&certificate)
+                    && let Ok(client) = Client::new(&address, &trusted)
+                    && client.is_ready().await
+                {
+                    return Ok(Some(client));
+                }
+                tokio::time::sleep(BETWEEN_TRIES).await;
+            }
+        };
+        let started = tokio::time::timeout(PATIENCE, started).await;
+        let Some(client) = started.ok().transpose()?.flatten() else {
+            let log = std::fs::read_to_string(place.join("log")).unwrap_or_default();
+            return Err(StartError::NotReady {
+                program: program.to_owned(),
+                last: log.lines().last().unwrap_or("nothing").to_owned(),
+            });
+        };
+        Ok(Self {
+            kubeconfig: write_kubeconfig(place, &address, &certificate)?,
+            client,
+            _process: process,
+            _folder: folder,
+        })
+    }
+
+    /// Starts `tidings serve` with further arguments and waits until it is ready.
+    pub(crate) async fn start_tidings(
+        program: &Path,
+        arguments: &[&str],
+    ) -> Result<Self, StartError> {
+        let folder = tempfile::tempdir()?;
+        let place = folder.path();
+        let tokens = place.join("tokens.csv");
+        std::fs::write(&tokens, TOKENS)?;
+        let data = place.join("data");
+        let log = std::fs::File::create(place.join("log"))?;
+        let mut process = spawn(
+            program,
+            Command::new(program)
+                .args(["serve", "--secure-port", "0", "--data-dir"])
+                .arg(&data)
+                .arg("--token-auth-file")
+                .arg(&tokens)
+                .args(arguments)
+                .stdout(Stdio::piped())
+                .stderr(log),
+        )?;
+        // It prints the path of its kubeconfig when it is ready.
+        let mut line = String::new();
+        if let Some(output) = process.stdout.take() {
+            let mut output = BufReader::new(output);
+            let read = output.read_line(&mut line);
+            let _ = tokio::time::timeout(PATIENCE, read).await;
+        }
+        let own = std::fs::read_to_string(line.trim()).unwrap_or_default();
+        let Some(address) = own
+            .lines()
+            .find_map(|line| line.split_once("server: https://"))
+            .map(|(_, address)| address.trim().trim_matches('"').to_owned())
+        else {
+            let log = std::fs::read_to_string(place.join("log")).unwrap_or_default();
+            return Err(StartError::NotReady {
+                program: program.to_owned(),
+                last: log.lines().last().unwrap_or("nothing").to_owned(),
+            });
+        };
+        let certificate = data.join("pki/ca.crt");
+        Ok(Self {
+            kubeconfig: write_kubeconfig(place, &address, &certificate)?,
+            client: Client::new(&address, &std::fs::read(&certificate)?)?,
+            _process: process,
+            _folder: folder,
+        })
+    }
+}
+
+fn spawn(program: &Path, command: &mut Command) -> Result<Child, StartError> {
+    command
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|source| StartError::Run {
+            program: program.to_owned(),
+            source,
+        })
+}
+
+/// A port nobody has; somebody may take it before it is used, which is rare and shows at once.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn write_kubeconfig(place: &Path, address: &str, certificate: &Path) -> std::io::Result<PathBuf> {
+    let path = place.join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: judge\n\
+         contexts: [{{name: judge, context: {{cluster: judge, user: admin}}}}]\n\
+         users: [{{name: admin, user: {{token: admin-token}}}}]\n\
+         clusters:\n- name: judge\n  cluster: {{server: 'https://{address}', certificate-authority: '{}'}}\n",
+        certificate.display(),
+    );
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
