@@ -8,6 +8,7 @@ use serde::Serialize;
 use tidings_core::validate::FieldError;
 use tidings_store::{Fault, ReadError, WriteError};
 
+use crate::auth::attributes::Attributes;
 use crate::codec::Api;
 
 /// A Kubernetes `Status` on its way to a client.
@@ -109,6 +110,77 @@ impl Status {
 
     pub(crate) fn unauthorized() -> Self {
         Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// The user may not do this (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
+    pub(crate) fn forbidden(user: &str, asked: &Attributes<'_>, why: &str) -> Self {
+        let (what, details, deed) = match asked {
+            Attributes::Path { verb, path } => (
+                "forbidden".to_owned(),
+                Details::default(),
+                format!("User {user:?} cannot {verb} path {path:?}"),
+            ),
+            Attributes::Resource(asked) => {
+                let qualified = if asked.group.is_empty() {
+                    asked.resource.to_string()
+                } else {
+                    format!("{}.{}", asked.resource, asked.group)
+                };
+                let what = if asked.name.is_empty() {
+                    format!("{qualified} is forbidden")
+                } else {
+                    format!("{qualified} {:?} is forbidden", asked.name)
+                };
+                let resource = if asked.subresource.is_empty() {
+                    asked.resource.to_string()
+                } else {
+                    format!("{}/{}", asked.resource, asked.subresource)
+                };
+                let place = if asked.namespace.is_empty() {
+                    "at the cluster scope".to_owned()
+                } else {
+                    format!("in the namespace {:?}", asked.namespace)
+                };
+                let deed = format!(
+                    "User {user:?} cannot {} resource {resource:?} in API group {:?} {place}",
+                    asked.verb, asked.group
+                );
+                let details = Details {
+                    name: asked.name.to_string(),
+                    group: asked.group.to_string(),
+                    kind: asked.resource.to_string(),
+                    ..Details::default()
+                };
+                (what, details, deed)
+            }
+        };
+        // What a user chose must not look like HTML.
+        let deed = deed
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
+        let why = if why.is_empty() {
+            String::new()
+        } else {
+            format!(": {why}")
+        };
+        Self::of(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            format!("{what}: {deed}{why}"),
+        )
+        .details(details)
+    }
+
+    /// Whoever has to be asked about a token or a permission does not answer. Worth another try.
+    pub(crate) fn cannot_check() -> Self {
+        let mut status = Self::unavailable(
+            "the credentials or permissions of this request could not be checked",
+        );
+        if let Some(details) = &mut status.0.details {
+            details.retry_after_seconds = Some(1);
+        }
+        status
     }
 
     pub(crate) fn not_found(api: Api, name: &str) -> Self {
