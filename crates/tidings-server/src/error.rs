@@ -374,6 +374,16 @@ impl Status {
                 "InternalError",
                 "no space left in the event store",
             ),
+            // As for etcd's own timeouts: the client cannot know either, and must look before it tries again.
+            Fault::Unknown(_) => {
+                tracing::warn!(error = %fault, "a write was left unknown");
+                Self::of(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "Timeout",
+                    format!("Timeout: {fault}; it may have been done, read before trying again"),
+                )
+                .details(Details::default())
+            }
             other => {
                 tracing::error!(error = %other, "the store failed");
                 Self::of(
@@ -498,5 +508,25 @@ impl IntoResponse for Status {
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_write_whose_outcome_is_unknown_is_a_timeout_and_not_a_refusal() {
+        let fault = Fault::Unknown(Arc::new(std::io::Error::other("connection reset")));
+        let status = Status::from_write(&WriteError::Fault(fault), Api::Core, "web.1");
+        assert_eq!(status.code(), StatusCode::GATEWAY_TIMEOUT);
+        let json: serde_json::Value = serde_json::from_slice(&status.to_json()).unwrap_or_default();
+        assert_eq!(json["reason"], "Timeout");
+        assert_eq!(
+            json["message"],
+            "Timeout: the outcome of the write is unknown: connection reset; it may have been done, read before trying again"
+        );
     }
 }
