@@ -149,7 +149,11 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     }
 
     let version = etcd.as_deref().and_then(version);
-    let given = format!("etcd {} was given {}", version.unwrap_or_default(), sizes.etcd);
+    let given = format!(
+        "etcd {} was given {}",
+        version.unwrap_or_default(),
+        sizes.etcd
+    );
     let tables = format!(
         "{}\n{}",
         machine(false),
