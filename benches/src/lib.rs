@@ -46,13 +46,6 @@ impl Figure {
         Self(fields)
     }
 
-    /// The figure of another than this library.
-    #[must_use]
-    pub fn of(mut self, peer: &str) -> Self {
-        self.0.insert("peer".to_owned(), peer.into());
-        self
-    }
-
     /// Adds a number as it is.
     #[must_use]
     pub fn with_exact(mut self, name: &str, number: f64) -> Self {

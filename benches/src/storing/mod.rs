@@ -41,7 +41,7 @@ fn millis(time: Duration) -> f64 {
 
 /// A figure of one of the three.
 fn figure(of: &str, name: &str) -> Figure {
-    Figure::new(name).of(of)
+    Figure::of(of, name)
 }
 
 /// Adds a burst's rate and times.
