@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use http::StatusCode;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta};
@@ -20,6 +22,9 @@ use crate::error::Status;
 use crate::negotiate::{Answer, Media, body_media};
 use crate::query::{ListOptions, check_dry_run};
 use crate::server::{ApiServer, Key, Stored};
+
+/// So many events of a collection are deleted at once, so that the store writes them together.
+const DELETES_AT_ONCE: usize = 128;
 
 /// DELETE of an event.
 pub(crate) async fn delete(
@@ -114,31 +119,52 @@ pub(crate) async fn delete_collection(
     let options = ListOptions::parse(call.api, &call.query, false)?;
     let delete_options = read_delete_options(&call)?;
     let page = list::collect(&server, &call, &options).await?;
+    let mut deletions = FuturesUnordered::new();
     for stored in &page.events {
-        let metadata = stored.event.metadata.clone().unwrap_or_default();
-        let key = Key {
-            namespace: metadata.namespace().into(),
-            name: metadata.name().into(),
-        };
-        let mut current = Stored {
-            event: stored.event.clone(),
-            record: stored.record.clone(),
-        };
-        loop {
-            match remove(&server, call.api, &key, &current, delete_options.dry_run).await {
-                Ok(Removed::Gone | Removed::Waiting(_)) => break,
-                // What somebody else deleted first is deleted all the same.
-                Err(status) if status.code() == StatusCode::NOT_FOUND => break,
-                Err(status) => return Err(status),
-                Ok(Removed::Overtaken) => match server.stored(call.api, &key).await {
-                    Ok(stored) => current = stored,
-                    Err(status) if status.code() == StatusCode::NOT_FOUND => break,
-                    Err(status) => return Err(status),
-                },
-            }
+        if deletions.len() >= DELETES_AT_ONCE {
+            deletions.next().await.transpose()?;
         }
+        deletions.push(remove_listed(
+            &server,
+            call.api,
+            stored,
+            delete_options.dry_run,
+        ));
     }
+    while let Some(done) = deletions.next().await {
+        done?;
+    }
+    drop(deletions);
     list::page_response(&server, &call, form, &page)
+}
+
+/// Removes an event that was listed, whatever became of it since.
+async fn remove_listed(
+    server: &ApiServer,
+    api: Api,
+    listed: &Stored,
+    dry_run: bool,
+) -> Result<(), Status> {
+    let metadata = listed.event.metadata.as_ref();
+    let text = |of: fn(&ObjectMeta) -> &str| metadata.map(of).unwrap_or_default().to_owned();
+    let key = Key {
+        namespace: text(ObjectMeta::namespace),
+        name: text(ObjectMeta::name),
+    };
+    let mut removed = remove(server, api, &key, listed, dry_run).await;
+    loop {
+        match removed {
+            Ok(Removed::Gone | Removed::Waiting(_)) => return Ok(()),
+            Ok(Removed::Overtaken) => {}
+            // What somebody else deleted first is deleted all the same.
+            Err(status) if status.code() == StatusCode::NOT_FOUND => return Ok(()),
+            Err(status) => return Err(status),
+        }
+        removed = match server.stored(api, &key).await {
+            Ok(stored) => remove(server, api, &key, &stored, dry_run).await,
+            Err(status) => Err(status),
+        };
+    }
 }
 
 #[derive(Default)]
