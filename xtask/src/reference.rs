@@ -49,7 +49,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
             return Ok(());
         }
     };
-    if tools.program("ETCD").is_none() {
+    if !tools.has("ETCD") {
         println!("skipped: kube-apiserver needs an etcd");
         return Ok(());
     }

@@ -54,12 +54,9 @@ const SAID: [(&str, &str, &str, &str); 8] = [
     ),
 ];
 
-/// Namespaces the objects are in, in turn.
-pub(super) const NAMESPACES: u64 = 10;
-
 /// The namespace of an object.
 pub(super) fn namespace(object: u64) -> String {
-    format!("team-{}", object % NAMESPACES)
+    format!("team-{}", object % 10)
 }
 
 /// The name of an object.

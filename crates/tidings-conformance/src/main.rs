@@ -37,17 +37,6 @@ enum Suite {
     ///
     /// Exits with 0 when every difference is explained, 1 when one is not, 2 when nothing could be judged.
     Reference(reference::Args),
-    /// Runs a kube-apiserver with an etcd of its own, for measurements, until standard input ends.
-    ///
-    /// Prints one line of JSON when it is ready: the path of a kubeconfig, and the two processes.
-    KubeApiserver {
-        /// The kube-apiserver to run.
-        #[arg(long)]
-        kube_apiserver: PathBuf,
-        /// The etcd to run.
-        #[arg(long)]
-        etcd: PathBuf,
-    },
 }
 
 fn main() -> ExitCode {
@@ -55,10 +44,6 @@ fn main() -> ExitCode {
     let same = match Arguments::parse().suite {
         Suite::Correlator { dir } => correlator::run(&dir, &mut out).map_err(Box::from),
         Suite::Reference(args) => block_on(reference::run(&args, &mut out)),
-        Suite::KubeApiserver {
-            kube_apiserver,
-            etcd,
-        } => block_on(servers::keep(&kube_apiserver, &etcd, &mut out)),
     };
     match same.and_then(|same| Ok((same, out.flush()?))) {
         Ok((true, ())) => ExitCode::SUCCESS,

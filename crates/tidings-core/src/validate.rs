@@ -42,6 +42,8 @@ pub enum Cause {
     Forbidden,
     /// `FieldValueTooLong`
     TooLong,
+    /// `FieldValueNotSupported`
+    NotSupported,
 }
 
 impl Cause {
@@ -52,6 +54,7 @@ impl Cause {
             Self::Invalid => "FieldValueInvalid",
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
+            Self::NotSupported => "FieldValueNotSupported",
         }
     }
 }
@@ -63,7 +66,7 @@ pub struct FieldError {
     pub field: String,
     /// The class of the error.
     pub cause: Cause,
-    /// The refused value as printed, for [`Cause::Invalid`].
+    /// The refused value as printed, for [`Cause::Invalid`] and [`Cause::NotSupported`].
     pub value: String,
     /// What is accepted; may be empty.
     pub detail: String,
@@ -107,6 +110,7 @@ impl fmt::Display for FieldError {
             Cause::Invalid => write!(f, "Invalid value: {}", self.value)?,
             Cause::Forbidden => f.write_str("Forbidden")?,
             Cause::TooLong => f.write_str("Too long")?,
+            Cause::NotSupported => write!(f, "Unsupported value: {}", self.value)?,
         }
         if self.detail.is_empty() {
             Ok(())
@@ -181,6 +185,8 @@ pub struct MetadataFields<'a> {
     pub owner_references: Vec<([&'a str; 4], bool)>,
     /// `finalizers`.
     pub finalizers: &'a [String],
+    /// `deletionTimestamp` and `deletionGracePeriodSeconds`.
+    pub deletion: (Option<Timestamp>, Option<i64>),
 }
 
 /// The rules for creating an event, but for those of [`validate_metadata`], which come after them.
@@ -357,21 +363,6 @@ pub fn validate_metadata(
     name_rule: fn(&str) -> Vec<String>,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if !metadata.generate_name.is_empty() {
-        // A generated name ends in letters and digits, whatever its stem ends in.
-        let stem = metadata.generate_name.trim_end_matches('-');
-        for complaint in name_rule(if stem.is_empty() {
-            metadata.generate_name
-        } else {
-            stem
-        }) {
-            errors.push(FieldError::invalid(
-                "metadata.generateName",
-                metadata.generate_name,
-                complaint,
-            ));
-        }
-    }
     if metadata.name.is_empty() {
         errors.push(FieldError::required(
             "metadata.name",
@@ -397,18 +388,45 @@ pub fn validate_metadata(
             ));
         }
     }
-    errors.extend(changeable_metadata_rules(metadata));
+    if metadata.generation < 0 {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError {
+            value: metadata.generation.to_string(),
+            ..FieldError::invalid("metadata.generation", "", detail)
+        });
+    }
+    errors.extend(label_and_owner_rules(metadata));
+    errors.extend(finalizer_rules(metadata));
     errors
 }
 
-/// The rules for changing the metadata of any object.
+/// The rules for changing the metadata of any object, which come on top of [`validate_metadata`]'s. What breaks rules of
+/// both is named twice, as upstream does.
 ///
-/// Source: `ValidateObjectMetaUpdate`.
+/// Source: `ValidateObjectMetaAccessorUpdate`.
 pub fn validate_metadata_update(
     new: &MetadataFields<'_>,
     old: &MetadataFields<'_>,
 ) -> Vec<FieldError> {
-    let mut errors = changeable_metadata_rules(new);
+    let mut errors = Vec::new();
+    let added: Vec<&String> = new
+        .finalizers
+        .iter()
+        .filter(|finalizer| !old.finalizers.contains(finalizer))
+        .collect();
+    if old.deletion.0.is_some() && !added.is_empty() {
+        errors.push(FieldError::forbidden(
+            "metadata.finalizers",
+            format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added
+                    .iter()
+                    .map(|finalizer| format!("{finalizer:?}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        ));
+    }
     let compared = [
         ("metadata.name", new.name, old.name),
         ("metadata.namespace", new.namespace, old.namespace),
@@ -416,22 +434,25 @@ pub fn validate_metadata_update(
     ];
     let changed = compared.into_iter().filter(|(_, new, old)| new != old);
     errors.extend(changed.map(|(field, new, _)| FieldError::invalid(field, new, IMMUTABLE)));
+    let (time, grace) = new.deletion;
+    if time != old.deletion.0 {
+        errors.push(FieldError {
+            value: time.map_or("null".into(), |time| format!("\"{time:.0}\"")),
+            ..FieldError::invalid("metadata.deletionTimestamp", "", IMMUTABLE)
+        });
+    }
+    if grace != old.deletion.1 {
+        errors.push(FieldError {
+            value: grace.map_or("null".into(), |seconds| seconds.to_string()),
+            ..FieldError::invalid("metadata.deletionGracePeriodSeconds", "", IMMUTABLE)
+        });
+    }
+    errors.extend(label_and_owner_rules(new));
     errors
 }
 
-fn changeable_metadata_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
+fn label_and_owner_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if metadata.generation < 0 {
-        let value = metadata.generation.to_string();
-        errors.push(FieldError {
-            value,
-            ..FieldError::invalid(
-                "metadata.generation",
-                "",
-                "must be greater than or equal to 0",
-            )
-        });
-    }
     for (key, value) in metadata.labels.into_iter().flatten() {
         for complaint in check_qualified_name(key) {
             errors.push(FieldError::invalid("metadata.labels", key, complaint));
@@ -456,39 +477,53 @@ fn changeable_metadata_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
             detail: format!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes"),
         });
     }
-    let mut controllers = 0;
-    for (index, ([api_version, kind, name, uid], controller)) in
-        metadata.owner_references.iter().enumerate()
-    {
-        let at = |field: &str| format!("metadata.ownerReferences[{index}].{field}");
-        if api_version.is_empty() {
-            errors.push(FieldError::invalid(
-                at("apiVersion"),
+    let mut controller: Option<String> = None;
+    for ([api_version, kind, name, uid], is_controller) in &metadata.owner_references {
+        let mut refuse = |field: &str, value: &str, detail: String| {
+            let field = format!("metadata.ownerReferences{field}");
+            errors.push(FieldError::invalid(field, value, detail));
+        };
+        let version = match api_version.split_once('/') {
+            None => api_version,
+            Some((_, version)) if !version.contains('/') => version,
+            Some(_) => "",
+        };
+        if version.is_empty() {
+            refuse(
+                ".apiVersion",
                 api_version,
-                "version must not be empty",
-            ));
+                "version must not be empty".into(),
+            );
         }
-        for (field, value) in [("kind", kind), ("name", name), ("uid", uid)] {
+        for (field, value) in [(".kind", kind), (".name", name), (".uid", uid)] {
             if value.is_empty() {
-                errors.push(FieldError::invalid(at(field), value, "must not be empty"));
+                refuse(field, value, "must not be empty".into());
             }
         }
         if (*api_version, *kind) == ("v1", "Event") {
-            errors.push(FieldError::invalid(
-                format!("metadata.ownerReferences[{index}]"),
-                "v1, Kind=Event",
-                "v1, Kind=Event is disallowed from being an owner",
-            ));
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            refuse("", name, detail.into());
         }
-        controllers += usize::from(*controller);
+        if *is_controller {
+            let this = format!("{kind}/{name}");
+            match &controller {
+                None => controller = Some(this),
+                Some(first) => refuse(
+                    "",
+                    "",
+                    format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and \
+                         {this}"
+                    ),
+                ),
+            }
+        }
     }
-    if controllers > 1 {
-        errors.push(FieldError::invalid(
-            "metadata.ownerReferences",
-            "",
-            "Only one reference can have Controller set to true",
-        ));
-    }
+    errors
+}
+
+fn finalizer_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     let known = ["orphan", "foregroundDeletion", "kubernetes"];
     for finalizer in metadata.finalizers {
         for complaint in check_qualified_name(finalizer) {
@@ -513,9 +548,10 @@ fn changeable_metadata_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
             .any(|finalizer| finalizer == name)
     };
     if has("orphan") && has("foregroundDeletion") {
-        errors.push(FieldError::forbidden(
+        errors.push(FieldError::invalid(
             "metadata.finalizers",
-            "finalizer names orphan and foregroundDeletion cannot be both set",
+            "",
+            "finalizer orphan and foregroundDeletion cannot be both set",
         ));
     }
     errors

@@ -33,7 +33,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let ann = Token { token: "s3cret".into(), user: User::new("ann", "1", ["system:masters".to_owned()]) };
+//! let ann = Token { token: "s3cret".into(), user: User::new("ann", "1", []) };
 //! let server = ApiServer::new(
 //!     Arc::new(MemoryStore::default()),
 //!     Arc::new(SystemClock),
@@ -50,18 +50,16 @@
 //! # What it serves
 //!
 //! - `v1` and `events.k8s.io/v1` Events, two views of one stored object: get, list, watch, create, update (which creates,
-//!   too), JSON, merge and strategic merge patch, delete, deletecollection; dry runs, field validation, generated names.
+//!   too), JSON, merge and strategic merge patch, server-side apply, delete, deletecollection; dry runs, field validation, generated names.
 //! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch stream.
 //! - JSON as Go writes it, YAML, Kubernetes' protobuf, `Table` and `PartialObjectMetadata`.
-//! - Users by token, client certificate or a cluster's `TokenReview`; permissions by RBAC from a file or a cluster's
-//!   `SubjectAccessReview`; impersonation, and reviews of oneself. Without any of these only `system:masters` may touch events,
-//!   and who shows no credentials sees health and version, as with a kube-apiserver's default policy.
 //! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works), OpenAPI v3 as far as
-//!   kubectl reads it, health.
+//!   kubectl reads it, health, access reviews of oneself.
 //!
 //! # What it does not do
 //!
-//! - Server-side apply: 415. managedFields are accepted and not kept.
+//! - Authorization: whoever shows a known token may do everything. Nobody else is let in; only health and `/version` are
+//!   open, as a kube-apiserver's are by default.
 //! - Namespaces are not objects: every valid name is one, and it is always there.
 //! - Compressed answers; metrics.
 
@@ -73,6 +71,7 @@ mod encoded;
 mod error;
 mod indent;
 mod limits;
+mod managed;
 mod negotiate;
 mod paced;
 mod patch;
@@ -81,7 +80,6 @@ mod query;
 mod random;
 mod routes;
 mod rules;
-mod security;
 mod selector;
 mod serve;
 mod server;
@@ -89,14 +87,10 @@ mod start;
 mod table;
 mod tls;
 
-pub use auth::{
-    AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
-    ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
-};
+pub use auth::{Authenticator, Token, TokenFileError, User, parse_token_file};
 pub use query::parse_go_duration;
 pub use routes::router;
-pub use security::{AuthorizationMode, SecurityOptions};
 pub use serve::serve;
-pub use server::{ApiOptions, ApiServer};
+pub use server::{ApiOptions, ApiServer, ManagedFields};
 pub use start::{Running, StartError, StartOptions, start, start_with_store};
-pub use tls::{Tls, TlsError};
+pub use tls::TlsError;

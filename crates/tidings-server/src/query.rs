@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidings_core::validate::FieldError;
+use tidings_core::validate::{Cause, FieldError};
 
 use crate::codec::Api;
 use crate::error::Status;
@@ -84,70 +84,140 @@ impl Query {
         })
     }
 
+    /// The options of a write of this kind (`CreateOptions` and the like), checked together.
+    ///
+    /// # Errors
+    /// 422 naming everything that is not accepted.
+    pub(crate) fn write_options(&self, options_kind: &str) -> Result<WriteOptions, Status> {
+        self.checked_options(options_kind, Vec::new())
+    }
+
+    /// The options of a patch; only an apply may be forced, and it has to say who applies.
+    ///
+    /// # Errors
+    /// As [`write_options`](Self::write_options).
+    pub(crate) fn patch_options(&self, is_apply: bool) -> Result<WriteOptions, Status> {
+        let mut errors = Vec::new();
+        if is_apply && self.get("fieldManager").is_none() {
+            errors.push(FieldError::required(
+                "fieldManager",
+                "is required for apply patch",
+            ));
+        }
+        if !is_apply && self.optional_flag("force").is_some() {
+            errors.push(FieldError {
+                cause: Cause::Forbidden,
+                ..FieldError::required("force", "may not be specified for non-apply patch")
+            });
+        }
+        self.checked_options("PatchOptions", errors)
+    }
+
+    fn checked_options(
+        &self,
+        options_kind: &str,
+        mut errors: Vec<FieldError>,
+    ) -> Result<WriteOptions, Status> {
+        let field_manager = self.get("fieldManager").unwrap_or_default();
+        errors.extend(field_manager_errors(field_manager));
+        let dry_run: Vec<&str> = self.values("dryRun").collect();
+        errors.extend(dry_run_error(&dry_run));
+        let field_validation = match self.get("fieldValidation") {
+            None | Some("Warn") => FieldValidation::Warn,
+            Some("Strict") => FieldValidation::Strict,
+            Some("Ignore") => FieldValidation::Ignore,
+            Some(other) => {
+                errors.push(not_supported(
+                    "fieldValidation",
+                    &format!("{other:?}"),
+                    &["", "Ignore", "Strict", "Warn"],
+                ));
+                FieldValidation::Warn
+            }
+        };
+        if !errors.is_empty() {
+            return Err(invalid_options(options_kind, &errors));
+        }
+        Ok(WriteOptions {
+            dry_run: !dry_run.is_empty(),
+            field_manager: field_manager.to_owned(),
+            field_validation,
+            force: self.flag("force"),
+        })
+    }
+
     /// `dryRun`: nothing is stored if it is `All`; no other value is accepted.
     pub(crate) fn dry_run(&self, options_kind: &str) -> Result<bool, Status> {
         let values: Vec<&str> = self.values("dryRun").collect();
         check_dry_run(&values, options_kind)
     }
+}
 
-    /// `fieldValidation`: what becomes of fields that are unknown or given twice.
-    pub(crate) fn field_validation(&self, options_kind: &str) -> Result<FieldValidation, Status> {
-        match self.get("fieldValidation") {
-            None | Some("Warn") => Ok(FieldValidation::Warn),
-            Some("Strict") => Ok(FieldValidation::Strict),
-            Some("Ignore") => Ok(FieldValidation::Ignore),
-            Some(other) => Err(invalid_option(
-                options_kind,
-                FieldError::invalid(
-                    "fieldValidation",
-                    other,
-                    "must be one of Ignore, Warn, Strict",
-                ),
-            )),
-        }
-    }
+/// See [`Query::write_options`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WriteOptions {
+    /// Nothing is stored.
+    pub(crate) dry_run: bool,
+    /// Who makes the change; may be empty.
+    pub(crate) field_manager: String,
+    /// What becomes of fields that are unknown or given twice.
+    pub(crate) field_validation: FieldValidation,
+    /// An apply takes what others manage.
+    pub(crate) force: bool,
+}
 
-    /// `fieldManager` is checked and otherwise has no effect: this server keeps no managedFields.
-    pub(crate) fn check_field_manager(&self, options_kind: &str) -> Result<(), Status> {
-        let Some(manager) = self.get("fieldManager") else {
-            return Ok(());
-        };
-        if manager.len() > 128 {
-            let error = FieldError::invalid("fieldManager", "", "may not be more than 128 bytes");
-            return Err(invalid_option(options_kind, error));
-        }
-        if manager.chars().any(char::is_control) {
-            let error = FieldError::invalid(
+/// A manager's name may have so many bytes.
+const FIELD_MANAGER_BYTES_MAX: usize = 128;
+
+fn field_manager_errors(manager: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if manager.len() > FIELD_MANAGER_BYTES_MAX {
+        errors.push(FieldError {
+            cause: Cause::TooLong,
+            ..FieldError::required(
                 "fieldManager",
-                manager,
-                "should only contain printable characters",
-            );
-            return Err(invalid_option(options_kind, error));
-        }
-        Ok(())
+                format!("may not be more than {FIELD_MANAGER_BYTES_MAX} bytes"),
+            )
+        });
     }
+    for (at, character) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+        let detail = format!(
+            "invalid character U+{:04X} (at position {at})",
+            u32::from(character)
+        );
+        errors.push(FieldError::invalid("fieldManager", manager, detail));
+    }
+    errors
+}
+
+fn not_supported(field: &str, value: &str, supported: &[&str]) -> FieldError {
+    let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+    FieldError {
+        cause: Cause::NotSupported,
+        value: value.to_owned(),
+        ..FieldError::required(field, format!("supported values: {}", supported.join(", ")))
+    }
+}
+
+fn dry_run_error(values: &[&str]) -> Option<FieldError> {
+    let json = serde_json::Value::from(values).to_string();
+    let supported = values.iter().all(|value| *value == "All");
+    (!supported).then(|| not_supported("dryRun", &json, &["All"]))
 }
 
 /// Whether a request is a dry run.
 pub(crate) fn check_dry_run(values: &[&str], options_kind: &str) -> Result<bool, Status> {
-    if let Some(other) = values.iter().find(|value| **value != "All") {
-        return Err(invalid_option(
-            options_kind,
-            FieldError::invalid(
-                "dryRun",
-                other,
-                "Unsupported value: supported values: \"All\"",
-            ),
-        ));
+    match dry_run_error(values) {
+        Some(error) => Err(invalid_options(options_kind, &[error])),
+        None => Ok(!values.is_empty()),
     }
-    Ok(!values.is_empty())
 }
 
-fn invalid_option(kind: &str, error: FieldError) -> Status {
-    Status::invalid(kind, "meta.k8s.io", "", &[error])
+fn invalid_options(kind: &str, errors: &[FieldError]) -> Status {
+    Status::invalid(kind, "meta.k8s.io", "", errors)
 }
 
-/// See [`Query::field_validation`].
+/// See [`WriteOptions::field_validation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -258,7 +328,7 @@ impl ListOptions {
 
     fn combination_errors(&self, query: &Query) -> Vec<FieldError> {
         let forbidden = |field: &str, detail: &str| FieldError {
-            cause: tidings_core::validate::Cause::Forbidden,
+            cause: Cause::Forbidden,
             ..FieldError::required(field, detail)
         };
         let mut errors = Vec::new();

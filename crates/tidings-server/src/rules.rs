@@ -1,6 +1,8 @@
 //! The server's side of `tidings_core::validate`: what it looks at in a stored event, and what a create or an update
 //! does to metadata before the rules apply (`k8s.io/apiserver/pkg/registry/rest/{create,update,meta}.go`).
 
+use std::collections::BTreeSet;
+
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_core::validate::{
@@ -22,10 +24,14 @@ pub(crate) fn check_create(api: Api, event: &Event) -> Vec<FieldError> {
     }
 }
 
-/// The rules for a changed event: metadata first, then the event itself.
+/// The rules for a changed event: metadata first, then the event itself (`BeforeUpdate` and `validateCommonFields`).
 pub(crate) fn check_update(api: Api, new: &Event, old: &Event) -> Vec<FieldError> {
     let (new, old) = (fields(new), fields(old));
-    let mut errors = validate::validate_metadata_update(&new.metadata, &old.metadata);
+    let mut errors = validate::validate_metadata(&new.metadata, validate::check_path_segment_name);
+    errors.extend(validate::validate_metadata_update(
+        &new.metadata,
+        &old.metadata,
+    ));
     errors.extend(validate::validate_update(&new, &old, version(api)));
     errors
 }
@@ -39,12 +45,41 @@ fn version(api: Api) -> RequestVersion {
 
 /// Gives a new event what the server decides: uid and creation time; takes away what clients may not set.
 pub(crate) fn prepare_create(metadata: &mut ObjectMeta, uid: String, now: Time) {
+    wipe_system_fields(metadata);
     metadata.uid = Some(uid);
     metadata.creation_timestamp = Some(now);
+    metadata.resource_version = None;
+}
+
+/// Takes away what only the server sets.
+pub(crate) fn wipe_system_fields(metadata: &mut ObjectMeta) {
+    metadata.uid = None;
+    metadata.creation_timestamp = None;
     metadata.deletion_timestamp = None;
     metadata.deletion_grace_period_seconds = None;
     metadata.self_link = None;
-    metadata.resource_version = None;
+}
+
+/// Keeps the first of several owners with one uid, and gives the warning about the others
+/// (`dedupOwnerReferencesAndAddWarning` of `k8s.io/apiserver/pkg/endpoints/handlers/rest.go`).
+pub(crate) fn dedup_owner_references(event: &mut Event, found: &str) -> Option<String> {
+    let owners = &mut event.metadata.as_mut()?.owner_references;
+    let mut seen = BTreeSet::new();
+    let mut repeated = Vec::new();
+    owners.retain(|owner| {
+        let first = seen.insert(owner.uid().to_owned());
+        if !first {
+            repeated.push(owner.uid().to_owned());
+        }
+        first
+    });
+    (!repeated.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and \
+             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    })
 }
 
 /// Keeps in a changed event what no update changes.
@@ -53,8 +88,12 @@ pub(crate) fn prepare_update(new: &mut ObjectMeta, old: &ObjectMeta) {
         new.uid.clone_from(&old.uid);
     }
     new.creation_timestamp = old.creation_timestamp;
-    new.deletion_timestamp = old.deletion_timestamp;
-    new.deletion_grace_period_seconds = old.deletion_grace_period_seconds;
+    if old.deletion_timestamp.is_some() {
+        new.deletion_timestamp = old.deletion_timestamp;
+    }
+    if new.deletion_grace_period_seconds.is_none() {
+        new.deletion_grace_period_seconds = old.deletion_grace_period_seconds;
+    }
     new.generation = old.generation;
     new.self_link = None;
 }
@@ -157,5 +196,9 @@ fn metadata(metadata: &ObjectMeta) -> MetadataFields<'_> {
             })
             .collect(),
         finalizers: &metadata.finalizers,
+        deletion: (
+            codec::time(metadata.deletion_timestamp).and_then(Moment::timestamp),
+            metadata.deletion_grace_period_seconds,
+        ),
     }
 }

@@ -226,11 +226,44 @@ fn metadata_rules() {
             ("metadata.labels", Cause::Invalid),
             ("metadata.labels", Cause::Invalid),
             ("metadata.annotations", Cause::TooLong),
-            ("metadata.ownerReferences[0]", Cause::Invalid),
-            ("metadata.ownerReferences[1].apiVersion", Cause::Invalid),
-            ("metadata.ownerReferences[1].name", Cause::Invalid),
+            ("metadata.ownerReferences", Cause::Invalid),
+            ("metadata.ownerReferences.apiVersion", Cause::Invalid),
+            ("metadata.ownerReferences.name", Cause::Invalid),
             ("metadata.ownerReferences", Cause::Invalid),
             ("metadata.finalizers", Cause::Invalid),
+        ],
+    );
+}
+
+#[test]
+fn metadata_that_may_not_change() {
+    let time = |seconds| Timestamp::from_second(seconds).ok();
+    let finalizers = ["a.com/x".to_owned(), "b.com/y".to_owned()];
+    let old = MetadataFields {
+        name: "a",
+        namespace: "shop",
+        uid: "1",
+        finalizers: &finalizers[..1],
+        deletion: (time(1), Some(0)),
+        ..Default::default()
+    };
+    check(&validate_metadata_update(&old, &old), &[]);
+    let labels = BTreeMap::from([("a b".to_owned(), String::new())]);
+    let new = MetadataFields {
+        uid: "2",
+        finalizers: &finalizers,
+        labels: Some(&labels),
+        deletion: (time(2), None),
+        ..old.clone()
+    };
+    check(
+        &validate_metadata_update(&new, &old),
+        &[
+            ("metadata.finalizers", Cause::Forbidden),
+            ("metadata.uid", Cause::Invalid),
+            ("metadata.deletionTimestamp", Cause::Invalid),
+            ("metadata.deletionGracePeriodSeconds", Cause::Invalid),
+            ("metadata.labels", Cause::Invalid),
         ],
     );
 }

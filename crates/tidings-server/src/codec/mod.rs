@@ -20,6 +20,8 @@ use json::{Members, Object, Reading, TypeMeta};
 use objects::{CoreV1, EventsV1};
 use time::Moment;
 
+use crate::managed::Changes;
+
 /// The two API versions an event is served in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Api {
@@ -79,9 +81,6 @@ pub(crate) fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreada
         Api::Events => k8s_pb::api::events::v1::Event::decode(raw).map(protobuf::from_events),
     }
     .map_err(|error| error.to_string())?;
-    if let Some(metadata) = &mut event.metadata {
-        metadata.managed_fields.clear();
-    }
     let metadata = event.metadata.as_ref();
     let times = [
         (
@@ -121,6 +120,16 @@ pub(crate) fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreada
 
 fn canonicalize(event: &mut Event) {
     Object::<CoreV1>::canonicalize(event);
+}
+
+/// Which fields of a version a write changed.
+pub(crate) fn compare(api: Api, old: &Event, new: &Event) -> Changes {
+    let mut changes = Changes::default();
+    match api {
+        Api::Core => Object::<CoreV1>::compare(Some(old), Some(new), &mut changes),
+        Api::Events => Object::<EventsV1>::compare(Some(old), Some(new), &mut changes),
+    }
+    changes
 }
 
 /// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go without).
@@ -197,7 +206,6 @@ pub(crate) fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unrea
     }
     let mut event = Event::decode(enveloped.raw).map_err(|error| error.to_string())?;
     let metadata = event.metadata.get_or_insert_default();
-    metadata.managed_fields.clear();
     metadata.resource_version = Some(revision.to_string());
     Ok(event)
 }
@@ -217,7 +225,15 @@ pub(crate) fn micro_time(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) fn names(api: Api) -> &'static [&'static str] {
+    match api {
+        Api::Core => <Event as Object<CoreV1>>::NAMES,
+        Api::Events => <Event as Object<EventsV1>>::NAMES,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -229,7 +245,8 @@ mod tests {
         ])
     }
 
-    pub(super) fn event() -> impl Strategy<Value = Event> {
+    /// Any event in canonical form.
+    pub(crate) fn event() -> impl Strategy<Value = Event> {
         use k8s_pb::api::core::v1::{EventSeries, EventSource, ObjectReference};
         use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
         let seconds = -62_135_596_799_i64..253_402_300_800;

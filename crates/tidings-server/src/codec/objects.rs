@@ -5,7 +5,9 @@
 //! [`super::protobuf`].
 
 use k8s_pb::api::core::v1::{Event, EventSeries, EventSource, ObjectReference};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta, OwnerReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{
+    ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference,
+};
 
 use super::json::object;
 
@@ -66,7 +68,7 @@ object! { impl<V> for EventSource {
     "host": host omitted,
 } }
 
-object! { impl<V> for ObjectReference {
+object! { impl<V> for atomic ObjectReference {
     "kind": kind omitted,
     "namespace": namespace omitted,
     "name": name omitted,
@@ -91,10 +93,20 @@ object! { impl<V> for ObjectMeta {
     "annotations": annotations omitted,
     "ownerReferences": owner_references omitted,
     "finalizers": finalizers omitted,
-    ignored "managedFields",
+    "managedFields": managed_fields omitted,
 } }
 
-object! { impl<V> for OwnerReference {
+object! { impl<V> for atomic ManagedFieldsEntry {
+    "manager": manager omitted,
+    "operation": operation omitted,
+    "apiVersion": api_version omitted,
+    "time": time omitted,
+    "fieldsType": fields_type omitted,
+    "fieldsV1": fields_v1 omitted,
+    "subresource": subresource omitted,
+} }
+
+object! { impl<V> for atomic OwnerReference {
     "apiVersion": api_version always,
     "kind": kind always,
     "name": name always,

@@ -1,4 +1,4 @@
-//! The three kinds of patch, applied to an event's JSON in the version of the request
+//! The three kinds of patch that change what they are applied to as it is, applied to an event's JSON in the version of the request
 //! (`k8s.io/apiserver/pkg/endpoints/handlers/patch.go`).
 
 mod strategic;
@@ -24,20 +24,39 @@ pub(crate) enum Patch {
     Strategic(Value),
 }
 
-const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
+/// What kind of patch a request brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    /// Server-side apply, which is [`crate::managed`]'s.
+    Apply,
+}
 
-impl Patch {
-    /// Reads a patch of the kind its Content-Type names.
+impl PatchKind {
+    /// The kind a Content-Type names.
     ///
     /// # Errors
-    /// 415 for another kind, 400 for what is not such a patch, 413 for too many operations.
-    pub(crate) fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Self, Status> {
-        let kind = content_type
-            .unwrap_or_default()
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim();
+    /// 415 for another one.
+    pub(crate) fn of(content_type: Option<&str>) -> Result<Self, Status> {
+        let content_type = content_type.unwrap_or_default();
+        match content_type.split(';').next().unwrap_or_default() {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
+            _ => Err(Status::unsupported_patch()),
+        }
+    }
+}
+
+impl Patch {
+    /// Reads a patch.
+    ///
+    /// # Errors
+    /// 400 for what is not such a patch, 413 for too many operations, 415 for an apply, which is none.
+    pub(crate) fn parse(kind: PatchKind, body: &[u8]) -> Result<Self, Status> {
         let unreadable = |error: serde_json::Error| {
             Status::bad_request(format!("error decoding patch: {error}"))
         };
@@ -48,7 +67,7 @@ impl Patch {
             )),
         };
         match kind {
-            "application/json-patch+json" => {
+            PatchKind::Json => {
                 let operations: Vec<PatchOperation> =
                     serde_json::from_slice(body).map_err(unreadable)?;
                 if operations.len() > OPERATIONS_MAX {
@@ -63,9 +82,9 @@ impl Patch {
                 }
                 Ok(Self::Json(operations))
             }
-            "application/merge-patch+json" => Ok(Self::Merge(object()?)),
-            "application/strategic-merge-patch+json" => Ok(Self::Strategic(object()?)),
-            _ => Err(Status::unsupported_media_type(ACCEPTED)),
+            PatchKind::Merge => Ok(Self::Merge(object()?)),
+            PatchKind::Strategic => Ok(Self::Strategic(object()?)),
+            PatchKind::Apply => Err(Status::unsupported_patch()),
         }
     }
 
@@ -167,6 +186,10 @@ mod tests {
 
     use super::*;
 
+    fn parse(content_type: &str, body: &[u8]) -> Result<Patch, Status> {
+        Patch::parse(PatchKind::of(Some(content_type))?, body)
+    }
+
     #[test]
     fn moving_makes_nothing_deeper_than_the_limit() {
         let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "k": inner }));
@@ -177,7 +200,7 @@ mod tests {
             operations.push(json!({"op": "move", "from": format!("/{from}"), "path": path(to)}));
         }
         let body = serde_json::to_vec(&operations).unwrap();
-        let patch = Patch::parse(Some("application/json-patch+json"), &body).unwrap();
+        let patch = parse("application/json-patch+json", &body).unwrap();
         let status = patch.apply(&mut json!({})).unwrap_err();
         assert!(format!("{status:?}").contains("too deep"), "{status:?}");
     }
@@ -186,7 +209,7 @@ mod tests {
     fn copies_cannot_blow_an_object_up() {
         let double = |n: u32| json!({"op": "copy", "from": "", "path": format!("/a{n}")});
         let operations = serde_json::to_vec(&(0..64).map(double).collect::<Vec<_>>()).unwrap();
-        let patch = Patch::parse(Some("application/json-patch+json"), &operations).unwrap();
+        let patch = parse("application/json-patch+json", &operations).unwrap();
         let mut target = json!({"text": "x".repeat(100)});
         assert_eq!(
             patch.apply(&mut target).unwrap_err().code(),
@@ -211,16 +234,13 @@ mod tests {
             ("", "{}", 415),
         ] {
             assert_eq!(
-                Patch::parse(Some(kind), body.as_bytes())
-                    .unwrap_err()
-                    .code()
-                    .as_u16(),
+                parse(kind, body.as_bytes()).unwrap_err().code().as_u16(),
                 code,
                 "{kind} {body}"
             );
         }
         let absent = br#"[{"op":"test","path":"/a","value":1}]"#;
-        let patch = Patch::parse(Some("application/json-patch+json"), absent).unwrap();
+        let patch = parse("application/json-patch+json", absent).unwrap();
         assert_eq!(
             patch
                 .apply(&mut json!({"a": 2}))
@@ -272,7 +292,7 @@ mod tests {
             let patch = patch.to_string();
             for kind in ["json-patch", "merge-patch", "strategic-merge-patch"] {
                 let kind = format!("application/{kind}+json");
-                if let Ok(patch) = Patch::parse(Some(&kind), patch.as_bytes()) {
+                if let Ok(patch) = parse(&kind, patch.as_bytes()) {
                     let _ = patch.apply(&mut target.clone());
                 }
             }

@@ -60,20 +60,23 @@ pub(crate) fn read_event(call: &Call, validation: FieldValidation) -> Result<Sen
         }
     };
     check_type(call.api, &type_meta)?;
-    let warnings = heed(reading, validation)?;
+    let warnings = heed(reading, validation).map_err(Status::bad_request)?;
     Ok(Sent { event, warnings })
 }
 
 /// What becomes of the fields that were unknown or given twice.
-pub(crate) fn heed(reading: Reading, validation: FieldValidation) -> Result<Vec<String>, Status> {
+///
+/// # Errors
+/// The complaint, if they are not accepted.
+pub(crate) fn heed(reading: Reading, validation: FieldValidation) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(reading.notes),
         FieldValidation::Strict if reading.notes.is_empty() => Ok(Vec::new()),
-        FieldValidation::Strict => Err(Status::bad_request(format!(
+        FieldValidation::Strict => Err(format!(
             "strict decoding error: {}",
             reading.notes.join(", ")
-        ))),
+        )),
     }
 }
 

@@ -6,20 +6,18 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use crate::auth::User;
 use crate::codec::Api;
 use crate::error::Status;
 use crate::limits::read_body;
+use crate::managed::manager_of;
 use crate::negotiate::{Answer, Form, negotiate};
-use crate::query::Query;
+use crate::query::{Query, WriteOptions};
 use crate::server::{ApiServer, Key};
 
 /// A request for events.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) api: Api,
-    /// Whose request it is.
-    pub(crate) user: User,
     /// From the path; empty for all namespaces.
     pub(crate) namespace: String,
     /// From the path; empty for a collection.
@@ -42,6 +40,16 @@ impl Call {
     /// The form of the answer.
     pub(crate) fn form(&self, answer: Answer) -> Result<Form, Status> {
         negotiate(&self.headers, &self.query, answer)
+    }
+
+    /// Who makes a change: the manager the request names, or else its User-Agent.
+    pub(crate) fn manager(&self, options: &WriteOptions) -> String {
+        if !options.field_manager.is_empty() {
+            return options.field_manager.clone();
+        }
+        let user_agent = self.headers.get(http::header::USER_AGENT);
+        let user_agent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        manager_of(&user_agent.unwrap_or_default())
     }
 
     pub(crate) fn content_type(&self) -> Option<&str> {
@@ -74,11 +82,6 @@ impl FromRequest<Arc<ApiServer>> for Call {
                 .unwrap_or_default()
         };
         let (namespace, name) = (parameter("namespace"), parameter("name"));
-        let user = parts
-            .extensions
-            .get::<User>()
-            .cloned()
-            .ok_or_else(Status::unauthorized)?;
         let body = if parts.method == Method::GET {
             Bytes::new()
         } else {
@@ -86,7 +89,6 @@ impl FromRequest<Arc<ApiServer>> for Call {
         };
         Ok(Self {
             api,
-            user,
             namespace,
             name,
             watch_path,

@@ -43,7 +43,8 @@ const BODIES: [&str; 3] = [
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 ];
-const PATCHES: [&str; 3] = [
+const PATCHES: [&str; 4] = [
+    "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
@@ -77,10 +78,20 @@ fn document(api: Api) -> Value {
         let mut operation = json!({
             "responses": {"200": {"description": "OK", "content": content(&BODIES, event_schema)}},
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": kind,
+                "x-kubernetes-group-version-kind": kind,
         });
         if let (Some(request), Some(operation)) = (request, operation.as_object_mut()) {
-            operation.insert("parameters".into(), write_parameters.clone());
+            let mut parameters = write_parameters.clone();
+            if action == "patch"
+                && let Some(parameters) = parameters.as_array_mut()
+            {
+                parameters.push(json!({
+                    "name": "force", "in": "query",
+                    "description": "An apply takes the fields that others manage.",
+                    "schema": {"type": "boolean", "uniqueItems": true},
+                }));
+            }
+            operation.insert("parameters".into(), parameters);
             operation.insert("requestBody".into(), json!({"content": request}));
         }
         operation
@@ -98,10 +109,16 @@ fn document(api: Api) -> Value {
             "delete": operation("delete", None),
         },
     });
-    let mut schemas = schemas();
+    let mut schemas = schemas(api);
+    let required: &[&str] = match api {
+        Api::Core => &["metadata", "involvedObject"],
+        Api::Events => &["eventTime"],
+    };
     let mut event = object(
+        api,
         "A report of something that happened to an object, kept for a limited time.",
         event_fields(api),
+        required,
     );
     if let Some(event) = event.as_object_mut() {
         event.insert("x-kubernetes-group-version-kind".into(), json!([kind]));
@@ -145,7 +162,7 @@ fn event_fields(api: Api) -> &'static [Field] {
             ("source", "EventSource", "Who reported the event."),
             ("firstTimestamp", "Time", "When the event was first seen."),
             ("lastTimestamp", "Time", "When the event was last seen."),
-            ("count", "integer", "How often the event was seen."),
+            ("count", "int32", "How often the event was seen."),
             ("type", "string", "Normal or Warning."),
             (
                 "eventTime",
@@ -245,133 +262,228 @@ fn event_fields(api: Api) -> &'static [Field] {
             ),
             (
                 "deprecatedCount",
-                "integer",
+                "int32",
                 "How often the event was seen, in core/v1's form.",
             ),
         ],
     }
 }
 
-fn schemas() -> Map<String, Value> {
-    let tables: [(&str, &str, &[Field]); 4] = [
-        (
-            "ObjectReference",
-            "Points at an object, or at a part of it.",
-            &[
-                ("apiVersion", "string", "The version of the object's API."),
-                ("kind", "string", "The object's kind."),
-                ("namespace", "string", "The object's namespace."),
-                ("name", "string", "The object's name."),
-                ("uid", "string", "The object's uid."),
-                (
-                    "resourceVersion",
-                    "string",
-                    "The version of the object the event is about.",
-                ),
-                (
-                    "fieldPath",
-                    "string",
-                    "The part of the object, e.g. spec.containers{web}.",
-                ),
-            ],
-        ),
-        (
-            "EventSource",
-            "Who reported an event.",
-            &[
-                ("component", "string", "The program."),
-                ("host", "string", "The node it runs on."),
-            ],
-        ),
-        (
-            "EventSeries",
-            "The repetitions of an event.",
-            &[
-                ("count", "integer", "How often it was seen so far."),
-                ("lastObservedTime", "MicroTime", "When it was last seen."),
-            ],
-        ),
-        (
-            "ObjectMeta",
-            "What all objects have in common.",
-            &[
-                ("name", "string", "Unique within the namespace."),
-                (
-                    "generateName",
-                    "string",
-                    "What the name is made from if none is given.",
-                ),
-                ("namespace", "string", "Where the object lives."),
-                ("labels", "map", "What the object can be selected by."),
-                ("annotations", "map", "What tools keep with the object."),
-                ("uid", "string", "Set by the server."),
-                ("resourceVersion", "string", "Set by the server."),
-                ("generation", "integer", "Unused by events."),
-                ("creationTimestamp", "Time", "Set by the server."),
-                (
-                    "deletionTimestamp",
-                    "Time",
-                    "Set by the server when finalizers hold back a delete.",
-                ),
-                (
-                    "deletionGracePeriodSeconds",
-                    "integer",
-                    "Set by the server.",
-                ),
-                (
-                    "finalizers",
-                    "strings",
-                    "What has to be done before a delete.",
-                ),
-                (
-                    "ownerReferences",
-                    "objects",
-                    "The objects this one belongs to.",
-                ),
-                ("managedFields", "objects", "Accepted and not kept."),
-                ("selfLink", "string", "Accepted and not kept."),
-            ],
-        ),
-    ];
-    let mut schemas: Map<String, Value> = tables
+/// A type, what it is, its fields, those that are required, and whether it is owned as a whole.
+type Table = (
+    &'static str,
+    &'static str,
+    &'static [Field],
+    &'static [&'static str],
+    bool,
+);
+
+const TABLES: [Table; 6] = [
+    (
+        "ObjectReference",
+        "Points at an object, or at a part of it.",
+        &[
+            ("apiVersion", "string", "The version of the object's API."),
+            ("kind", "string", "The object's kind."),
+            ("namespace", "string", "The object's namespace."),
+            ("name", "string", "The object's name."),
+            ("uid", "string", "The object's uid."),
+            (
+                "resourceVersion",
+                "string",
+                "The version of the object the event is about.",
+            ),
+            (
+                "fieldPath",
+                "string",
+                "The part of the object, e.g. spec.containers{web}.",
+            ),
+        ],
+        &[],
+        true,
+    ),
+    (
+        "EventSource",
+        "Who reported an event.",
+        &[
+            ("component", "string", "The program."),
+            ("host", "string", "The node it runs on."),
+        ],
+        &[],
+        false,
+    ),
+    (
+        "EventSeries",
+        "The repetitions of an event.",
+        &[
+            ("count", "int32", "How often it was seen so far."),
+            ("lastObservedTime", "MicroTime", "When it was last seen."),
+        ],
+        &[],
+        false,
+    ),
+    (
+        "ObjectMeta",
+        "What all objects have in common.",
+        &[
+            ("name", "string", "Unique within the namespace."),
+            (
+                "generateName",
+                "string",
+                "What the name is made from if none is given.",
+            ),
+            ("namespace", "string", "Where the object lives."),
+            ("labels", "map", "What the object can be selected by."),
+            ("annotations", "map", "What tools keep with the object."),
+            ("uid", "string", "Set by the server."),
+            ("resourceVersion", "string", "Set by the server."),
+            ("generation", "int64", "Unused by events."),
+            ("creationTimestamp", "Time", "Set by the server."),
+            (
+                "deletionTimestamp",
+                "Time",
+                "Set by the server when finalizers hold back a delete.",
+            ),
+            ("deletionGracePeriodSeconds", "int64", "Set by the server."),
+            ("finalizers", "set", "What has to be done before a delete."),
+            (
+                "ownerReferences",
+                "OwnerReference[uid]",
+                "The objects this one belongs to.",
+            ),
+            (
+                "managedFields",
+                "ManagedFieldsEntry[]",
+                "Who manages which fields, once somebody applied the object.",
+            ),
+            ("selfLink", "string", "Accepted and not kept."),
+        ],
+        &[],
+        false,
+    ),
+    (
+        "OwnerReference",
+        "An object that another belongs to.",
+        &[
+            ("apiVersion", "string", "The version of the owner's API."),
+            ("kind", "string", "The owner's kind."),
+            ("name", "string", "The owner's name."),
+            ("uid", "string", "The owner's uid."),
+            (
+                "controller",
+                "boolean",
+                "Whether the owner is the controller.",
+            ),
+            (
+                "blockOwnerDeletion",
+                "boolean",
+                "Whether the owner waits for this object when it is deleted.",
+            ),
+        ],
+        &["apiVersion", "kind", "name", "uid"],
+        true,
+    ),
+    (
+        "ManagedFieldsEntry",
+        "What one manager manages.",
+        &[
+            ("manager", "string", "Who manages the fields."),
+            ("operation", "string", "How: Apply or Update."),
+            (
+                "apiVersion",
+                "string",
+                "The version whose names the fields have.",
+            ),
+            ("time", "Time", "When the manager last changed a field."),
+            ("fieldsType", "string", "FieldsV1."),
+            ("fieldsV1", "FieldsV1", "The fields."),
+            ("subresource", "string", "Unused by events."),
+        ],
+        &[],
+        false,
+    ),
+];
+
+fn schemas(api: Api) -> Map<String, Value> {
+    let mut schemas: Map<String, Value> = TABLES
         .into_iter()
-        .map(|(name, what, fields)| (schema_name(name), object(what, fields)))
+        .map(|(name, what, fields, required, atomic)| {
+            let required = match (name, api) {
+                ("EventSeries", Api::Events) => &["count", "lastObservedTime"],
+                _ => required,
+            };
+            let mut schema = object(api, what, fields, required);
+            if let Some(schema) = schema.as_object_mut().filter(|_| atomic) {
+                schema.insert("x-kubernetes-map-type".into(), json!("atomic"));
+            }
+            (schema_name(api, name), schema)
+        })
         .collect();
     for name in ["Time", "MicroTime"] {
         schemas.insert(
-            schema_name(name),
+            schema_name(api, name),
             json!({"type": "string", "format": "date-time"}),
         );
     }
+    schemas.insert(
+        schema_name(api, "FieldsV1"),
+        json!({"type": "object", "description": "A set of fields, as a tree of f:, k: and v: keys."}),
+    );
     schemas
 }
 
-fn schema_name(name: &str) -> String {
-    match name {
-        "ObjectMeta" | "Time" | "MicroTime" => {
-            format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}")
+fn schema_name(api: Api, name: &str) -> String {
+    match (name, api) {
+        ("EventSeries", Api::Events) => format!("io.k8s.api.events.v1.{name}"),
+        ("ObjectReference" | "EventSource" | "EventSeries", _) => {
+            format!("io.k8s.api.core.v1.{name}")
         }
-        _ => format!("io.k8s.api.core.v1.{name}"),
+        _ => format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}"),
     }
 }
 
-fn object(what: &str, fields: &[Field]) -> Value {
+/// The schema of an object. A field's kind is a JSON type, `map` (of strings), `set` (of strings), a type's name, or a
+/// list of a type's, with the key of its items if it has one.
+fn object(api: Api, what: &str, fields: &[Field], required: &[&str]) -> Value {
+    let reference =
+        |name: &str| json!({"$ref": format!("#/components/schemas/{}", schema_name(api, name))});
+    let property = |kind: &str, what: &str| match kind {
+        "string" | "boolean" => json!({"type": kind, "description": what}),
+        "int32" | "int64" => json!({"type": "integer", "format": kind, "description": what}),
+        "map" => json!({
+            "type": "object", "additionalProperties": {"type": "string", "default": ""}, "description": what,
+        }),
+        "set" => json!({
+            "type": "array", "items": {"type": "string", "default": ""}, "description": what,
+            "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge",
+        }),
+        list if list.ends_with(']') => {
+            let (item, key) = list
+                .trim_end_matches(']')
+                .split_once('[')
+                .unwrap_or((list, ""));
+            let items = json!({"allOf": [reference(item)], "default": {}});
+            if key.is_empty() {
+                json!({
+                    "type": "array", "items": items, "description": what, "x-kubernetes-list-type": "atomic",
+                })
+            } else {
+                json!({
+                    "type": "array", "items": items, "description": what, "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": [key], "x-kubernetes-patch-merge-key": key,
+                    "x-kubernetes-patch-strategy": "merge",
+                })
+            }
+        }
+        name => json!({"allOf": [reference(name)], "description": what}),
+    };
     let properties: Map<String, Value> = fields
         .iter()
-        .map(|(name, kind, what)| {
-            let schema = match *kind {
-                "string" => json!({"type": "string", "description": what}),
-                "integer" => json!({"type": "integer", "format": "int64", "description": what}),
-                "map" => json!({"type": "object", "additionalProperties": {"type": "string"}, "description": what}),
-                "strings" => json!({"type": "array", "items": {"type": "string"}, "description": what}),
-                "objects" => json!({"type": "array", "items": {"type": "object"}, "description": what}),
-                reference => json!({
-                    "allOf": [{"$ref": format!("#/components/schemas/{}", schema_name(reference))}],
-                    "description": what,
-                }),
-            };
-            ((*name).to_owned(), schema)
-        })
+        .map(|(name, kind, what)| ((*name).to_owned(), property(kind, what)))
         .collect();
-    json!({"type": "object", "description": what, "properties": properties})
+    if required.is_empty() {
+        json!({"type": "object", "description": what, "properties": properties})
+    } else {
+        json!({"type": "object", "description": what, "properties": properties, "required": required})
+    }
 }

@@ -10,16 +10,17 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
 use tidings_store::{NewRecord, WriteError};
 
-use super::access;
+use super::apply;
 use super::body::{self, Sent, event_response};
 use super::call::Call;
 use crate::codec::json::Reading;
 use crate::codec::{self, Api};
 use crate::error::Status;
+use crate::managed::{self, Writer};
 use crate::negotiate::Answer;
-use crate::patch::Patch;
-use crate::query::ResourceVersion;
-use crate::server::{ApiServer, Key, Stored};
+use crate::patch::{Patch, PatchKind};
+use crate::query::{ResourceVersion, WriteOptions};
+use crate::server::{ApiServer, Key, ManagedFields, Stored};
 use crate::{random, rules};
 
 /// So often a generated name is made anew when it is taken.
@@ -29,17 +30,22 @@ const GENERATE_STEM_BYTES_MAX: usize = 58;
 /// So often a change without a resourceVersion is made again on what another wrote in between.
 pub(super) const CHANGE_ATTEMPTS: usize = 64;
 
+/// Where kube-apiserver finds the repeated owners of a patched event.
+pub(super) const AFTER_ADMISSION: &str = " after mutating admission happens";
+
 /// POST to a namespace's events.
 pub(crate) async fn create(
     State(server): State<Arc<ApiServer>>,
     call: Call,
 ) -> Result<Response, Status> {
-    const OPTIONS: &str = "CreateOptions";
     let form = call.form(Answer::Object)?;
-    let dry_run = call.query.dry_run(OPTIONS)?;
-    call.query.check_field_manager(OPTIONS)?;
-    let Sent { event, warnings } = body::read_event(&call, call.query.field_validation(OPTIONS)?)?;
-    let event = create_event(&server, &call, event, dry_run).await?;
+    let options = call.query.write_options("CreateOptions")?;
+    let Sent {
+        mut event,
+        mut warnings,
+    } = body::read_event(&call, options.field_validation)?;
+    warnings.extend(rules::dedup_owner_references(&mut event, ""));
+    let event = create_event(&server, &call, event, &options).await?;
     event_response(
         &call,
         form,
@@ -51,6 +57,18 @@ pub(crate) async fn create(
 }
 
 async fn create_event(
+    server: &ApiServer,
+    call: &Call,
+    mut event: Event,
+    options: &WriteOptions,
+) -> Result<Event, Status> {
+    rules::wipe_system_fields(event.metadata.get_or_insert_default());
+    track(server, call, options, None, &mut event);
+    store_new(server, call, event, options.dry_run).await
+}
+
+/// Stores an event whose managed fields are settled, under a name that is made now if so asked.
+pub(super) async fn store_new(
     server: &ApiServer,
     call: &Call,
     mut event: Event,
@@ -130,27 +148,14 @@ pub(crate) async fn replace(
     State(server): State<Arc<ApiServer>>,
     call: Call,
 ) -> Result<Response, Status> {
-    const OPTIONS: &str = "UpdateOptions";
     let form = call.form(Answer::Object)?;
-    let dry_run = call.query.dry_run(OPTIONS)?;
-    call.query.check_field_manager(OPTIONS)?;
+    let options = call.query.write_options("UpdateOptions")?;
     let Sent {
         mut event,
-        warnings,
-    } = body::read_event(&call, call.query.field_validation(OPTIONS)?)?;
-    let metadata = event.metadata.get_or_insert_default();
-    settle_namespace(metadata, &call.namespace)?;
-    if metadata.name() != call.name {
-        return Err(Status::bad_request(if metadata.name().is_empty() {
-            "name must be provided".to_owned()
-        } else {
-            format!(
-                "the name of the object ({}) does not match the name on the URL ({})",
-                metadata.name(),
-                call.name
-            )
-        }));
-    }
+        mut warnings,
+    } = body::read_event(&call, options.field_validation)?;
+    check_place(&call, event.metadata.get_or_insert_default())?;
+    warnings.extend(rules::dedup_owner_references(&mut event, ""));
     let answer = |code, event: &Event| {
         event_response(&call, form, code, event, server.clock.now(), &warnings)
     };
@@ -162,13 +167,13 @@ pub(crate) async fn replace(
                 if !metadata.uid().is_empty() {
                     return Err(wrong_uid(call.api, &call.name, metadata.uid(), ""));
                 }
-                access::require_create(&server, &call.user, call.api, &call.namespace, &call.name)
-                    .await?;
                 let mut event = event.clone();
                 event.metadata.get_or_insert_default().resource_version = None;
-                match create_event(&server, &call, event, dry_run).await {
+                match create_event(&server, &call, event, &options).await {
                     // Somebody else created it just now: replace that.
-                    Err(status) if status.code() == StatusCode::CONFLICT && !dry_run => continue,
+                    Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
+                        continue;
+                    }
                     created => return answer(StatusCode::CREATED, &created?),
                 }
             }
@@ -184,13 +189,15 @@ pub(crate) async fn replace(
         if !metadata.uid().is_empty() && metadata.uid() != stored_uid {
             return Err(wrong_uid(call.api, &call.name, metadata.uid(), stored_uid));
         }
+        let mut new = event.clone();
+        track(&server, &call, &options, Some(&stored.event), &mut new);
         match change(
             &server,
             call.api,
             &call.key(),
             &stored,
-            event.clone(),
-            dry_run,
+            new,
+            options.dry_run,
         )
         .await?
         {
@@ -206,12 +213,13 @@ pub(crate) async fn patch(
     State(server): State<Arc<ApiServer>>,
     call: Call,
 ) -> Result<Response, Status> {
-    const OPTIONS: &str = "PatchOptions";
+    let kind = PatchKind::of(call.content_type())?;
     let form = call.form(Answer::Object)?;
-    let dry_run = call.query.dry_run(OPTIONS)?;
-    call.query.check_field_manager(OPTIONS)?;
-    let validation = call.query.field_validation(OPTIONS)?;
-    let patch = Patch::parse(call.content_type(), &call.body)?;
+    let options = call.query.patch_options(kind == PatchKind::Apply)?;
+    let patch = match kind {
+        PatchKind::Apply => return apply::apply(&server, &call, form, &options).await,
+        kind => Patch::parse(kind, &call.body)?,
+    };
 
     for _ in 0..CHANGE_ATTEMPTS {
         let stored = server.stored(call.api, &call.key()).await?;
@@ -221,10 +229,8 @@ pub(crate) async fn patch(
             serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))?;
         patch.apply(&mut value)?;
         let mut reading = Reading::default();
-        let (_, mut patched) =
-            codec::read_event(call.api, value, &mut reading).map_err(|error| {
-                Status::unprocessable(format!("the patched Event cannot be read: {error}"))
-            })?;
+        let (_, mut patched) = codec::read_event(call.api, &value, &mut reading)
+            .map_err(|error| Status::unfit_patch(&value, &error.to_string()))?;
         // The version the patch was applied to is not one it insists on: if somebody else is faster it is applied again. One that it
         // does name is refused then, because it is not the stored one any more.
         let applied_to = stored.record.revision.to_string();
@@ -233,8 +239,21 @@ pub(crate) async fn patch(
         {
             metadata.resource_version = None;
         }
-        let warnings = body::heed(reading, validation)?;
-        match change(&server, call.api, &call.key(), &stored, patched, dry_run).await? {
+        check_place(&call, patched.metadata.get_or_insert_default())?;
+        let mut warnings = body::heed(reading, options.field_validation)
+            .map_err(|complaint| Status::unfit_patch(&value, &complaint))?;
+        track(&server, &call, &options, Some(&stored.event), &mut patched);
+        warnings.extend(rules::dedup_owner_references(&mut patched, AFTER_ADMISSION));
+        match change(
+            &server,
+            call.api,
+            &call.key(),
+            &stored,
+            patched,
+            options.dry_run,
+        )
+        .await?
+        {
             Changed::Done(event) => {
                 return event_response(
                     &call,
@@ -252,14 +271,14 @@ pub(crate) async fn patch(
 }
 
 /// What became of an attempt to change an event.
-enum Changed {
+pub(super) enum Changed {
     Done(Box<Event>),
     /// Somebody else changed it in between, and the request did not insist on a version: try again.
     Overtaken,
 }
 
-/// Puts `new` in the place of what is stored.
-async fn change(
+/// Puts `new`, whose managed fields are settled, in the place of what is stored.
+pub(super) async fn change(
     server: &ApiServer,
     api: Api,
     key: &Key,
@@ -280,6 +299,9 @@ async fn change(
     }
     rules::prepare_update(metadata, &old.metadata.clone().unwrap_or_default());
     let finished = metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty();
+    if let Some(old) = &old.metadata {
+        managed::keep_times(metadata, old);
+    }
     refuse_if_any(&key.name, &rules::check_update(api, &new, old))?;
 
     let record = record(server, &new);
@@ -316,6 +338,40 @@ pub(super) fn wrong_uid(api: Api, name: &str, wanted: &str, found: &str) -> Stat
     let why =
         format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
     Status::conflict(api, name, &why)
+}
+
+/// Settles who manages what in an event to be created, or written over `live`.
+fn track(
+    server: &ApiServer,
+    call: &Call,
+    options: &WriteOptions,
+    live: Option<&Event>,
+    event: &mut Event,
+) {
+    let manager = call.manager(options);
+    let writer = Writer {
+        manager: &manager,
+        api: call.api,
+        now: now(server),
+    };
+    let always = server.options.managed_fields == ManagedFields::Always;
+    managed::track(live, event, writer, always);
+}
+
+/// An event has to have the namespace and the name of the request's path; the namespace may be left out.
+pub(super) fn check_place(call: &Call, metadata: &mut ObjectMeta) -> Result<(), Status> {
+    settle_namespace(metadata, &call.namespace)?;
+    match metadata.name() {
+        name if name == call.name => Ok(()),
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name
+        ))),
+        name => Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        ))),
+    }
 }
 
 fn settle_namespace(metadata: &mut ObjectMeta, namespace: &str) -> Result<(), Status> {

@@ -20,7 +20,7 @@ async fn nobody_is_anonymous() {
         Some("Basic YTpi"),
         Some("Bearer"),
     ] {
-        for path in [SHOP, "/api", "/nowhere", "/openapi/v3", "/readyz/store"] {
+        for path in [SHOP, "/api", "/nowhere", "/openapi/v3"] {
             let mut request = Request::get(path);
             if let Some(header) = header {
                 request = request.header("authorization", header);
@@ -37,6 +37,7 @@ async fn nobody_is_anonymous() {
         "/healthz",
         "/livez",
         "/readyz",
+        "/readyz/store",
         "/readyz?verbose",
         "/version",
     ] {
@@ -455,9 +456,30 @@ async fn discovery() {
     ] {
         let url = index["paths"][path]["serverRelativeURL"].as_str().unwrap();
         let document = server.get(url).await.expect(200);
+        let schemas = &document["components"]["schemas"];
         assert_eq!(
-            document["components"]["schemas"][schema]["x-kubernetes-group-version-kind"][0]["kind"],
+            schemas[schema]["x-kubernetes-group-version-kind"][0]["kind"],
             "Event"
         );
+        // What clients that apply read: what is owned as a whole, and how lists merge.
+        let metadata = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"];
+        assert_eq!(
+            metadata["ownerReferences"]["x-kubernetes-list-map-keys"],
+            json!(["uid"])
+        );
+        assert_eq!(metadata["finalizers"]["x-kubernetes-list-type"], "set");
+        assert_eq!(
+            schemas["io.k8s.api.core.v1.ObjectReference"]["x-kubernetes-map-type"],
+            "atomic"
+        );
+        let patch = format!("/{path}/namespaces/{{namespace}}/events/{{name}}");
+        let patch = &document["paths"][&patch]["patch"];
+        assert!(patch["requestBody"]["content"]["application/apply-patch+yaml"].is_object());
+        // Every type that is referred to is there.
+        let text = document.to_string();
+        for reference in text.split("\"#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(schemas[name].is_object(), "{name}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The API as its clients see it: requests in, answers out, over the real router and a store in memory.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod apply;
 mod content;
 mod fanout;
 mod lists;

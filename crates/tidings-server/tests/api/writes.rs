@@ -477,10 +477,17 @@ async fn patches() {
             json!({"metadata": {"resourceVersion": "1"}}),
             409,
         ),
-        ("merge", WEB, json!({"metadata": {"name": "other"}}), 422),
+        ("merge", WEB, json!({"metadata": {"name": "other"}}), 400),
+        ("merge", WEB, json!({"metadata": {"name": null}}), 400),
+        (
+            "merge",
+            WEB,
+            json!({"metadata": {"namespace": "bank"}}),
+            400,
+        ),
         ("merge", WEB, json!({"metadata": {"uid": "other"}}), 422),
         ("strategic-merge", WEB, json!({"$patch": "explode"}), 422),
-        ("apply", WEB, json!({}), 415),
+        ("odd", WEB, json!({}), 415),
     ] {
         server.patch(kind, path, &patch).await.expect(code);
     }
@@ -583,6 +590,72 @@ async fn finalizers_hold_a_delete_back() {
         .await
         .expect(200);
     server.get(WEB).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_large_collection_is_deleted_with_what_others_delete_and_hold() {
+    let server = Server::new();
+    let names: Vec<String> = (0..300).map(|n| format!("e{n:03}")).collect();
+    for name in &names {
+        server.create("shop", name).await;
+    }
+    let held = json!({"metadata": {"finalizers": ["example.com/archive"]}});
+    server
+        .patch("merge", &format!("{SHOP}/e007"), &held)
+        .await
+        .expect(200);
+    let others = names.iter().step_by(7).map(|name| {
+        let server = &server;
+        async move { server.delete(&format!("{SHOP}/{name}")).await }
+    });
+    let (deleted, _) =
+        futures::future::join(server.delete(SHOP), futures::future::join_all(others)).await;
+    assert_eq!(deleted.expect(200)["kind"], "EventList");
+    let left = server.get(SHOP).await.expect(200);
+    assert_eq!(left["items"].as_array().unwrap().len(), 1);
+    assert_eq!(left["items"][0]["metadata"]["name"], "e007");
+    assert!(left["items"][0]["metadata"]["deletionTimestamp"].is_string());
+}
+
+#[tokio::test]
+async fn owners_are_kept_once() {
+    let server = Server::new();
+    let owner = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "1"});
+    let mut twice = event("shop", "web.1");
+    twice["metadata"]["ownerReferences"] = json!([owner("a"), owner("b")]);
+    let created = server.post(SHOP, &twice).await;
+    let kept = json!([owner("a")]);
+    assert_eq!(created.expect(201)["metadata"]["ownerReferences"], kept);
+    let warning = created.header("warning").to_owned();
+    assert!(
+        warning.contains("duplicate UID(s) observed: 1"),
+        "{warning}"
+    );
+    let patched = server
+        .patch("merge", WEB, &json!({"metadata": twice["metadata"]}))
+        .await;
+    assert_eq!(patched.expect(200)["metadata"]["ownerReferences"], kept);
+    let warning = patched.header("warning").to_owned();
+    assert!(warning.contains("after mutating admission"), "{warning}");
+}
+
+#[tokio::test]
+async fn options_that_are_not_accepted_are_all_named() {
+    let server = Server::new();
+    let uri = format!(
+        "{SHOP}?fieldManager={}&dryRun=Some&fieldValidation=Maybe",
+        "x".repeat(129)
+    );
+    let status = server.post(&uri, &event("shop", "x")).await.expect(422);
+    assert_eq!(
+        status["details"],
+        json!({"group": "meta.k8s.io", "kind": "CreateOptions", "causes": [
+            {"reason": "FieldValueTooLong", "message": "Too long: may not be more than 128 bytes", "field": "fieldManager"},
+            {"reason": "FieldValueNotSupported", "message": "Unsupported value: [\"Some\"]: supported values: \"All\"", "field": "dryRun"},
+            {"reason": "FieldValueNotSupported", "field": "fieldValidation",
+             "message": "Unsupported value: \"Maybe\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""},
+        ]})
+    );
 }
 
 #[tokio::test]

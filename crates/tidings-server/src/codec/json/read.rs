@@ -221,14 +221,15 @@ impl<'de, View, T: Object<View>> Visitor<'de> for ListVisitor<'_, View, T>
 where
     Option<T>: Field<View>,
 {
-    type Value = Vec<T>;
+    /// `null` is none.
+    type Value = Option<Vec<T>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Vec::new())
+        Ok(None)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
@@ -241,7 +242,7 @@ where
             reading.path.pop();
             match item {
                 Some(item) => items.push(item.unwrap_or_default()),
-                None => return Ok(items),
+                None => return Ok(Some(items)),
             }
         }
     }

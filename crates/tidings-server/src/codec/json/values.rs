@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference, Time};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{
+    FieldsV1, ManagedFieldsEntry, MicroTime, OwnerReference, Time,
+};
 use serde::de::{Deserializer, Error, Visitor};
 
 use super::read::{ListVisitor, Reading};
 use super::write::{write_integer, write_list, write_object, write_string};
 use super::{Field, Object};
 use crate::codec::time::{self, Moment};
+use crate::managed::{Atom, Changes, PathElement};
 
 struct Scalar<'a, T>(&'a Reading, &'static str, PhantomData<T>);
 
@@ -234,6 +237,26 @@ impl<V> Field<V> for BTreeMap<String, String> {
             .collect())
     }
     fn canonicalize(&mut self, _always_present: bool) {}
+    fn compare(
+        old: Option<&Self>,
+        new: Option<&Self>,
+        _always: bool,
+        name: &'static str,
+        changes: &mut Changes,
+    ) {
+        compare_parts(
+            name,
+            old,
+            new,
+            |old, new, changes| {
+                for key in keys(old, new) {
+                    let element = PathElement::named(key.as_str());
+                    changes.leaf(element, old.get(key), new.get(key));
+                }
+            },
+            changes,
+        );
+    }
 }
 
 impl<V> Field<V> for Vec<String> {
@@ -253,6 +276,29 @@ impl<V> Field<V> for Vec<String> {
             .collect())
     }
     fn canonicalize(&mut self, _always_present: bool) {}
+    /// A set: items are or are not there.
+    fn compare(
+        old: Option<&Self>,
+        new: Option<&Self>,
+        _always: bool,
+        name: &'static str,
+        changes: &mut Changes,
+    ) {
+        compare_parts(
+            name,
+            old,
+            new,
+            |old, new, changes| {
+                let [old, new]: [BTreeMap<String, ()>; 2] =
+                    [old, new].map(|list| list.iter().map(|item| (item.clone(), ())).collect());
+                for item in keys(&old, &new) {
+                    let element = PathElement::Value(Atom::Text(item.clone()));
+                    changes.leaf(element, old.get(item), new.get(item));
+                }
+            },
+            changes,
+        );
+    }
 }
 
 impl<V> Field<V> for Vec<OwnerReference> {
@@ -263,11 +309,118 @@ impl<V> Field<V> for Vec<OwnerReference> {
         write_list(self, out, |item, out| write_object::<V, _>(Some(item), out));
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        value.deserialize_any(ListVisitor(reading, PhantomData::<(V, OwnerReference)>))
+        let visitor = ListVisitor(reading, PhantomData::<(V, OwnerReference)>);
+        Ok(value.deserialize_any(visitor)?.unwrap_or_default())
     }
     fn canonicalize(&mut self, _always_present: bool) {
         for item in self {
             Object::<V>::canonicalize(item);
         }
     }
+    /// A map by uid, whose items are written as a whole.
+    fn compare(
+        old: Option<&Self>,
+        new: Option<&Self>,
+        _always: bool,
+        name: &'static str,
+        changes: &mut Changes,
+    ) {
+        compare_parts(
+            name,
+            old,
+            new,
+            |old, new, changes| {
+                let [old, new] = [old, new].map(|list| {
+                    let by_uid = list.iter().map(|owner| (owner.uid().to_owned(), owner));
+                    by_uid.collect::<BTreeMap<_, _>>()
+                });
+                for uid in keys(&old, &new) {
+                    let element = PathElement::keyed("uid", Atom::Text(uid.clone()));
+                    changes.leaf(element, old.get(uid), new.get(uid));
+                }
+            },
+            changes,
+        );
+    }
+}
+
+/// Notes what a write did to a field with parts of its own, which is there if it is not empty.
+fn compare_parts<T: Default + PartialEq>(
+    name: &'static str,
+    old: Option<&T>,
+    new: Option<&T>,
+    parts: impl FnOnce(&T, &T, &mut Changes),
+    changes: &mut Changes,
+) {
+    if old == new {
+        return;
+    }
+    let empty = T::default();
+    let (old, new) = (old.unwrap_or(&empty), new.unwrap_or(&empty));
+    changes.inside(
+        PathElement::known(name),
+        *old != empty,
+        *new != empty,
+        |changes| {
+            parts(old, new, changes);
+        },
+    );
+}
+
+/// The keys of two maps, each once.
+fn keys<'a, K: Ord, V>(
+    old: &'a BTreeMap<K, V>,
+    new: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = &'a K> {
+    let added = new.keys().filter(|key| !old.contains_key(*key));
+    old.keys().chain(added)
+}
+
+/// Entries of managedFields. An empty list is a request to forget them, as is one empty entry: it becomes that.
+impl<V> Field<V> for Vec<ManagedFieldsEntry> {
+    fn is_empty(&self) -> bool {
+        Vec::is_empty(self)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        write_list(self, out, |item, out| write_object::<V, _>(Some(item), out));
+    }
+    fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
+        let visitor = ListVisitor(reading, PhantomData::<(V, ManagedFieldsEntry)>);
+        Ok(match value.deserialize_any(visitor)? {
+            Some(entries) if entries.is_empty() => vec![ManagedFieldsEntry::default()],
+            entries => entries.unwrap_or_default(),
+        })
+    }
+    fn canonicalize(&mut self, _always_present: bool) {
+        for item in self {
+            Object::<V>::canonicalize(item);
+        }
+    }
+    /// Nobody manages these.
+    fn compare(
+        _old: Option<&Self>,
+        _new: Option<&Self>,
+        _always: bool,
+        _name: &'static str,
+        _changes: &mut Changes,
+    ) {
+    }
+}
+
+impl<V> Field<V> for Option<FieldsV1> {
+    fn is_empty(&self) -> bool {
+        self.is_none()
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        let raw = self.as_ref().and_then(|fields| fields.raw.as_deref());
+        out.extend_from_slice(raw.filter(|raw| !raw.is_empty()).unwrap_or(b"null"));
+    }
+    fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
+        let fields: Option<serde_json::Value> = serde::Deserialize::deserialize(value)
+            .map_err(|error| reading.error::<D::Error>(error))?;
+        Ok(fields.map(|fields| FieldsV1 {
+            raw: Some(fields.to_string().into_bytes()),
+        }))
+    }
+    fn canonicalize(&mut self, _always_present: bool) {}
 }

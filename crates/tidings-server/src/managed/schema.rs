@@ -1,0 +1,357 @@
+//! What an event looks like as JSON, as far as applying needs to know: which objects are owned as a whole, which lists
+//! are sets or maps. From the markers in `k8s.io/api/{core,events}/v1/types.go` and
+//! `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+
+use serde_json::{Map, Value};
+
+use super::Changes;
+use super::set::{Atom, FieldSet, PathElement, show};
+use crate::codec::Api;
+
+/// The form of a value.
+#[derive(Debug)]
+pub(super) enum Schema {
+    Text,
+    Number,
+    Bool,
+    /// A scalar of any kind; times are such.
+    Any,
+    /// An object with these members.
+    Struct(&'static [(&'static str, Schema)]),
+    /// An object with these members that is owned as a whole.
+    Atomic(&'static [(&'static str, Schema)]),
+    /// An object of texts.
+    Texts,
+    /// A list of texts without order or repetition.
+    Set,
+    /// A list of objects told apart by a member; each is owned as a whole.
+    Keyed(&'static str, &'static [(&'static str, Schema)]),
+}
+
+use Schema::{Any, Atomic, Bool, Keyed, Number, Set, Struct, Text, Texts};
+
+const REFERENCE: Schema = Atomic(&[
+    ("apiVersion", Text),
+    ("fieldPath", Text),
+    ("kind", Text),
+    ("name", Text),
+    ("namespace", Text),
+    ("resourceVersion", Text),
+    ("uid", Text),
+]);
+
+const SOURCE: Schema = Struct(&[("component", Text), ("host", Text)]);
+
+const SERIES: Schema = Struct(&[("count", Number), ("lastObservedTime", Any)]);
+
+const METADATA: Schema = Struct(&[
+    ("annotations", Texts),
+    ("creationTimestamp", Any),
+    ("deletionGracePeriodSeconds", Number),
+    ("deletionTimestamp", Any),
+    ("finalizers", Set),
+    ("generateName", Text),
+    ("generation", Number),
+    ("labels", Texts),
+    ("managedFields", Any),
+    ("name", Text),
+    ("namespace", Text),
+    (
+        "ownerReferences",
+        Keyed(
+            "uid",
+            &[
+                ("apiVersion", Text),
+                ("blockOwnerDeletion", Bool),
+                ("controller", Bool),
+                ("kind", Text),
+                ("name", Text),
+                ("uid", Text),
+            ],
+        ),
+    ),
+    ("resourceVersion", Text),
+    ("selfLink", Text),
+    ("uid", Text),
+]);
+
+static CORE: Schema = Struct(&[
+    ("action", Text),
+    ("apiVersion", Text),
+    ("count", Number),
+    ("eventTime", Any),
+    ("firstTimestamp", Any),
+    ("involvedObject", REFERENCE),
+    ("kind", Text),
+    ("lastTimestamp", Any),
+    ("message", Text),
+    ("metadata", METADATA),
+    ("reason", Text),
+    ("related", REFERENCE),
+    ("reportingComponent", Text),
+    ("reportingInstance", Text),
+    ("series", SERIES),
+    ("source", SOURCE),
+    ("type", Text),
+]);
+
+static EVENTS: Schema = Struct(&[
+    ("action", Text),
+    ("apiVersion", Text),
+    ("deprecatedCount", Number),
+    ("deprecatedFirstTimestamp", Any),
+    ("deprecatedLastTimestamp", Any),
+    ("deprecatedSource", SOURCE),
+    ("eventTime", Any),
+    ("kind", Text),
+    ("metadata", METADATA),
+    ("note", Text),
+    ("reason", Text),
+    ("regarding", REFERENCE),
+    ("related", REFERENCE),
+    ("reportingController", Text),
+    ("reportingInstance", Text),
+    ("series", SERIES),
+    ("type", Text),
+]);
+
+impl Schema {
+    pub(super) fn of(api: Api) -> &'static Self {
+        match api {
+            Api::Core => &CORE,
+            Api::Events => &EVENTS,
+        }
+    }
+
+    /// The form of a member, if the schema names it.
+    pub(super) fn declared(&self, name: &str) -> Option<&'static Self> {
+        match self {
+            Struct(fields) | Atomic(fields) => fields
+                .iter()
+                .find(|(field, _)| *field == name)
+                .map(|(_, schema)| schema),
+            _ => None,
+        }
+    }
+
+    /// The form of a member of an object.
+    pub(super) fn member(&self, name: &str) -> &'static Self {
+        self.declared(name)
+            .unwrap_or(if matches!(self, Texts) { &Text } else { &Any })
+    }
+
+    /// The form of the items of a list.
+    fn item(&self) -> Self {
+        match self {
+            Keyed(_, fields) => Atomic(fields),
+            _ => Text,
+        }
+    }
+
+    /// What tells an item of a list from others.
+    pub(super) fn item_element(&self, item: &Value) -> Result<PathElement, String> {
+        match self {
+            Keyed(key, _) => match item {
+                // The schema's default for what is left out is the empty text.
+                Value::Object(fields) => Ok(PathElement::keyed(
+                    key,
+                    fields
+                        .get(*key)
+                        .map_or(Atom::Text(String::new()), Atom::from_json),
+                )),
+                Value::Null => Err("associative list with keys may not have a null element".into()),
+                _ => Err("associative list with keys may not have non-map elements".into()),
+            },
+            _ => match item {
+                Value::Object(_) => {
+                    Err("associative list without keys has an element that's a map type".into())
+                }
+                Value::Array(_) => {
+                    Err("not supported: associative list with lists as elements".into())
+                }
+                Value::Null => Err(
+                    "associative list without keys has an element that's an explicit null".into(),
+                ),
+                scalar => Ok(PathElement::Value(Atom::from_json(scalar))),
+            },
+        }
+    }
+}
+
+/// Says what does not fit the schema; `null` fits everything.
+///
+/// # Errors
+/// Every place that does not, in one text.
+pub(super) fn check(schema: &Schema, value: &Value) -> Result<(), String> {
+    let mut errors = Vec::new();
+    check_at(schema, value, &mut Vec::new(), &mut errors);
+    match errors.as_slice() {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        several => Err(format!("errors:\n  {}", several.join("\n  "))),
+    }
+}
+
+fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors: &mut Vec<String>) {
+    let expected = |expected: &str, path: &[PathElement]| match value {
+        Value::String(_) => format!("{}: expected {expected}, got string", show(path)),
+        other => format!("{}: expected {expected}, got {other}", show(path)),
+    };
+    match (schema, value) {
+        (_, Value::Null)
+        | (Text, Value::String(_))
+        | (Number, Value::Number(_))
+        | (Bool, Value::Bool(_))
+        | (Any, _) => {}
+        (Text, _) => errors.push(expected("string", path)),
+        (Number, _) => errors.push(expected("numeric (int or float)", path)),
+        (Bool, _) => errors.push(expected("boolean", path)),
+        (Struct(_) | Atomic(_) | Texts, Value::Object(members)) => {
+            for (name, value) in members {
+                path.push(PathElement::named(name.as_str()));
+                let known = matches!(schema, Texts) || schema.declared(name).is_some();
+                if known {
+                    check_at(schema.member(name), value, path, errors);
+                } else {
+                    errors.push(format!("{}: field not declared in schema", show(path)));
+                }
+                path.pop();
+                if !known {
+                    // The first is enough, as upstream.
+                    break;
+                }
+            }
+        }
+        (Struct(_) | Atomic(_) | Texts, _) => errors.push(expected("map", path)),
+        (Set | Keyed(..), Value::Array(items)) => {
+            let mut seen = Vec::new();
+            for (index, item) in items.iter().enumerate() {
+                let element = match schema.item_element(item) {
+                    Ok(element) => element,
+                    Err(why) => {
+                        errors.push(format!("{}: element {index}: {why}", show(path)));
+                        continue;
+                    }
+                };
+                if seen.contains(&element) {
+                    errors.push(format!(
+                        "{}: duplicate entries for key {element}",
+                        show(path)
+                    ));
+                    continue;
+                }
+                path.push(element.clone());
+                seen.push(element);
+                check_at(&schema.item(), item, path, errors);
+                path.pop();
+            }
+        }
+        (Set | Keyed(..), _) => errors.push(expected("list", path)),
+    }
+}
+
+/// Every field that a value mentions (`TypedValue.ToFieldSet`).
+pub(super) fn field_set(schema: &Schema, value: &Value) -> FieldSet {
+    let mut set = FieldSet::default();
+    collect(schema, value, &mut Vec::new(), &mut set);
+    set
+}
+
+fn collect(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, set: &mut FieldSet) {
+    match schema {
+        Struct(_) | Texts => {
+            for (name, value) in value.as_object().into_iter().flatten() {
+                path.push(PathElement::named(name.as_str()));
+                collect(schema.member(name), value, path, set);
+                if value.is_null() || value.as_object().is_some_and(Map::is_empty) {
+                    set.insert(path);
+                }
+                path.pop();
+            }
+        }
+        Set | Keyed(..) => {
+            for item in value.as_array().into_iter().flatten() {
+                if let Ok(element) = schema.item_element(item) {
+                    path.push(element);
+                    set.insert(path);
+                    path.pop();
+                }
+            }
+        }
+        Text | Number | Bool | Any | Atomic(_) => set.insert(path),
+    }
+}
+
+/// Which fields differ (`TypedValue.Compare`).
+pub(super) fn compare(schema: &Schema, old: &Value, new: &Value) -> Changes {
+    let mut changes = Changes::default();
+    if let (Some(old), Some(new)) = (old.as_object(), new.as_object()) {
+        compare_members(schema, old, new, &mut changes);
+    }
+    changes
+}
+
+fn compare_members(
+    schema: &Schema,
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    changes: &mut Changes,
+) {
+    let added = new.keys().filter(|name| !old.contains_key(*name));
+    for name in old.keys().chain(added) {
+        let element = PathElement::named(name.as_str());
+        let (old, new) = (old.get(name), new.get(name));
+        compare_at(schema.member(name), element, old, new, changes);
+    }
+}
+
+fn compare_at(
+    schema: &Schema,
+    element: PathElement,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    changes: &mut Changes,
+) {
+    let nothing = |side: Option<&Value>| match side {
+        None | Some(Value::Null) => true,
+        Some(Value::Object(members)) => members.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(_) => false,
+    };
+    if matches!(schema, Text | Number | Bool | Any | Atomic(_)) || (nothing(old) && nothing(new)) {
+        return changes.leaf(element, old, new);
+    }
+    changes.inside(element, old.is_some(), new.is_some(), |changes| {
+        if let Set | Keyed(..) = schema {
+            let items = |side: Option<&Value>| -> Vec<(PathElement, Value)> {
+                let items = side.and_then(Value::as_array).into_iter().flatten();
+                items
+                    .filter_map(|item| Some((schema.item_element(item).ok()?, item.clone())))
+                    .collect()
+            };
+            let (old, new) = (items(old), items(new));
+            let find = |items: &[(PathElement, Value)], wanted: &PathElement| {
+                let found = items.iter().find(|(element, _)| element == wanted);
+                found.map(|(_, item)| item.clone())
+            };
+            for (element, item) in &old {
+                changes.leaf(element.clone(), Some(item), find(&new, element).as_ref());
+            }
+            for (element, item) in &new {
+                if find(&old, element).is_none() {
+                    changes.leaf(element.clone(), None, Some(item));
+                }
+            }
+        } else {
+            let none = Map::new();
+            let members = |side: Option<&'_ Value>| side.and_then(Value::as_object).cloned();
+            let (old, new) = (members(old), members(new));
+            compare_members(
+                schema,
+                old.as_ref().unwrap_or(&none),
+                new.as_ref().unwrap_or(&none),
+                changes,
+            );
+        }
+    });
+}
