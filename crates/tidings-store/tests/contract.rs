@@ -635,8 +635,10 @@ async fn a_slow_watch_misses_nothing(mut fixture: Fixture) {
     assert_eq!(next_shown(&mut *slow, expected.len()).await, expected);
     fixture.restart().await;
     let changes = next_changes(&mut *fixture.watch("", 0).await, 1000 + 334 + 200).await;
-    let revisions: Vec<_> = changes.iter().map(|change| change.revision()).collect();
-    assert_eq!(revisions, (1..=1534).collect::<Vec<_>>());
+    let gap = changes
+        .windows(2)
+        .find(|pair| pair[1].revision() != pair[0].revision() + 1);
+    assert!(gap.is_none(), "{gap:?}");
 }
 
 async fn a_watch_goes_on_after_a_restart(mut fixture: Fixture) {

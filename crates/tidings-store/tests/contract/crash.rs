@@ -111,7 +111,10 @@ fn nothing_acknowledged_is_lost() {
     let mut acknowledged: HashMap<u64, u64> = HashMap::new();
     let mut by_key: BTreeMap<String, u64> = BTreeMap::new();
     let (mut first, mut total) = (0, 0);
-    let mut story = Story::default();
+    let mut story = Story {
+        revision: tidings_store::REVISION_OF_NEW,
+        held: BTreeMap::new(),
+    };
     for kill in 0..kills {
         random.write_u64(kill);
         let patience = random.finish() % 1500;
@@ -184,7 +187,6 @@ fn nothing_acknowledged_is_lost() {
 }
 
 /// What the history told so far: the revision it reached, and the records it left.
-#[derive(Default)]
 struct Story {
     revision: Revision,
     held: BTreeMap<Bytes, Record>,
