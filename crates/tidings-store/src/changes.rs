@@ -158,6 +158,7 @@ impl Changes {
     }
 
     /// Starts anew at a revision, with nothing remembered.
+    #[cfg(feature = "etcd")]
     pub(crate) fn reset(&self, latest: Revision) {
         {
             let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);

@@ -34,7 +34,7 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
     ("axum", &["tidings-server"]),
     ("hyper", &["tidings-server", "tidings-conformance"]),
     ("hyper-util", &["tidings-server", "tidings-conformance"]),
-    ("fjall", &["tidings-store"]),
+    ("lsm-tree", &["tidings-store"]),
     ("etcd-client", &["tidings-store"]),
     ("zstd", &["tidings-store"]),
     ("kube", &["tidings", "tidings-cli", "tidings-bench"]),
@@ -150,7 +150,7 @@ mod tests {
             ("tidings-store", json!({"name": "tidings-core"}), 1),
             ("tidings-store", json!({"name": "axum"}), 1),
             ("tidings-server", json!({"name": "axum"}), 0),
-            ("tidings-server", json!({"name": "fjall"}), 1),
+            ("tidings-server", json!({"name": "lsm-tree"}), 1),
             ("tidings", json!({"name": "kube", "optional": true}), 0),
             ("tidings", json!({"name": "kube", "optional": false}), 1),
             (

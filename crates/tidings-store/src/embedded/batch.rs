@@ -1,4 +1,4 @@
-//! One atomic batch in the making: each request is decided against the store plus what the batch already holds.
+//! One commit in the making: each request is decided against the store plus what the commit already holds.
 //!
 //! Invariants: the name of a key points to its current version or to nothing; a version that was replaced or deleted before
 //! its time has an `x` mark and no other index entries; every change takes the next revision; a version whose bucket was
@@ -8,18 +8,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fjall::{OwnedWriteBatch, PersistMode, Readable};
+use foldhash::fast::RandomState;
 
 use super::codec::Codec;
 use super::committer::Put;
-use super::keys::{self, Ends, NEVER, Pointer, State, Version};
+use super::frame::Kind;
+use super::index::key_of;
+use super::keys::{self, Ends, IndexKey, NEVER, Pointer, State, Version, put_varint};
+use super::log::{Failure, Frames, Unfinished};
 use super::read::{Stored, View, unpack};
-use super::tables::{Bucket, Tables, bucket_for, fault};
+use super::tables::{Bucket, Tables, bucket_for};
 use crate::changes::Logged;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
-
-/// Log entries, and versions of the bucket that never expires, that [`Batch::trim`] removes at most.
-const TRIM_MAX: usize = 4096;
 
 /// Versions a sweep looks at, at most; most of them may have ended before their time.
 const STEPS_MAX: usize = 16 * 1024;
@@ -27,11 +27,16 @@ const STEPS_MAX: usize = 16 * 1024;
 /// See the module documentation.
 pub(crate) struct Batch<'a> {
     view: View<'a>,
-    writes: OwnedWriteBatch,
+    /// What it adds to the log.
+    frames: Frames,
+    /// Index entries to set or to remove.
+    entries: Vec<Entry>,
+    /// Where ends go that expiry brings.
+    home: u64,
     state: State,
     now: UnixMillis,
     /// What the keys this batch wrote point to now.
-    written: HashMap<Bytes, Option<Stored>>,
+    written: HashMap<Bytes, Option<Stored>, RandomState>,
     logged: Vec<Logged>,
     dirty: bool,
     /// A bucket and a revision in it up to which no version waits for its end, as far as is known. Unlike what is
@@ -56,6 +61,20 @@ impl Pointer {
             expires_at,
         }
     }
+}
+
+/// An entry of a bucket's tree to set, to a revision, or to remove.
+struct Entry {
+    bucket: u64,
+    key: IndexKey,
+    value: Option<Revision>,
+}
+
+/// What a commit did.
+pub(crate) struct Committed {
+    pub(crate) state: State,
+    pub(crate) logged: Vec<Logged>,
+    pub(crate) home: Option<u64>,
 }
 
 /// How much a sweep may still do.
@@ -86,28 +105,30 @@ impl Current {
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(tables: &'a Tables, codec: &'a Codec, state: State, now: UnixMillis) -> Self {
-        let snapshot = tables.db.snapshot();
-        let view = View {
-            tables,
-            codec,
-            snapshot,
-            buckets: tables.buckets(),
-            state,
-        };
-        let writes = tables.db.batch().durability(Some(PersistMode::SyncData));
-        let (written, logged, finished) = (HashMap::new(), Vec::new(), Vec::new());
+    /// `home` is the bucket the last commit wrote to.
+    pub(crate) fn new(
+        tables: &'a Tables,
+        codec: &'a Codec,
+        now: UnixMillis,
+        home: Option<u64>,
+    ) -> Self {
+        let view = View::new(tables, codec);
+        let home = home.filter(|home| view.buckets.contains_key(home));
         Self {
+            state: view.state,
+            home: home
+                .or_else(|| view.buckets.keys().next_back().copied())
+                .unwrap_or(NEVER),
             view,
-            writes,
-            state,
+            frames: Frames::new(),
+            entries: Vec::new(),
             now,
-            written,
-            logged,
+            written: HashMap::default(),
+            logged: Vec::new(),
             dirty: false,
             passed: (0, 0),
             expired: 0,
-            finished,
+            finished: Vec::new(),
         }
     }
 
@@ -154,7 +175,7 @@ impl<'a> Batch<'a> {
             self.last_finished(),
             self.view.buckets.keys(),
         );
-        let tables = self.bucket(bucket)?;
+        self.make_bucket(bucket)?;
 
         // From here on nothing fails, so a request is in the batch wholly or not at all.
         let (replaced, ended) = if live.is_some() {
@@ -178,11 +199,14 @@ impl<'a> Batch<'a> {
             previous,
             body: body.as_packed(),
         };
-        self.writes.insert(
-            &tables.data,
-            keys::revision_key(revision),
-            version.encode(revision, bucket),
-        );
+        let content = version.encode(revision, bucket);
+        self.log(bucket, Kind::Version, revision, &content);
+        // A bucket that outlives the new version must itself tell that its version is replaced.
+        if let Some((replaced, old)) = previous.filter(|(_, old)| *old > bucket) {
+            let mut content = Vec::new();
+            put_varint(&mut content, replaced);
+            self.log(old, Kind::Replaced, revision, &content);
+        }
         self.state.records += 1;
         self.state.value_bytes += value.len() as u64;
 
@@ -255,46 +279,6 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Removes some of what only the forgotten history needed, from the log at a revision on; returns where to go on.
-    pub(crate) fn trim(&mut self, start: Revision) -> Result<Revision, Fault> {
-        let compacted = self.view.state.compacted;
-        let Self { view, writes, .. } = self;
-        let mut reached = start;
-        let forgotten = keys::revision_key(start)..=keys::revision_key(compacted);
-        if start <= compacted {
-            for entry in view
-                .snapshot
-                .range(&view.tables.log, forgotten)
-                .take(TRIM_MAX)
-            {
-                let (key, value) = entry.into_inner().map_err(fault)?;
-                let next =
-                    keys::read_revision_key(&key)? + Ends::decode(&value)?.versions.len() as u64;
-                if next > compacted + 1 {
-                    break;
-                }
-                writes.remove(&view.tables.log, key);
-                self.dirty = true;
-                reached = next;
-            }
-        }
-        // Other buckets are dropped whole in the end; this one never is.
-        if let Some(never) = view.buckets.get(&NEVER) {
-            for entry in view.snapshot.prefix(&never.index, b"x").take(TRIM_MAX) {
-                let (key, ended_by) = entry.into_inner().map_err(fault)?;
-                if keys::read_revision_key(&ended_by)? <= compacted {
-                    writes.remove(
-                        &never.data,
-                        keys::revision_key(keys::trailing_revision(&key)?),
-                    );
-                    writes.remove(&never.index, key);
-                    self.dirty = true;
-                }
-            }
-        }
-        Ok(reached)
-    }
-
     /// Writes down the ends of records that have expired, bucket by bucket in the order of their writing, at most about
     /// `quota` of them; whether there may be more. Must come before anything else in the batch.
     ///
@@ -346,11 +330,9 @@ impl<'a> Batch<'a> {
                 bucket: name,
                 versions,
             };
-            self.writes.insert(
-                &self.view.tables.log,
-                keys::revision_key(first),
-                ends.encode(),
-            );
+            // What was swept is told by the state for as long as the bucket is there, and its ends by the log for as long
+            // as the history needs them, wherever they lie. So they go where this commit writes anyway.
+            self.log(self.home, Kind::Ends, first, &ends.encode());
         }
         complete
     }
@@ -365,18 +347,21 @@ impl<'a> Batch<'a> {
     ) -> Result<bool, Fault> {
         // Both run in the order of revisions, so the marks are walked along.
         let marks = &keys::ended_key(start)[..]..&b"y"[..];
-        let mut marks = self.view.snapshot.range(&bucket.index, marks).map(|entry| {
-            let key = entry.key().map_err(fault)?;
-            keys::trailing_revision(&key)
-        });
-        let mut mark = marks.next().transpose()?;
-        for entry in self
+        let mut marks = self
             .view
             .snapshot
-            .range(&bucket.data, keys::revision_key(start)..)
-        {
-            let (key, bytes) = entry.into_inner().map_err(fault)?;
-            let revision = keys::read_revision_key(&key)?;
+            .range(&bucket.index, marks)
+            .map(|entry| keys::trailing_revision(&key_of(entry)?));
+        let mut mark = marks.next().transpose()?;
+        let mut walk = bucket.log.walk(start);
+        loop {
+            let found = walk.next(|entry| {
+                let wanted = entry.kind == Kind::Version && entry.revision >= start;
+                Ok(wanted.then(|| (entry.revision, entry.content.to_vec())))
+            })?;
+            let Some((revision, bytes)) = found else {
+                return Ok(true);
+            };
             while mark.is_some_and(|mark| mark < revision) {
                 mark = marks.next().transpose()?;
             }
@@ -388,8 +373,9 @@ impl<'a> Batch<'a> {
                 let stored = unpack(self.view.codec, &bytes, revision, name)?;
                 let ended = self.next_revision();
                 versions.push(revision);
-                self.ended(stored, ended, true);
+                // The state tells of it, so no entry of the index need be touched.
                 self.state.swept = (name, revision);
+                self.ended(stored, ended, true);
                 budget.ends -= 1;
             }
             self.passed = (name, revision);
@@ -398,45 +384,92 @@ impl<'a> Batch<'a> {
                 return Ok(false);
             }
         }
-        Ok(true)
     }
 
-    /// Writes and syncs the batch; on success the changes it made, in order.
-    pub(crate) fn commit(self) -> (State, Result<Vec<Logged>, fjall::Error>) {
+    fn log(&mut self, bucket: u64, kind: Kind, revision: Revision, content: &[u8]) {
+        self.frames
+            .entry(bucket)
+            .or_default()
+            .push(bucket, kind, revision, content);
+    }
+
+    /// Writes and syncs the commit with this number, and makes it visible; on success the changes it made, in order, and the
+    /// bucket it wrote to.
+    pub(crate) fn commit(
+        mut self,
+        tables: &Tables,
+        number: u64,
+        unfinished: &mut Unfinished,
+    ) -> Result<Option<Committed>, Failure> {
         if !self.dirty && self.logged.is_empty() {
-            return (self.state, Ok(Vec::new()));
+            return Ok(None);
         }
-        // The engine takes a key only once per batch. So names and index entries, which several requests may touch, are
-        // written last, as they are in the end.
+        let first = self.view.state.revision + 1;
+        if self.frames.is_empty() {
+            self.frames.entry(self.home).or_default();
+        }
+        let home = self
+            .frames
+            .iter()
+            .max_by_key(|(_, frame)| frame.len())
+            .map(|(bucket, _)| *bucket);
         let Self {
             view,
-            mut writes,
+            frames,
+            entries,
             state,
             written,
             ..
         } = self;
+        tables
+            .log
+            .commit(frames, number, first, state, unfinished)?;
+
+        let sequence = tables.index.next_sequence();
+        for Entry { bucket, key, value } in entries {
+            if let Some(bucket) = view.buckets.get(&bucket) {
+                let value = value.map(keys::revision_key);
+                tables.set(
+                    &bucket.index,
+                    &key[..],
+                    value.as_ref().map(|value| &value[..]),
+                    sequence,
+                );
+            }
+        }
+        // A tree takes a key only once per commit. So names and the entries of new versions, which several requests may
+        // touch, are written last, as they are in the end.
+        let names = &tables.index.names;
         for (key, stored) in written {
             let Some(stored) = stored else {
-                writes.remove(&view.tables.names, &key[..]);
+                tables.set(names, &key[..], None, sequence);
                 continue;
             };
             let pointer = Pointer::to(&stored);
-            writes.insert(&view.tables.names, &key[..], pointer.encode());
             if let Some(bucket) = view.buckets.get(&stored.bucket) {
-                for entry in keys::index_keys(&stored.index, pointer.revision) {
-                    writes.insert(&bucket.index, entry, []);
+                for entry in keys::index_keys(&stored.index, &key, pointer.revision) {
+                    tables.set(&bucket.index, &entry[..], Some(&[]), sequence);
                 }
             }
+            tables.set(names, &key[..], Some(&pointer.encode()), sequence);
         }
-        writes.insert(&view.tables.meta, keys::STATE, state.encode());
-        (state, writes.commit().map(|()| self.logged))
+        tables.publish(sequence, state, number);
+        Ok(Some(Committed {
+            state,
+            logged: self.logged,
+            home,
+        }))
     }
 
     fn current(&self, key: &Bytes) -> Result<Option<Current>, Fault> {
-        match self.written.get(key) {
-            Some(written) => Ok(written.clone().map(Current::Known)),
-            None => Ok(self.view.pointer(key)?.map(Current::Pointed)),
+        if let Some(written) = self.written.get(key) {
+            return Ok(written.clone().map(Current::Known));
         }
+        let pointer = self.view.pointer(key)?;
+        // It may have been swept by this commit.
+        let pointer =
+            pointer.filter(|pointer| (pointer.bucket, pointer.revision) > self.state.swept);
+        Ok(pointer.map(Current::Pointed))
     }
 
     fn load(&self, current: Current, found: Option<Stored>) -> Result<Stored, Fault> {
@@ -457,18 +490,13 @@ impl<'a> Batch<'a> {
             })
     }
 
-    /// The bucket to write to; making one is the moment to write out the others.
-    fn bucket(&mut self, name: u64) -> Result<Bucket, Fault> {
-        if let Some(bucket) = self.view.buckets.get(&name) {
-            return Ok(bucket.clone());
+    /// Makes the bucket to write to, if it is not there.
+    fn make_bucket(&mut self, name: u64) -> Result<(), Fault> {
+        if !self.view.buckets.contains_key(&name) {
+            self.view.tables.bucket(name)?;
+            self.view.buckets = self.view.tables.buckets();
         }
-        let tables = self.view.tables;
-        let bucket = tables.bucket(name).map_err(fault)?;
-        for other in self.view.buckets.values() {
-            other.flush().map_err(fault)?;
-        }
-        self.view.buckets = tables.buckets();
-        Ok(bucket)
+        Ok(())
     }
 
     fn last_finished(&self) -> u64 {
@@ -492,16 +520,14 @@ impl<'a> Batch<'a> {
             bucket: stored.bucket,
             versions: vec![stored.record.revision],
         };
-        self.writes.insert(
-            &self.view.tables.log,
-            keys::revision_key(revision),
-            ends.encode(),
-        );
+        // In its own bucket, so that whoever finds the version finds its end.
+        self.log(stored.bucket, Kind::Ends, revision, &ends.encode());
+        self.written.insert(stored.record.key.clone(), None);
         self.ended(stored, revision, expired);
         revision
     }
 
-    /// What every end has in common besides its bytes on disk.
+    /// What every end has in common besides the log and the index.
     fn ended(&mut self, stored: Stored, revision: Revision, expired: bool) {
         self.uncount(&stored);
         self.expired += u64::from(expired);
@@ -511,7 +537,6 @@ impl<'a> Batch<'a> {
             bucket,
             ..
         } = stored;
-        self.written.insert(record.key.clone(), None);
         let change = Arc::new(Change::Delete {
             revision,
             previous: record,
@@ -526,21 +551,23 @@ impl<'a> Batch<'a> {
 
     /// Takes a version out of the indexes and marks it as ended by this revision.
     fn unindex(&mut self, stored: &Stored, ended_by: Revision) {
-        let Some(bucket) = self.view.buckets.get(&stored.bucket) else {
-            return;
-        };
-        let revision = stored.record.revision;
-        let is_in_batch = revision > self.view.state.revision;
+        let Record { key, revision, .. } = &stored.record;
+        let bucket = stored.bucket;
+        let is_in_batch = *revision > self.view.state.revision;
         if !is_in_batch {
-            for entry in keys::index_keys(&stored.index, revision) {
-                self.writes.remove(&bucket.index, entry);
-            }
+            let keys = keys::index_keys(&stored.index, key, *revision);
+            self.entries.extend(keys.map(|key| Entry {
+                bucket,
+                key,
+                value: None,
+            }));
         }
-        self.writes.insert(
-            &bucket.index,
-            keys::ended_key(revision),
-            keys::revision_key(ended_by),
-        );
+        let key = keys::ended_key(*revision);
+        self.entries.push(Entry {
+            bucket,
+            key,
+            value: Some(ended_by),
+        });
     }
 
     fn uncount(&mut self, stored: &Stored) {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::keys::{Packed, damaged};
+use super::trainer::Sample;
 use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 
 /// The built-in dictionary; part of the format.
@@ -46,6 +47,8 @@ impl PackedBody {
 /// See the module documentation.
 pub(crate) struct Codec {
     dictionaries: RwLock<Dictionaries>,
+    /// What dictionaries to come are trained on.
+    pub(crate) sample: Sample,
 }
 
 struct Dictionaries {
@@ -72,7 +75,28 @@ impl Codec {
         let current = all.keys().copied().max().unwrap_or(0);
         Self {
             dictionaries: RwLock::new(Dictionaries { current, all }),
+            sample: Sample::default(),
         }
+    }
+
+    /// Knows one more, and writes with it from now on.
+    pub(crate) fn add(&self, id: u32, bytes: Vec<u8>) {
+        let mut dictionaries = self
+            .dictionaries
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        dictionaries
+            .all
+            .insert(id, Arc::new(Dictionary::new(bytes)));
+        dictionaries.current = id;
+    }
+
+    /// The dictionary new bodies are written with.
+    pub(crate) fn current(&self) -> (u32, Vec<u8>) {
+        self.dictionary(None)
+            .map_or((0, Vec::new()), |(id, dictionary)| {
+                (id, dictionary.bytes.clone())
+            })
     }
 
     fn dictionary(&self, id: Option<u32>) -> Option<(u32, Arc<Dictionary>)> {
@@ -86,6 +110,7 @@ impl Codec {
 
     pub(crate) fn pack(&self, body: Vec<u8>) -> PackedBody {
         let len = body.len();
+        self.sample.offer(&body);
         if let Some((id, dictionary)) = self.dictionary(None)
             && let Ok(bytes) = dictionary.compress(&body)
             && bytes.len() < len
@@ -126,6 +151,17 @@ impl Codec {
             Err(damaged("a record"))
         }
     }
+}
+
+/// How long bodies are together when compressed with a dictionary.
+pub(crate) fn packed_len(dictionary: &[u8], bodies: &[&[u8]]) -> usize {
+    let dictionary = Dictionary::new(dictionary.to_vec());
+    let len = |body: &&[u8]| {
+        let packed = dictionary.compress(body);
+        // What does not shrink is kept as it is.
+        packed.map_or(body.len(), |packed| packed.len().min(body.len()))
+    };
+    bodies.iter().map(len).sum()
 }
 
 impl Dictionary {

@@ -6,8 +6,8 @@
 //! requests it writes down the ends of expired records, a bounded number per batch so that writers are not held up.
 //!
 //! ```text
-//!  queue ──take──▶ Batch: sweep, then each request ──▶ journal, fdatasync ──▶ ring ──▶ answers
-//!                    │ on failure: nothing published, everyone told, engine reopened before the next batch
+//!  queue ──take──▶ Batch: sweep, then each request ──▶ log, fdatasync ──▶ index ──▶ ring ──▶ answers
+//!                    │ on failure: nothing published, everyone told, log cut back before the next batch
 //! ```
 
 use std::collections::VecDeque;
@@ -18,18 +18,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::batch::Batch;
+use super::batch::{Batch, Committed};
 use super::codec::PackedBody;
+use super::index::io_fault;
+use super::keeper::{Keeper, PART_BYTES};
 use super::keys::State;
+use super::log::{Failure, Unfinished};
 use super::queue::Taken;
 use super::read::Stored;
 use super::tables::Tables;
-use super::{Engine, Shared, open_engine};
+use super::trainer::Trainer;
+use super::{Engine, Shared};
 use crate::{Deleted, Fault, Index, Revision, UnixMillis, WriteError};
 
-/// Ends written down per batch while writers wait, and while none do.
-const SWEEP_BUSY: usize = 256;
-const SWEEP_IDLE: usize = 4096;
+/// Ends written down per batch while writers wait, and while none do: about a millisecond of work, for somebody may come.
+const SWEEP_BUSY: usize = 192;
+const SWEEP_IDLE: usize = 512;
+
+/// Names of swept versions that are left in the index at least before it is gone through for them.
+const SWEPT_NAMES_MIN: u64 = 20_000;
 
 /// How often the committer looks at the clock when nothing is asked of it.
 const TICK: Duration = Duration::from_secs(1);
@@ -83,39 +90,64 @@ pub(crate) struct Committer {
     finished: Vec<(u64, Revision)>,
     /// What revision the store was at when, one entry per tick, for forgetting history by age.
     ages: VecDeque<(UnixMillis, Revision)>,
-    /// How far the log is known to be empty.
-    trimmed: Revision,
+    /// The number of the last commit.
+    number: u64,
+    /// The bucket it wrote to.
+    home: Option<u64>,
+    /// What a failed commit may have left in the log.
+    unfinished: Unfinished,
+    keeper: Keeper,
+    /// Only held: it ends before the folder is given back.
+    _trainer: Trainer,
+    /// Names of swept versions that may still be in the index.
+    swept_names: u64,
     /// Who waits for all that has expired to be written down, with the count of ends at that time.
     demands: Vec<(u64, oneshot::Sender<Result<u64, WriteError>>)>,
     /// See [`Batch::passed`].
     passed: (u64, Revision),
     /// When all that had expired was written down.
     swept_at: Option<UnixMillis>,
-    /// When the engine was last found broken.
-    retry_at: Option<UnixMillis>,
     complained_at: Option<UnixMillis>,
 }
 
 impl Committer {
-    pub(crate) fn new(shared: Arc<Shared>, state: State) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        state: State,
+        number: u64,
+        (keeper, trainer): (Keeper, Trainer),
+    ) -> Self {
         let (finished, ages, demands) = (Vec::new(), VecDeque::new(), Vec::new());
         Self {
             shared,
             state,
             finished,
             ages,
-            trimmed: 0,
+            number,
+            home: None,
+            unfinished: Unfinished::default(),
+            keeper,
+            _trainer: trainer,
+            swept_names: 0,
             demands,
             passed: (0, 0),
             swept_at: None,
-            retry_at: None,
             complained_at: None,
         }
     }
 
     /// Runs until the queue is closed and empty.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(self) {
         let ending = Ending(Arc::clone(&self.shared));
+        // Dropped before the ending, with its threads: the folder is given back when nobody writes to it any more.
+        let mut committer = self;
+        committer.work();
+        committer.write_out();
+        drop(committer);
+        drop(ending);
+    }
+
+    fn work(&mut self) {
         self.recall_finished();
         let mut requests = Vec::new();
         let mut more = false;
@@ -126,7 +158,21 @@ impl Committer {
             }
             more = self.cycle(&mut requests);
         }
-        drop(ending);
+    }
+
+    /// Leaves the index on disk whole, so that nothing need be replayed.
+    fn write_out(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        if let Engine::Open(tables) = &*shared.engine() {
+            let written = self
+                .keeper
+                .wait()
+                .is_ok_and(|idle| idle)
+                .then(|| tables.write_checkpoint());
+            if let Some(Err(error)) = written {
+                tracing::warn!(%error, "failed to write out the index; opening will take longer");
+            }
+        }
     }
 
     /// After opening: buckets that were finished before. It is not known when, so the whole history is taken to need them.
@@ -156,8 +202,9 @@ impl Committer {
         let now = self.shared.clock.now();
         let shared = Arc::clone(&self.shared);
         let result = match &*shared.engine() {
-            Engine::Open(tables) => self.commit(tables, requests, now),
-            Engine::Failed(fault) => Err(fault.clone()),
+            Engine::Open(tables) => self
+                .make_ready(tables)
+                .and_then(|()| self.commit(tables, requests, now)),
             Engine::Closed => Err(Fault::Closed),
         };
         match result {
@@ -166,16 +213,25 @@ impl Committer {
                 for request in requests.drain(..) {
                     request.fail(fault.clone());
                 }
-                self.recover(fault, now);
+                self.complain(now, &fault, "writes are refused");
                 false
             }
         }
     }
 
-    /// One batch, and what follows from it. An error means that the engine must be opened anew.
+    /// Waits for room in memory, and takes back what a failed commit left. An error means that nothing can be written now.
+    fn make_ready(&mut self, tables: &Arc<Tables>) -> Result<(), Fault> {
+        while tables.memory.load(Ordering::Relaxed) > PART_BYTES && !self.keeper.wait()? {}
+        if tables.memory.load(Ordering::Relaxed) > PART_BYTES {
+            self.keeper.set_aside(tables);
+        }
+        tables.log.roll_back(&mut self.unfinished).map_err(io_fault)
+    }
+
+    /// One batch, and what follows from it.
     fn commit(
         &mut self,
-        tables: &Tables,
+        tables: &Arc<Tables>,
         requests: &mut Vec<Request>,
         now: UnixMillis,
     ) -> Result<bool, Fault> {
@@ -186,7 +242,7 @@ impl Committer {
         } else {
             SWEEP_IDLE
         };
-        let mut batch = Batch::new(tables, &shared.codec, self.state, now);
+        let mut batch = Batch::new(tables, &shared.codec, now, self.home);
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests.extract_if(.., |request| matches!(request, Request::Expire { .. }))
         {
@@ -226,41 +282,67 @@ impl Committer {
                 Request::Expire { reply } => answer(reply, Ok(0)),
             });
         }
-        if let Err(error) = self.forget_old(&mut batch, now) {
-            self.complain(now, &error, "failed to forget old history");
-        }
+        self.forget_old(&mut batch, now);
 
         let (expired, passed) = (batch.expired, batch.passed);
         let finished = std::mem::take(&mut batch.finished);
-        let (state, committed) = batch.commit();
-        let logged = match committed {
-            Ok(logged) => logged,
-            Err(error) => {
-                let unknown = Fault::Unknown(Arc::new(error));
+        let committed = match batch.commit(tables, self.number + 1, &mut self.unfinished) {
+            Ok(committed) => committed,
+            Err(failure) => {
+                let fault = self.fault_of(tables, failure);
                 for answer in answers {
-                    answer(Err(unknown.clone()));
+                    answer(Err(fault.clone()));
                 }
-                return Err(unknown);
+                return Err(fault);
             }
         };
-        if state.compacted > self.state.compacted {
-            shared.changes.forget(state.compacted);
+        if let Some(Committed {
+            state,
+            logged,
+            home,
+        }) = committed
+        {
+            if state.compacted > self.state.compacted {
+                shared.changes.forget(state.compacted);
+            }
+            self.number += 1;
+            self.state = state;
+            self.home = home;
+            shared.changes.publish(logged, state.revision);
         }
-        self.state = state;
         self.passed = passed;
         self.finished.extend(finished);
-        shared.changes.publish(logged, state.revision);
+        self.swept_names += expired;
         let expired = shared.expired.fetch_add(expired, Ordering::Relaxed) + expired;
         for answer in answers {
             answer(Ok(()));
         }
         self.drop_finished(tables);
+        self.clean_names(tables);
         if !more {
             for (before, reply) in self.demands.drain(..) {
                 drop(reply.send(Ok(expired - before)));
             }
         }
         Ok(more)
+    }
+
+    /// What to answer after a failed commit. Only if the log is certainly as before is it said that nothing was written.
+    fn fault_of(&mut self, tables: &Tables, failure: Failure) -> Fault {
+        let (error, certain) = match failure {
+            Failure::NotWritten(error) => (error, true),
+            Failure::NotSynced(error) => (error, false),
+            Failure::Unknown(error) => {
+                // What the system keeps of it in memory must not be taken for what is on the disk.
+                drop(tables.log.roll_back(&mut self.unfinished));
+                return Fault::Unknown(Arc::new(error));
+            }
+        };
+        if certain || tables.log.roll_back(&mut self.unfinished).is_ok() {
+            io_fault(error)
+        } else {
+            Fault::Unknown(Arc::new(error))
+        }
     }
 
     /// Logs an error that comes back with every batch, once a minute.
@@ -272,11 +354,11 @@ impl Committer {
     }
 
     /// Moves the end of the history by age and count.
-    fn forget_old(&mut self, batch: &mut Batch<'_>, now: UnixMillis) -> Result<(), Fault> {
+    fn forget_old(&mut self, batch: &mut Batch<'_>, now: UnixMillis) {
         let options = &self.shared.options;
         let revision = self.state.revision;
         if is_within(TICK_MS, self.ages.back().map(|(at, _)| *at), now) {
-            return Ok(());
+            return;
         }
         self.ages.push_back((now, revision));
         let retention = i64::try_from(options.history_retention.as_millis()).unwrap_or(i64::MAX);
@@ -288,56 +370,53 @@ impl Committer {
             self.ages.pop_front();
         }
         batch.forget(until);
-        self.trimmed = batch.trim(self.trimmed)?;
-        Ok(())
     }
 
-    fn drop_finished(&mut self, tables: &Tables) {
+    /// Drops buckets whose ends are all written down, once nobody needs what is in them: not the history, and not the
+    /// replay of the log after a crash.
+    fn drop_finished(&mut self, tables: &Arc<Tables>) {
+        let buckets = tables.buckets();
         let compacted = self.state.compacted;
-        for (bucket, _) in self
-            .finished
-            .extract_if(.., |(_, reached)| *reached <= compacted)
-        {
+        let is_forgotten = |(bucket, reached): &(u64, Revision)| {
+            *reached <= compacted
+                && buckets
+                    .get(bucket)
+                    .is_none_or(|bucket| bucket.log.last() <= compacted)
+        };
+        if !self.finished.iter().any(is_forgotten) {
+            return;
+        }
+        let checkpoint = tables.checkpoint.load(Ordering::Acquire);
+        let is_replayed = |bucket: u64| {
+            buckets
+                .get(&bucket)
+                .is_some_and(|bucket| bucket.log.number() > checkpoint)
+        };
+        let mut waiting = false;
+        let (droppable, kept) =
+            std::mem::take(&mut self.finished)
+                .into_iter()
+                .partition(|finished| {
+                    let replayed = is_replayed(finished.0);
+                    waiting |= replayed && is_forgotten(finished);
+                    !replayed && is_forgotten(finished)
+                });
+        self.finished = kept;
+        for (bucket, _) in droppable {
             if let Err(error) = tables.drop_bucket(bucket) {
                 tracing::error!(bucket, %error, "failed to drop an expired bucket; its space is not given back");
             }
         }
+        if waiting {
+            self.keeper.set_aside(tables);
+        }
     }
 
-    /// Takes the broken engine apart and opens it anew, at most once a tick.
-    fn recover(&mut self, fault: Fault, now: UnixMillis) {
-        if matches!(fault, Fault::Closed) || is_within(TICK_MS, self.retry_at, now) {
-            return;
-        }
-        self.retry_at = Some(now);
-        self.complain(now, &fault, "the store's engine failed; it is opened anew");
-        let shared = Arc::clone(&self.shared);
-        let mut engine = shared
-            .engine
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        // The old one lets go of its files only when it is dropped.
-        *engine = Engine::Failed(fault);
-        match open_engine(&shared.path, &shared.options) {
-            Ok((tables, state)) => {
-                *engine = Engine::Open(tables);
-                drop(engine);
-                self.state = state;
-                self.retry_at = None;
-                self.passed = (0, 0);
-                self.complained_at = None;
-                shared.changes.reset(state.revision);
-                self.recall_finished();
-                tracing::info!(
-                    revision = state.revision,
-                    "the store's engine is open again"
-                );
-            }
-            Err(error) => {
-                let fault = Fault::Storage(Arc::new(error));
-                self.complain(now, &fault, "the store's engine could not be opened anew");
-                *engine = Engine::Failed(fault);
-            }
+    /// Has the index rid of names that were swept, when they are more than those that live.
+    fn clean_names(&mut self, tables: &Arc<Tables>) {
+        if self.swept_names > self.state.records.max(SWEPT_NAMES_MIN) {
+            self.swept_names = 0;
+            self.keeper.clean_names(tables);
         }
     }
 }

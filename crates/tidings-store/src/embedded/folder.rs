@@ -1,10 +1,13 @@
 //! The folder around the engine: whose it is, which format it has, that only one process has it.
 //!
 //! ```text
-//! FORMAT    "tidings-store 1"
-//! lock      held while the store is open
-//! engine/   fjall's own files
-//! torn/     what was cut off journals that a crash had torn
+//! FORMAT         "tidings-store 2"
+//! lock           held while the store is open
+//! CHECKPOINT     how far the index reaches
+//! log/           everything that was written
+//! index/         where in the log it is
+//! dictionaries/  what values are compressed with
+//! torn/          what was cut off segments of the log that a crash had torn
 //! ```
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -18,9 +21,6 @@ use crate::Fault;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NAME: &str = "tidings-store";
 const LOCK_FILE: &str = "lock";
-const ENGINE: &str = "engine";
-/// The engine writes this file last when it makes a folder its own.
-const ENGINE_MARKER: &str = "version";
 
 /// Why a store could not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -54,13 +54,23 @@ pub enum OpenError {
         /// The newest format this program knows.
         known: u32,
     },
-    /// A journal is damaged before its end, so acknowledged writes would be lost by going on.
+    /// An older version of this program, from before the first release, wrote the store.
     #[error(
-        "{file} is damaged at byte {offset} and whole batches follow, so this is not a crash's doing; \
-         restore the folder from a copy, or move the file away to open the store without its writes"
+        "the store in {path} has format {found}, which this program no longer reads; choose a new folder"
+    )]
+    OlderFormat {
+        /// The folder.
+        path: PathBuf,
+        /// The store's format.
+        found: u32,
+    },
+    /// The log is damaged before its end, so acknowledged writes would be lost by going on.
+    #[error(
+        "{file} is damaged at byte {offset} and more was written after that, so this is not a crash's doing; \
+         restore the folder from a copy"
     )]
     Damaged {
-        /// The journal.
+        /// The segment of the log.
         file: PathBuf,
         /// Where the damage begins.
         offset: u64,
@@ -75,10 +85,13 @@ pub enum OpenError {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// The engine refused.
-    #[error("the storage engine could not open its files: {0}")]
-    Engine(Arc<dyn std::error::Error + Send + Sync>),
-    /// What the engine has cannot be read.
+    /// No thread could be started.
+    #[error("failed to start a thread: {0}")]
+    Thread(Arc<io::Error>),
+    /// The index could not be used, not even when it was made anew.
+    #[error("the store's index cannot be used: {0}")]
+    Index(String),
+    /// What is stored cannot be read.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -96,8 +109,16 @@ impl OpenError {
 /// A locked folder of the right format.
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Unlocked when it is dropped.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Closing the file would do, were it not for a process being forked just now that has it open as well.
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(folder = %self.path.display(), %error, "failed to unlock the store");
+        }
+    }
 }
 
 impl Folder {
@@ -109,25 +130,14 @@ impl Folder {
         if format.is_none() {
             write_format(path).map_err(|error| OpenError::io("write to", path, error))?;
         }
-        let folder = Self {
+        Ok(Self {
             path: path.to_owned(),
-            _lock: lock,
-        };
-        let engine = folder.engine_path();
-        let exists = |path: &Path| {
-            path.try_exists()
-                .map_err(|error| OpenError::io("look at", path, error))
-        };
-        if exists(&engine)? && !exists(&engine.join(ENGINE_MARKER))? {
-            // It was being made for the first time when the process died: nothing was ever stored in it.
-            fs::remove_dir_all(&engine)
-                .map_err(|error| OpenError::io("clear away", &engine, error))?;
-        }
-        Ok(folder)
+            lock,
+        })
     }
 
-    pub(crate) fn engine_path(&self) -> PathBuf {
-        self.path.join(ENGINE)
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -150,6 +160,12 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                     path: path.to_owned(),
                     found,
                     known: FORMAT,
+                });
+            }
+            if found < FORMAT {
+                return Err(OpenError::OlderFormat {
+                    path: path.to_owned(),
+                    found,
                 });
             }
             Ok(Some(found))

@@ -1,82 +1,73 @@
-//! The history on disk: every version in every bucket, and the log of ends, merged by revision.
+//! The history on disk: what every bucket's log says, merged by revision.
 
 use bytes::Bytes;
-use fjall::{Iter, Readable, UserValue};
 
-use super::keys::{self, Ends, Pointer};
+use super::frame::Kind;
+use super::keys::{Ends, Pointer};
+use super::log::BucketWalk;
 use super::read::{Stored, View, unpack};
-use super::tables::fault;
+use super::tables::Buckets;
 use crate::{Change, Fault, Revision};
 
-/// One change as the disk has it.
-pub(crate) enum Step {
+/// What the log says happened.
+pub(crate) enum Event {
     /// A record was written: its version's bytes.
-    Put {
-        revision: Revision,
-        bucket: u64,
-        bytes: UserValue,
-    },
+    Put { bucket: u64, bytes: Vec<u8> },
     /// A version ended.
     End {
-        revision: Revision,
         version: Revision,
         bucket: u64,
         expired: bool,
     },
+    /// A version was replaced by one in a bucket that goes earlier. This is noted for the index; it is no change by itself.
+    Replaced { version: Revision, bucket: u64 },
 }
 
-impl Step {
-    pub(crate) fn revision(&self) -> Revision {
-        match self {
-            Self::Put { revision, .. } | Self::End { revision, .. } => *revision,
-        }
-    }
-
+impl Event {
     /// The key that was changed, and what it pointed to before.
-    pub(crate) fn previous(self, view: &View<'_>) -> Result<(Bytes, Option<Pointer>), Fault> {
+    pub(crate) fn previous(
+        self,
+        revision: Revision,
+        view: &View<'_>,
+    ) -> Result<(Bytes, Option<Pointer>), Fault> {
         let (key, previous) = match self {
-            Self::Put {
-                revision,
-                bucket,
-                bytes,
-            } => {
+            Self::Put { bucket, bytes } => {
                 let stored = unpack(view.codec, &bytes, revision, bucket)?;
+                let previous = stored
+                    .previous
+                    .map(|(revision, bucket)| view.version(revision, bucket));
+                // A copy: what was unpacked shares one buffer, and a list may hold many keys.
                 (
-                    // A copy: what was unpacked shares one buffer, and a list may hold many keys.
                     Bytes::copy_from_slice(&stored.record.key),
-                    stored
-                        .previous
-                        .map(|(revision, bucket)| view.version(revision, bucket)),
+                    previous.transpose()?.flatten(),
                 )
             }
             Self::End {
                 version, bucket, ..
-            } => {
+            }
+            | Self::Replaced { version, bucket } => {
                 let stored = view
                     .version(version, bucket)?
                     .ok_or_else(|| missing(version))?;
-                (stored.record.key.clone(), Some(Ok(Some(stored))))
+                (Bytes::copy_from_slice(&stored.record.key), Some(stored))
             }
         };
-        let previous = previous
-            .transpose()?
-            .flatten()
-            .map(|Stored { record, bucket, .. }| Pointer {
-                revision: record.revision,
-                bucket,
-                expires_at: record.expires_at,
-            });
-        Ok((key, previous))
+        let pointer = previous.map(|Stored { record, bucket, .. }| Pointer {
+            revision: record.revision,
+            bucket,
+            expires_at: record.expires_at,
+        });
+        Ok((key, pointer))
     }
 
-    /// The change with its records.
-    pub(crate) fn change(self, view: &View<'_>) -> Result<Change, Fault> {
-        match self {
-            Self::Put {
-                revision,
-                bucket,
-                bytes,
-            } => {
+    /// The change with its records; `None` if it is none by itself.
+    pub(crate) fn change(
+        self,
+        revision: Revision,
+        view: &View<'_>,
+    ) -> Result<Option<Change>, Fault> {
+        Ok(Some(match self {
+            Self::Put { bucket, bytes } => {
                 let stored = unpack(view.codec, &bytes, revision, bucket)?;
                 let previous = match stored.previous {
                     Some((revision, bucket)) => {
@@ -84,13 +75,12 @@ impl Step {
                     }
                     None => None,
                 };
-                Ok(Change::Put {
+                Change::Put {
                     record: stored.record,
                     previous,
-                })
+                }
             }
             Self::End {
-                revision,
                 version,
                 bucket,
                 expired,
@@ -98,13 +88,14 @@ impl Step {
                 let stored = view
                     .version(version, bucket)?
                     .ok_or_else(|| missing(version))?;
-                Ok(Change::Delete {
+                Change::Delete {
                     revision,
                     previous: stored.record,
                     expired,
-                })
+                }
             }
-        }
+            Self::Replaced { .. } => return Ok(None),
+        }))
     }
 }
 
@@ -114,130 +105,126 @@ fn missing(revision: Revision) -> Fault {
     ))
 }
 
-/// The changes after a revision up to the view's, in order.
+/// The events after a revision up to another, in order.
 ///
 /// There are a few dozen buckets at most, so the smallest head is looked for anew at each step.
-pub(crate) struct Steps {
+pub(crate) struct Events {
     streams: Vec<Stream>,
+    after: Revision,
     until: Revision,
 }
 
 struct Stream {
-    source: Source,
-    head: Option<Step>,
+    bucket: u64,
+    walk: BucketWalk,
+    /// Ends of which some were not yet returned: the revision of the first of them, and how many were returned.
+    ends: Option<(Revision, Ends, usize)>,
+    head: Option<(Revision, Event)>,
 }
 
-enum Source {
-    Data {
-        bucket: u64,
-        entries: Iter,
-    },
-    Log {
-        entries: Iter,
-        ends: Option<(Revision, Ends, usize)>,
-    },
-}
-
-impl Steps {
-    pub(crate) fn new(view: &View<'_>, after: Revision) -> Result<Self, Fault> {
-        let first = after.saturating_add(1);
-        let start = keys::revision_key(first);
-        let mut streams = Vec::with_capacity(view.buckets.len() + 1);
-        for (bucket, tables) in view.buckets.iter() {
-            let entries = view.snapshot.range(&tables.data, start..);
-            streams.push(Stream::new(
-                Source::Data {
-                    bucket: *bucket,
-                    entries,
-                },
-                first,
-            )?);
-        }
-        // The entry that covers the first revision may begin before it.
-        let log = &view.tables.log;
-        let covering = view.snapshot.range(log, ..=start).next_back();
-        let start = covering
-            .map(|entry| entry.key().map_err(fault))
-            .transpose()?
-            .unwrap_or(start.into());
-        let entries = view.snapshot.range(log, start..);
-        streams.push(Stream::new(
-            Source::Log {
-                entries,
+impl Events {
+    pub(crate) fn new(buckets: &Buckets, after: Revision, until: Revision) -> Result<Self, Fault> {
+        let mut streams = Vec::with_capacity(buckets.len());
+        for (bucket, tables) in buckets {
+            let walk = tables.log.walk(after.saturating_add(1));
+            let mut stream = Stream {
+                bucket: *bucket,
+                walk,
                 ends: None,
-            },
-            first,
-        )?);
+                head: None,
+            };
+            stream.advance(after)?;
+            streams.push(stream);
+        }
         Ok(Self {
             streams,
-            until: view.state.revision,
+            after,
+            until,
         })
     }
-}
 
-impl Iterator for Steps {
-    type Item = Result<Step, Fault>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let revision = |stream: &Stream| stream.head.as_ref().map_or(Revision::MAX, Step::revision);
-        let stream = self
+    pub(crate) fn next(&mut self) -> Result<Option<(Revision, Event)>, Fault> {
+        let revision = |stream: &Stream| {
+            stream
+                .head
+                .as_ref()
+                .map_or(Revision::MAX, |(revision, _)| *revision)
+        };
+        let Some(stream) = self
             .streams
             .iter_mut()
-            .min_by_key(|stream| revision(stream))?;
-        let step = stream.head.take_if(|step| step.revision() <= self.until)?;
-        match stream.source.next() {
-            Ok(head) => stream.head = head,
-            Err(error) => return Some(Err(error)),
+            .min_by_key(|stream| revision(stream))
+        else {
+            return Ok(None);
+        };
+        let event = stream.head.take_if(|(revision, _)| *revision <= self.until);
+        if event.is_some() {
+            stream.advance(self.after)?;
         }
-        Some(Ok(step))
+        Ok(event)
     }
 }
 
 impl Stream {
-    fn new(mut source: Source, first: Revision) -> Result<Self, Fault> {
+    fn advance(&mut self, after: Revision) -> Result<(), Fault> {
         loop {
-            let head = source.next()?;
-            if head.as_ref().is_none_or(|step| step.revision() >= first) {
-                return Ok(Self { source, head });
+            if let Some((first, ends, position)) = &mut self.ends
+                && let Some(version) = ends.versions.get(*position)
+            {
+                let revision = *first + *position as u64;
+                *position += 1;
+                if revision > after {
+                    let (version, bucket, expired) = (*version, ends.bucket, ends.expired);
+                    self.head = Some((
+                        revision,
+                        Event::End {
+                            version,
+                            bucket,
+                            expired,
+                        },
+                    ));
+                    return Ok(());
+                }
+                continue;
+            }
+            let bucket = self.bucket;
+            let found = self.walk.next(|entry| {
+                let revision = entry.revision;
+                Ok(match entry.kind {
+                    Kind::Ends => Some(Found::Ends(revision, entry.ends()?)),
+                    _ if revision <= after => None,
+                    Kind::Version => Some(Found::Event(
+                        revision,
+                        Event::Put {
+                            bucket,
+                            bytes: entry.content.to_vec(),
+                        },
+                    )),
+                    Kind::Replaced => Some(Found::Event(
+                        revision,
+                        Event::Replaced {
+                            version: entry.replaced()?,
+                            bucket,
+                        },
+                    )),
+                })
+            })?;
+            match found {
+                None => {
+                    self.head = None;
+                    return Ok(());
+                }
+                Some(Found::Ends(first, ends)) => self.ends = Some((first, ends, 0)),
+                Some(Found::Event(revision, event)) => {
+                    self.head = Some((revision, event));
+                    return Ok(());
+                }
             }
         }
     }
 }
 
-impl Source {
-    fn next(&mut self) -> Result<Option<Step>, Fault> {
-        match self {
-            Self::Data { bucket, entries } => {
-                let Some(entry) = entries.next() else {
-                    return Ok(None);
-                };
-                let (key, bytes) = entry.into_inner().map_err(fault)?;
-                Ok(Some(Step::Put {
-                    revision: keys::read_revision_key(&key)?,
-                    bucket: *bucket,
-                    bytes,
-                }))
-            }
-            Self::Log { entries, ends } => loop {
-                if let Some((first, ends, position)) = ends
-                    && let Some(version) = ends.versions.get(*position)
-                {
-                    let revision = *first + *position as u64;
-                    *position += 1;
-                    let (version, bucket, expired) = (*version, ends.bucket, ends.expired);
-                    return Ok(Some(Step::End {
-                        revision,
-                        version,
-                        bucket,
-                        expired,
-                    }));
-                }
-                let Some(entry) = entries.next() else {
-                    return Ok(None);
-                };
-                let (key, value) = entry.into_inner().map_err(fault)?;
-                *ends = Some((keys::read_revision_key(&key)?, Ends::decode(&value)?, 0));
-            },
-        }
-    }
+enum Found {
+    Ends(Revision, Ends),
+    Event(Revision, Event),
 }

@@ -1,70 +1,89 @@
-//! Every byte the embedded store puts on disk: keyspaces, keys and values, in one place.
+//! What the embedded store puts on disk, apart from the frames around it (`frame.rs`): entries of the log and of the index.
 //!
-//! | keyspace | key | value |
+//! | tree | key | value |
 //! |---|---|---|
-//! | `meta` | `state` | [`State`] |
-//! | `meta` | `dictionary/` + id (u32) | a zstd dictionary |
-//! | `names` | the record's key | [`Pointer`] |
-//! | `log` | first revision (u64) | [`Ends`]: deletions and expiries, which have no record of their own |
-//! | `data-<bucket>` | revision (u64) | [`Version`] |
-//! | `index-<bucket>` | `o` + object hash (u64) + revision (u64) | empty |
-//! | `index-<bucket>` | `s` + inverted last-seen (u64) + inverted revision (u64) | empty |
-//! | `index-<bucket>` | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
+//! | names | the record's key | [`Pointer`] |
+//! | a bucket's | `o` + object hash (u64) + revision (u64) | empty |
+//! | a bucket's | `s` + inverted last-seen (u64) + inverted revision (u64) | empty |
+//! | a bucket's | `g` + hash of the key's group (u24) + inverted last-seen (u64) + inverted revision (u64) | empty |
+//! | a bucket's | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
 //!
 //! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is named by the time its
-//! last record expires, in milliseconds, in sixteen hexadecimal digits ([`NEVER`] for records that do not).
+//! last record expires, in milliseconds ([`NEVER`] for records that do not).
 //!
 //! The object and last-seen entries of a version exist from its write until it is replaced, deleted or its bucket is
 //! dropped. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
+
+use std::ops::Deref;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Fault, Index, ObjectSelector, Revision, UnixMillis};
 
 /// Version of everything described here. A store with a greater one is refused.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// The bucket of records that never expire.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-pub(crate) const META: &str = "meta";
-pub(crate) const NAMES: &str = "names";
-pub(crate) const LOG: &str = "log";
-pub(crate) const STATE: &[u8] = b"state";
-pub(crate) const DICTIONARY: &[u8] = b"dictionary/";
-
-pub(crate) fn data_keyspace(bucket: u64) -> String {
-    format!("data-{bucket:016x}")
-}
-
-pub(crate) fn index_keyspace(bucket: u64) -> String {
-    format!("index-{bucket:016x}")
-}
-
-/// The bucket a keyspace belongs to, if it is one of a bucket's.
-pub(crate) fn bucket_of(keyspace: &str) -> Option<u64> {
-    let digits = keyspace
-        .strip_prefix("data-")
-        .or_else(|| keyspace.strip_prefix("index-"))?;
-    u64::from_str_radix(digits, 16).ok()
-}
-
-/// A `data` or `log` key.
+/// A revision as the value of an `x` entry.
 pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
     revision.to_be_bytes()
 }
 
-pub(crate) fn read_revision_key(key: &[u8]) -> Result<Revision, Fault> {
-    key.try_into()
-        .map(u64::from_be_bytes)
-        .map_err(|_| damaged("a revision key"))
+/// A key of a bucket's tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexKey {
+    bytes: [u8; 20],
+    len: usize,
 }
 
-fn index_key(kind: u8, first: u64, second: u64) -> [u8; 17] {
-    let mut key = [kind; 17];
-    key[1..9].copy_from_slice(&first.to_be_bytes());
-    key[9..].copy_from_slice(&second.to_be_bytes());
-    key
+impl IndexKey {
+    fn new(parts: [&[u8]; 4]) -> Self {
+        let (mut bytes, mut len) = ([0; 20], 0);
+        for byte in parts.into_iter().flatten() {
+            if let Some(to) = bytes.get_mut(len) {
+                *to = *byte;
+                len += 1;
+            }
+        }
+        Self { bytes, len }
+    }
+}
+
+impl Deref for IndexKey {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+fn seen_key(prefix: &[u8], last_seen: UnixMillis, revision: Revision) -> IndexKey {
+    let (time, revision) = (
+        (!ordered(last_seen)).to_be_bytes(),
+        (!revision).to_be_bytes(),
+    );
+    IndexKey::new([prefix, &time, &revision, &[]])
+}
+
+/// The prefix under which the last-seen entries lie of all keys with a prefix, and perhaps of others.
+pub(crate) fn seen_prefix(keys: &[u8]) -> Vec<u8> {
+    match group(keys) {
+        Some(group) => group_prefix(group).to_vec(),
+        None => vec![b's'],
+    }
+}
+
+/// A key's part up to its first slash: with Kubernetes' keys, the namespace.
+fn group(key: &[u8]) -> Option<&[u8]> {
+    let slash = key.iter().position(|byte| *byte == b'/')?;
+    key.get(..=slash)
+}
+
+fn group_prefix(group: &[u8]) -> [u8; 4] {
+    let [.., a, b, c] = xxh3_64(group).to_be_bytes();
+    [b'g', a, b, c]
 }
 
 /// The prefix under which versions about an object lie, `None` if the selector can match nothing.
@@ -92,7 +111,11 @@ fn name_hash(kind: &str, namespace: &str, name: &str) -> Option<u64> {
 }
 
 /// The object and last-seen keys of a version.
-pub(crate) fn index_keys(index: &Index, revision: Revision) -> impl Iterator<Item = [u8; 17]> {
+pub(crate) fn index_keys(
+    index: &Index,
+    key: &[u8],
+    revision: Revision,
+) -> impl Iterator<Item = IndexKey> {
     let objects = [
         uid_hash(&index.object_uid),
         name_hash(
@@ -101,19 +124,22 @@ pub(crate) fn index_keys(index: &Index, revision: Revision) -> impl Iterator<Ite
             &index.object_name,
         ),
     ];
-    let seen = index_key(b's', !ordered(index.last_seen), !revision);
+    let object =
+        move |hash: u64| IndexKey::new([b"o", &hash.to_be_bytes(), &revision.to_be_bytes(), &[]]);
+    let seen = seen_key(b"s", index.last_seen, revision);
+    let in_group =
+        group(key).map(|group| seen_key(&group_prefix(group), index.last_seen, revision));
     objects
         .into_iter()
         .flatten()
-        .map(move |hash| index_key(b'o', hash, revision))
+        .map(object)
         .chain([seen])
+        .chain(in_group)
 }
 
 /// The key that marks a version as replaced or deleted.
-pub(crate) fn ended_key(revision: Revision) -> [u8; 9] {
-    let mut key = [b'x'; 9];
-    key[1..].copy_from_slice(&revision.to_be_bytes());
-    key
+pub(crate) fn ended_key(revision: Revision) -> IndexKey {
+    IndexKey::new([b"x", &revision.to_be_bytes(), &[], &[]])
 }
 
 /// The revision at the end of an object or `x` key.
@@ -125,16 +151,14 @@ pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
 
 /// Time and revision of a last-seen key.
 pub(crate) fn read_seen_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault> {
-    let [b's', time @ .., _, _, _, _, _, _, _, _] = key else {
-        return Err(damaged("a last-seen key"));
-    };
-    let time = time
-        .try_into()
-        .map(u64::from_be_bytes)
-        .map_err(|_| damaged("a last-seen key"))?;
+    let (time, revision) = key
+        .last_chunk::<16>()
+        .and_then(|bytes| Some((bytes.first_chunk::<8>()?, bytes.last_chunk::<8>()?)))
+        .ok_or_else(|| damaged("a last-seen key"))?;
+    let time = !u64::from_be_bytes(*time) ^ (1 << 63);
     Ok((
-        UnixMillis((!time ^ (1 << 63)).cast_signed()),
-        !trailing_revision(key)?,
+        UnixMillis(time.cast_signed()),
+        !u64::from_be_bytes(*revision),
     ))
 }
 
@@ -403,7 +427,7 @@ pub(crate) fn damaged(what: &str) -> Fault {
     Fault::Corrupt(format!("{what} cannot be read"))
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);
         value >>= 7;
@@ -411,18 +435,33 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// How many bytes [`put_varint`] writes.
+pub(crate) fn varint_len(value: u64) -> usize {
+    (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-struct Reader<'a> {
+/// Takes apart what the functions above put together; every failure names what was being read.
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     what: &'static str,
 }
 
 impl<'a> Reader<'a> {
-    fn varint(&mut self) -> Result<u64, Fault> {
+    pub(crate) fn new(bytes: &'a [u8], what: &'static str) -> Self {
+        Self { bytes, what }
+    }
+
+    /// What is not yet read.
+    pub(crate) fn left(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub(crate) fn varint(&mut self) -> Result<u64, Fault> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let (byte, rest) = self.bytes.split_first().ok_or_else(|| damaged(self.what))?;
@@ -435,7 +474,7 @@ impl<'a> Reader<'a> {
         Err(damaged(self.what))
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], Fault> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Fault> {
         let len = usize::try_from(self.varint()?).map_err(|_| damaged(self.what))?;
         let (bytes, rest) = self
             .bytes
@@ -514,9 +553,16 @@ mod tests {
         }
 
         #[test]
+        fn varints_are_as_long_as_told(value: u64, shift in 0..64u32) {
+            let (value, mut bytes) = (value >> shift, Vec::new());
+            put_varint(&mut bytes, value);
+            prop_assert_eq!(bytes.len(), varint_len(value));
+        }
+
+        #[test]
         fn seen_keys_sort_newest_first(a: (i64, u64), b: (i64, u64)) {
-            let key = |(time, revision): (i64, u64)| index_key(b's', !ordered(UnixMillis(time)), !revision);
-            prop_assert_eq!(key(a).cmp(&key(b)), b.cmp(&a));
+            let key = |(time, revision): (i64, u64)| seen_key(b"s", UnixMillis(time), revision);
+            prop_assert_eq!(key(a)[..].cmp(&key(b)[..]), b.cmp(&a));
             prop_assert_eq!(read_seen_key(&key(a))?, (UnixMillis(a.0), a.1));
         }
 
@@ -563,12 +609,13 @@ mod tests {
             versions: vec![4, 5, 9],
         };
         assert_eq!(ends.encode(), [1, 7, 3, 4, 1, 4]);
-        assert_eq!(bucket_of(&data_keyspace(255)), Some(255));
         let index = Index {
             object_uid: "u".into(),
             ..Index::default()
         };
-        let keys: Vec<_> = index_keys(&index, 1).map(|key| key[..9].to_vec()).collect();
+        let keys: Vec<_> = index_keys(&index, b"n/x", 1)
+            .map(|key| key[..9].to_vec())
+            .collect();
         assert_eq!(
             keys[0],
             object_prefix(&ObjectSelector::Uid("u".into())).unwrap()

@@ -1,21 +1,36 @@
-//! The contract on a local folder: fjall underneath, time buckets that are dropped whole, one committer.
+//! The contract on a local folder: a log of our own, which alone is synced; an index that follows from it; time buckets
+//! that are dropped whole; one committer.
+//!
+//! ```text
+//!   writes ──▶ queue ──▶ committer ──▶ log: a frame per commit, synced        segments, by bucket
+//!                            └───────▶ index: names, objects, last seen       lsm-tree, written out by the keeper
+//!   reads ───▶ View: a snapshot of the index, versions from the log
+//! ```
 //!
 //! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
-//! snapshot of the engine and do not wait for writers. The bytes on disk are described in `docs/storage-format.md`.
+//! snapshot and do not wait for writers. The bytes on disk are described in `docs/storage-format.md`.
 //!
 //! One process at a time may have the folder open. Point reads are done in the calling task (they take microseconds);
 //! lists run on tokio's blocking threads, so a tokio runtime is needed.
 
 mod batch;
+mod checkpoint;
 mod codec;
 mod committer;
+mod dictionaries;
 mod folder;
+mod frame;
 mod history;
-mod journal;
+mod index;
+mod keeper;
 mod keys;
+mod log;
 mod queue;
 mod read;
+mod replay;
+mod segment;
 mod tables;
+mod trainer;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,10 +50,11 @@ use crate::{
 use codec::Codec;
 use committer::{Committer, Put, Request};
 use folder::Folder;
-use keys::State;
+use keeper::Keeper;
 use queue::Queue;
 use read::View;
-use tables::Tables;
+use tables::{Published, Tables};
+use trainer::Trainer;
 
 pub use folder::OpenError;
 
@@ -107,10 +123,10 @@ pub(crate) struct Shared {
     options: EmbeddedOptions,
     clock: Arc<dyn Clock>,
     path: PathBuf,
-    codec: Codec,
+    codec: Arc<Codec>,
     queue: Queue<Request>,
     changes: Arc<Changes>,
-    /// Readers hold the lock while they read; the committer takes it for itself to change the engine's condition.
+    /// Readers hold the lock while they read; the committer takes it for itself to close the engine.
     engine: RwLock<Engine>,
     expired: AtomicU64,
     ended: watch::Sender<bool>,
@@ -119,32 +135,31 @@ pub(crate) struct Shared {
 }
 
 enum Engine {
-    Open(Tables),
-    Failed(Fault),
+    Open(Arc<Tables>),
     Closed,
 }
 
 impl EmbeddedStore {
     /// Opens the store in a folder, which is made if it is not there.
     ///
-    /// A journal whose last batch was torn by a crash is cut back to the last whole one. That batch was never acknowledged;
-    /// what is cut off is kept in the folder `torn` and logged.
+    /// A log whose last commit was torn by a crash is cut back to the last whole one. That commit was never acknowledged;
+    /// what is cut off is kept in the folder `torn` and logged. A missing or damaged index is made anew from the log.
     ///
     /// # Errors
-    /// See [`OpenError`]. The folder is left as it was.
+    /// See [`OpenError`].
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(folder.as_ref())?;
-        let path = folder.engine_path();
-        let (tables, state) = open_engine(&path, &options)?;
-        let codec = Codec::new(tables.dictionaries()?);
+        let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
+        let tables = Arc::new(Tables::open(folder.path(), options.cache_bytes, &codec)?);
+        let Published { state, number, .. } = tables.published();
         let bounds = Bounds {
             changes: usize::MAX,
             bytes: options.history_memory_bytes,
         };
         let shared = Arc::new(Shared {
             clock: Arc::clone(&options.clock),
+            path: folder.path().to_owned(),
             options,
-            path,
             codec,
             queue: Queue::new(),
             changes: Arc::new(Changes::new(state.revision, bounds)),
@@ -153,11 +168,14 @@ impl EmbeddedStore {
             ended: watch::Sender::new(false),
             folder: Mutex::new(Some(folder)),
         });
-        let committer = Committer::new(Arc::clone(&shared), state);
+        let no_thread = |error| OpenError::Thread(Arc::new(error));
+        let keeper = Keeper::start().map_err(no_thread)?;
+        let trainer = Trainer::start(&shared.codec, &shared.path).map_err(no_thread)?;
+        let committer = Committer::new(Arc::clone(&shared), state, number, (keeper, trainer));
         std::thread::Builder::new()
             .name("tidings-store".into())
             .spawn(move || committer.run())
-            .map_err(|error| OpenError::io("start a thread for", &shared.path, error))?;
+            .map_err(no_thread)?;
         Ok(Self { shared })
     }
 
@@ -216,8 +234,7 @@ impl Shared {
         read: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         match &*self.engine() {
-            Engine::Open(tables) => read(&View::new(tables, &self.codec)?),
-            Engine::Failed(fault) => Err(fault.clone().into()),
+            Engine::Open(tables) => read(&View::new(tables, &self.codec)),
             Engine::Closed => Err(Fault::Closed.into()),
         }
     }
@@ -244,7 +261,7 @@ impl Shared {
     fn stats(&self) -> Result<Stats, ReadError> {
         let now = self.clock.now();
         let (state, disk_bytes, lag) = self.read(|view| {
-            let disk_bytes = view.tables.db.disk_space().map_err(tables::fault)?;
+            let disk_bytes = view.tables.disk_bytes();
             Ok::<_, ReadError>((view.state, disk_bytes, view.expiry_lag(now)?))
         })?;
         Ok(Stats {
@@ -285,15 +302,6 @@ impl Older for Shared {
     fn oldest(&self) -> Result<Revision, Fault> {
         self.read(|view| Ok(view.state.compacted))
     }
-}
-
-/// Opens the engine in a folder that is locked already.
-fn open_engine(path: &Path, options: &EmbeddedOptions) -> Result<(Tables, State), OpenError> {
-    journal::repair(path)?;
-    let tables = Tables::open(path, options.cache_bytes)
-        .map_err(|error| OpenError::Engine(Arc::new(error)))?;
-    let state = tables.state(&tables.db.snapshot())?;
-    Ok((tables, state))
 }
 
 /// Runs a read that may take long where it holds up no other task.

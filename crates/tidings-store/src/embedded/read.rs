@@ -8,12 +8,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fjall::{Iter, Keyspace, Readable, Snapshot};
 
 use super::codec::Codec;
-use super::history::Steps;
+use super::frame::Kind;
+use super::history::Events;
+use super::index::{Entries, Snapshot, Tree, key_of, key_value_of};
 use super::keys::{self, Pointer, State, Version};
-use super::tables::{Buckets, Tables, fault};
+use super::tables::{Buckets, Published, Tables};
 use crate::changes::Logged;
 use crate::{
     At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, Page, ReadError, Record,
@@ -39,24 +40,24 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The store as of now. The buckets are read after the snapshot, so none the snapshot speaks of is missing.
-    pub(crate) fn new(tables: &'a Tables, codec: &'a Codec) -> Result<Self, Fault> {
-        let snapshot = tables.db.snapshot();
-        let buckets = tables.buckets();
-        let state = tables.state(&snapshot)?;
-        Ok(Self {
+    /// The store as of now.
+    pub(crate) fn new(tables: &'a Tables, codec: &'a Codec) -> Self {
+        let (snapshot, published) = tables.index.snapshot(|| tables.published());
+        let Published { state, buckets, .. } = published;
+        Self {
             tables,
             codec,
             snapshot,
             buckets,
             state,
-        })
+        }
     }
 
     /// Where a key's current version is, expired or not.
     pub(crate) fn pointer(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
-        let entry = self.snapshot.get(&self.tables.names, key).map_err(fault)?;
-        entry.map(|bytes| Pointer::decode(&bytes)).transpose()
+        let entry = self.snapshot.get(&self.tables.index.names, key)?;
+        let pointer = entry.map(|bytes| Pointer::decode(&bytes)).transpose()?;
+        Ok(pointer.filter(|pointer| !self.is_swept(pointer.bucket, pointer.revision)))
     }
 
     /// The version with a revision. `None` if its bucket is gone, which means that it expired long ago.
@@ -64,11 +65,7 @@ impl<'a> View<'a> {
         let Some(tables) = self.buckets.get(&bucket) else {
             return Ok(None);
         };
-        let Some(bytes) = self
-            .snapshot
-            .get(&tables.data, keys::revision_key(revision))
-            .map_err(fault)?
-        else {
+        let Some(bytes) = tables.log.version(revision)? else {
             return Err(Fault::Corrupt(format!(
                 "revision {revision} is missing from its bucket"
             )));
@@ -85,7 +82,7 @@ impl<'a> View<'a> {
     }
 
     /// Whether the end of a version is written down by the expiry of its bucket.
-    fn is_swept(&self, bucket: u64, revision: Revision) -> bool {
+    pub(crate) fn is_swept(&self, bucket: u64, revision: Revision) -> bool {
         (bucket, revision) <= self.state.swept
     }
 
@@ -98,20 +95,19 @@ impl<'a> View<'a> {
             } else {
                 0
             };
-            for entry in self
-                .snapshot
-                .range(&tables.data, keys::revision_key(start)..)
-            {
-                let (key, bytes) = entry.into_inner().map_err(fault)?;
-                let revision = keys::read_revision_key(&key)?;
-                if self
-                    .snapshot
-                    .contains_key(&tables.index, keys::ended_key(revision))
-                    .map_err(fault)?
+            let mut walk = tables.log.walk(start);
+            let waiting = walk.next(|entry| {
+                let ended = keys::ended_key(entry.revision);
+                if entry.kind != Kind::Version
+                    || entry.revision < start
+                    || self.snapshot.contains_key(&tables.index, &ended[..])?
                 {
-                    continue;
+                    return Ok(None);
                 }
-                let expires_at = Version::decode(&bytes, revision, *bucket)?.expires_at;
+                Version::decode(entry.content, entry.revision, *bucket)
+                    .map(|version| Some(version.expires_at))
+            })?;
+            if let Some(expires_at) = waiting {
                 return Ok(
                     expires_at.map_or(0, |at| now.0.saturating_sub(at.0).max(0).cast_unsigned())
                 );
@@ -192,8 +188,9 @@ impl<'a> View<'a> {
             }
             return Ok(undone);
         }
-        for step in Steps::new(self, revision)? {
-            let (key, previous) = step?.previous(self)?;
+        let mut events = Events::new(&self.buckets, revision, self.state.revision)?;
+        while let Some((revision, event)) = events.next()? {
+            let (key, previous) = event.previous(revision, self)?;
             undo(&key, previous);
         }
         Ok(undone)
@@ -212,9 +209,9 @@ impl<'a> View<'a> {
         let mut undone = undone.iter().peekable();
         for entry in self
             .snapshot
-            .range(&self.tables.names, (start, Bound::Unbounded))
+            .range(&self.tables.index.names, (start, Bound::Unbounded))
         {
-            let (key, value) = entry.into_inner().map_err(fault)?;
+            let (key, value) = key_value_of(entry)?;
             if !key.starts_with(&page.request.prefix) {
                 break;
             }
@@ -228,7 +225,9 @@ impl<'a> View<'a> {
             {
                 page.offer(self, undone_key, *pointer, now)?;
             } else {
-                page.offer(self, &key, Some(Pointer::decode(&value)?), now)?;
+                let pointer = Some(Pointer::decode(&value)?)
+                    .filter(|pointer| !self.is_swept(pointer.bucket, pointer.revision));
+                page.offer(self, &key, pointer, now)?;
             }
             if page.is_done() {
                 return Ok(());
@@ -262,7 +261,7 @@ impl<'a> View<'a> {
         };
         for (bucket, tables) in self.buckets.iter() {
             for entry in self.snapshot.prefix(&tables.index, prefix) {
-                let revision = keys::trailing_revision(&entry.key().map_err(fault)?)?;
+                let revision = keys::trailing_revision(&key_of(entry)?)?;
                 if !self.is_swept(*bucket, revision)
                     && let Some(stored) = self.version(revision, *bucket)?
                     && !undone.contains_key(&stored.record.key)
@@ -292,9 +291,15 @@ impl<'a> View<'a> {
             revision: self.state.revision,
             ..Page::default()
         };
+        let prefix = keys::seen_prefix(&request.prefix);
         let mut streams: Vec<SeenEntries> = Vec::new();
         for (bucket, tables) in self.buckets.iter() {
-            streams.push(SeenEntries::new(&self.snapshot, &tables.index, *bucket)?);
+            streams.push(SeenEntries::new(
+                &self.snapshot,
+                &tables.index,
+                &prefix,
+                *bucket,
+            )?);
         }
         while let Some(stream) = streams.iter_mut().max_by_key(|stream| stream.next) {
             let Some((last_seen, revision)) = stream.next else {
@@ -331,8 +336,9 @@ impl<'a> View<'a> {
         limit: usize,
     ) -> Result<(Vec<Arc<Change>>, Revision), Fault> {
         let mut changes = Vec::new();
-        for step in Steps::new(self, after)? {
-            changes.push(Arc::new(step?.change(self)?));
+        let mut events = Events::new(&self.buckets, after, self.state.revision)?;
+        while let Some((revision, event)) = events.next()? {
+            changes.extend(event.change(revision, self)?.map(Arc::new));
             // Every change of this store has a revision of its own, so any of them may be the last.
             if changes.len() >= limit {
                 let reached = changes.last().map_or(after, |change| change.revision());
@@ -411,15 +417,15 @@ impl PageBuilder<'_> {
 struct SeenEntries {
     bucket: u64,
     next: Option<(UnixMillis, Revision)>,
-    entries: Iter,
+    entries: Entries,
 }
 
 impl SeenEntries {
-    fn new(snapshot: &Snapshot, index: &Keyspace, bucket: u64) -> Result<Self, Fault> {
+    fn new(snapshot: &Snapshot, index: &Tree, prefix: &[u8], bucket: u64) -> Result<Self, Fault> {
         let mut stream = Self {
             bucket,
             next: None,
-            entries: snapshot.prefix(index, b"s"),
+            entries: snapshot.prefix(index, prefix),
         };
         stream.advance()?;
         Ok(stream)
@@ -427,7 +433,7 @@ impl SeenEntries {
 
     fn advance(&mut self) -> Result<(), Fault> {
         self.next = match self.entries.next() {
-            Some(entry) => Some(keys::read_seen_key(&entry.key().map_err(fault)?)?),
+            Some(entry) => Some(keys::read_seen_key(&key_of(entry)?)?),
             None => None,
         };
         Ok(())

@@ -1,14 +1,21 @@
-//! The open engine: fjall's database and its keyspaces, the buckets that come and go, and which bucket a record goes to.
+//! The open store: its log, its index, and what of both is published; the buckets that come and go, and which bucket a
+//! record goes to.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use fjall::config::FilterPolicy;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
-
-use super::keys::{self, NEVER, State};
-use crate::{Fault, REVISION_OF_NEW, UnixMillis};
+use super::checkpoint::Checkpoint;
+use super::codec::Codec;
+use super::folder::OpenError;
+use super::index::{Index, Tree};
+use super::keys::{NEVER, State};
+use super::log::{self, Log, Segments};
+use super::replay;
+use crate::{Fault, UnixMillis};
 
 /// Buckets a store normally has at most. Beyond it, records go to the next bucket that outlives them.
 const BUCKETS_MAX: usize = 24;
@@ -16,88 +23,159 @@ const BUCKETS_MAX: usize = 24;
 /// No bucket is narrower than this, about a minute.
 const WIDTH_MIN: u64 = 1 << 16;
 
-/// Flushed to a table at this size. Each costs memory several times over while it is written out.
-const MEMTABLE_BYTES: u64 = 8 << 20;
-
-/// Journals are cut back at this size by flushing whatever still needs the oldest.
-const JOURNALS_BYTES_MAX: u64 = 64 << 20;
+const LOG: &str = "log";
+const INDEX: &str = "index";
 
 /// Where the records with one range of expiry are.
 #[derive(Clone)]
 pub(crate) struct Bucket {
-    pub(crate) data: Keyspace,
-    pub(crate) index: Keyspace,
-}
-
-impl Bucket {
-    /// Writes its memtables out, so that it holds neither memory nor journals while it is idle.
-    pub(crate) fn flush(&self) -> Result<(), fjall::Error> {
-        self.data.rotate_memtable()?;
-        self.index.rotate_memtable()?;
-        Ok(())
-    }
+    pub(crate) log: Segments,
+    pub(crate) index: Arc<Tree>,
 }
 
 pub(crate) type Buckets = BTreeMap<u64, Bucket>;
 
+/// What readers see.
+#[derive(Clone)]
+pub(crate) struct Published {
+    pub(crate) state: State,
+    /// The number of the last commit.
+    pub(crate) number: u64,
+    pub(crate) buckets: Arc<Buckets>,
+}
+
 /// See the module documentation.
 pub(crate) struct Tables {
-    pub(crate) db: Database,
-    pub(crate) meta: Keyspace,
-    pub(crate) names: Keyspace,
-    pub(crate) log: Keyspace,
-    buckets: RwLock<Arc<Buckets>>,
+    pub(crate) folder: PathBuf,
+    pub(crate) log: Log,
+    pub(crate) index: Index,
+    pub(crate) published: RwLock<Published>,
+    /// The number of the last commit that the index on disk has.
+    pub(crate) checkpoint: AtomicU64,
+    /// About how many bytes the index has in memory since it was last set aside.
+    pub(crate) memory: AtomicU64,
 }
 
 impl Tables {
-    pub(crate) fn open(folder: &Path, cache_bytes: u64) -> Result<Self, fjall::Error> {
-        let db = Database::builder(folder)
-            .cache_size(cache_bytes)
-            .max_journaling_size(JOURNALS_BYTES_MAX)
-            .worker_threads(2)
-            .open()?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-        let meta = db.keyspace(keys::META, || options().max_memtable_size(1 << 20))?;
-        let names = db.keyspace(keys::NAMES, options)?;
-        let log = db.keyspace(keys::LOG, || options().max_memtable_size(2 << 20))?;
-        let tables = Self {
-            db,
-            meta,
-            names,
-            log,
-            buckets: RwLock::default(),
+    /// Opens what is in a folder that is locked already.
+    pub(crate) fn open(folder: &Path, cache_bytes: u64, codec: &Codec) -> Result<Self, OpenError> {
+        let (log_folder, index_folder) = (folder.join(LOG), folder.join(INDEX));
+        let noted = Checkpoint::read(folder)?;
+        if noted.is_none() && log::is_empty(&log_folder) {
+            // It is new, or was being made when the process died.
+            remove(&index_folder).map_err(|error| OpenError::io("remove", &index_folder, error))?;
+            return Self::open_at(folder, cache_bytes, codec, Some(&Checkpoint::default()));
+        }
+        let checkpoint =
+            noted.filter(|checkpoint| checkpoint.is_backed_by(&index_folder, &log_folder));
+        let opened = match checkpoint {
+            None => Err(OpenError::Index("parts of it are missing".into())),
+            Some(checkpoint) => Self::open_at(folder, cache_bytes, codec, Some(&checkpoint)),
         };
-        let names: Vec<u64> = tables
-            .db
-            .list_keyspace_names()
-            .iter()
-            .filter_map(|name| keys::bucket_of(name))
-            .collect();
-        for bucket in names {
-            tables.bucket(bucket)?;
+        match opened {
+            Err(OpenError::Index(reason)) => {
+                tracing::error!(
+                    folder = %index_folder.display(), reason,
+                    "the index cannot be used; it is made anew from the log, which may take a while"
+                );
+                remove(&index_folder)
+                    .map_err(|error| OpenError::io("remove", &index_folder, error))?;
+                Self::open_at(folder, cache_bytes, codec, None)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_at(
+        folder: &Path,
+        cache_bytes: u64,
+        codec: &Codec,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Self, OpenError> {
+        let index_folder = folder.join(INDEX);
+        // Without an index all of the log is looked at, but what the checkpoint says of the log still holds.
+        let noted = match checkpoint {
+            Some(checkpoint) => Some(checkpoint.clone()),
+            None => Checkpoint::read(folder)?,
+        };
+        let log_folder = folder.join(LOG);
+        let number = noted.as_ref().map(|noted| noted.number);
+        let (log, newest) = Log::open(&log_folder, number, checkpoint.is_none())?;
+        let noted = noted.unwrap_or_default();
+        let newest = newest.filter(|header| header.number >= noted.number);
+        let (state, number) = newest.map_or((noted.state, noted.number), |header| {
+            (header.state, header.number)
+        });
+        if noted.is_lost(&log, state) {
+            return Err(OpenError::Damaged {
+                file: log_folder,
+                offset: 0,
+            });
+        }
+        let index = Index::open(&index_folder, cache_bytes)
+            .map_err(|error| unusable(&index_folder, error))?;
+        let mut buckets = Buckets::new();
+        for (name, segments) in log.buckets() {
+            let tree = index
+                .bucket(name)
+                .map_err(|error| unusable(&index_folder, error))?;
+            buckets.insert(
+                name,
+                Bucket {
+                    log: segments,
+                    index: tree,
+                },
+            );
+        }
+        let names: Vec<u64> = buckets.keys().copied().collect();
+        index
+            .remove_others(&names)
+            .map_err(|error| OpenError::io("clean up", &index_folder, error))?;
+        let published = Published {
+            state,
+            number,
+            buckets: Arc::new(buckets),
+        };
+        let tables = Self {
+            folder: folder.to_owned(),
+            log,
+            index,
+            published: RwLock::new(published),
+            checkpoint: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.number)),
+            memory: AtomicU64::new(0),
+        };
+        let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
+        replay::replay(&tables, codec, from)?;
+        if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
+            // From here on a missing checkpoint is damage.
+            tables.set_aside();
+            tables
+                .write_checkpoint()
+                .map_err(|error| OpenError::io("write to", folder, error))?;
         }
         Ok(tables)
     }
 
+    pub(crate) fn published(&self) -> Published {
+        self.published
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     pub(crate) fn buckets(&self) -> Arc<Buckets> {
-        Arc::clone(&self.buckets.read().unwrap_or_else(PoisonError::into_inner))
+        self.published().buckets
     }
 
     /// The bucket of this name, made if it is not there.
-    pub(crate) fn bucket(&self, name: u64) -> Result<Bucket, fjall::Error> {
+    pub(crate) fn bucket(&self, name: u64) -> Result<Bucket, Fault> {
         if let Some(bucket) = self.buckets().get(&name) {
             return Ok(bucket.clone());
         }
-        // Versions are found by a revision that is known to be there, and index entries by prefix: filters would be
-        // dead weight.
-        let options = || {
-            KeyspaceCreateOptions::default()
-                .max_memtable_size(MEMTABLE_BYTES)
-                .filter_policy(FilterPolicy::disabled())
-        };
+        let index = self.index.bucket(name).map_err(super::index::fault)?;
         let bucket = Bucket {
-            data: self.db.keyspace(&keys::data_keyspace(name), options)?,
-            index: self.db.keyspace(&keys::index_keyspace(name), options)?,
+            log: self.log.bucket(name),
+            index,
         };
         self.change_buckets(|buckets| {
             buckets.insert(name, bucket.clone());
@@ -106,41 +184,80 @@ impl Tables {
     }
 
     /// Removes a bucket with all in it. Its space is free once the last reader is done.
-    pub(crate) fn drop_bucket(&self, name: u64) -> Result<(), fjall::Error> {
+    pub(crate) fn drop_bucket(&self, name: u64) -> io::Result<()> {
         let Some(bucket) = self.buckets().get(&name).cloned() else {
             return Ok(());
         };
         self.change_buckets(|buckets| {
             buckets.remove(&name);
         });
-        self.db.delete_keyspace(bucket.data)?;
-        self.db.delete_keyspace(bucket.index)
+        bucket.index.drop_files();
+        self.log.drop_bucket(name)
     }
 
     fn change_buckets(&self, change: impl FnOnce(&mut Buckets)) {
-        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        change(Arc::make_mut(&mut buckets));
+        let mut published = self
+            .published
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut published.buckets));
     }
 
-    pub(crate) fn state(&self, snapshot: &Snapshot) -> Result<State, Fault> {
-        match snapshot.get(&self.meta, keys::STATE).map_err(fault)? {
-            Some(bytes) => State::decode(&bytes),
-            None => Ok(State {
-                revision: REVISION_OF_NEW,
-                ..State::default()
-            }),
-        }
+    /// Adds an entry to a tree, or removes one, as part of a commit.
+    pub(crate) fn set(
+        &self,
+        tree: &Tree,
+        key: impl Into<lsm_tree::UserKey>,
+        value: Option<&[u8]>,
+        sequence: u64,
+    ) {
+        use lsm_tree::AbstractTree;
+        let (bytes, _) = match value {
+            Some(value) => tree.insert(key, value, sequence),
+            None => tree.remove(key, sequence),
+        };
+        self.memory.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn dictionaries(&self) -> Result<Vec<(u32, Vec<u8>)>, Fault> {
-        let entries = self.meta.prefix(keys::DICTIONARY).map(|entry| {
-            let (key, value) = entry.into_inner().map_err(fault)?;
-            let id = key
-                .last_chunk()
-                .ok_or_else(|| keys::damaged("a dictionary's key"))?;
-            Ok((u32::from_be_bytes(*id), value.to_vec()))
+    /// Makes a commit visible.
+    pub(crate) fn publish(&self, sequence: u64, state: State, number: u64) {
+        self.index.publish(sequence, state.swept, || {
+            let mut published = self
+                .published
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            (published.state, published.number) = (state, number);
         });
-        entries.collect()
+    }
+
+    /// Bytes on disk of everything.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        use lsm_tree::AbstractTree;
+        let buckets = self.buckets();
+        let of_buckets: u64 = buckets
+            .values()
+            .map(|bucket| bucket.log.len() + bucket.index.disk_space())
+            .sum();
+        of_buckets + self.index.names.disk_space()
+    }
+}
+
+fn unusable(folder: &Path, error: lsm_tree::Error) -> OpenError {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    match error {
+        lsm_tree::Error::Io(error)
+            if !matches!(error.kind(), InvalidData | NotFound | UnexpectedEof) =>
+        {
+            OpenError::io("open the index in", folder, error)
+        }
+        error => OpenError::Index(error.to_string()),
+    }
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -177,29 +294,6 @@ pub(crate) fn bucket_for<'a>(
     expires_at
         .checked_next_multiple_of(width)
         .map_or(NEVER - 1, |end| end.min(NEVER - 1))
-}
-
-pub(crate) fn fault(error: fjall::Error) -> Fault {
-    let io = match &error {
-        fjall::Error::Io(io) | fjall::Error::Storage(fjall::LsmError::Io(io)) => Some(io.kind()),
-        _ => None,
-    };
-    match &error {
-        _ if matches!(
-            io,
-            Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
-        ) =>
-        {
-            Fault::NoSpace
-        }
-        fjall::Error::JournalRecovery(_)
-        | fjall::Error::InvalidTrailer
-        | fjall::Error::InvalidTag(_)
-        | fjall::Error::Unrecoverable
-        | fjall::Error::Decompress(_) => Fault::Corrupt(error.to_string()),
-        fjall::Error::Storage(inner) if io.is_none() => Fault::Corrupt(inner.to_string()),
-        _ => Fault::Storage(Arc::new(error)),
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,216 @@
+//! How far the index on disk reaches: the file `CHECKPOINT`, one line of text with a checksum, replaced as a whole.
+//!
+//! Invariant: the file says a commit's number only when everything up to that commit is in the index and synced. So on
+//! opening, the log need only be read from there, and a commit above it that is missing from the log is damage.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use lsm_tree::AbstractTree;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::folder::OpenError;
+use super::keys::State;
+use super::log::Log;
+use super::tables::Tables;
+use crate::{REVISION_OF_NEW, Revision};
+
+const FILE: &str = "CHECKPOINT";
+
+/// See the module documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    pub(crate) number: u64,
+    pub(crate) state: State,
+    /// The buckets there were.
+    buckets: Vec<u64>,
+}
+
+impl Default for Checkpoint {
+    /// That of a store that was never written to.
+    fn default() -> Self {
+        let state = State {
+            revision: REVISION_OF_NEW,
+            ..State::default()
+        };
+        Self {
+            number: 0,
+            state,
+            buckets: Vec::new(),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// The checkpoint of a store; `None` if there is none, or if it cannot be read, which is logged.
+    pub(crate) fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
+        let path = folder.join(FILE);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(OpenError::io("read", &path, error)),
+        };
+        let checkpoint = str::from_utf8(&text).ok().and_then(Self::decode);
+        if checkpoint.is_none() {
+            tracing::error!(file = %path.display(), "the checkpoint is damaged");
+        }
+        Ok(checkpoint)
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let (numbers, checksum) = text.trim_end().rsplit_once(' ')?;
+        if u64::from_str_radix(checksum, 16).ok()? != xxh3_64(numbers.as_bytes()) {
+            return None;
+        }
+        let mut numbers = numbers.split(' ').map(|number| number.parse::<u64>().ok());
+        let mut next = || numbers.next().flatten();
+        let number = next()?;
+        let state = State {
+            revision: next()?,
+            compacted: next()?,
+            swept: (next()?, next()?),
+            records: next()?,
+            value_bytes: next()?,
+        };
+        let buckets = numbers.collect::<Option<_>>()?;
+        Some(Self {
+            number,
+            state,
+            buckets,
+        })
+    }
+
+    fn encode(&self) -> String {
+        let State {
+            revision,
+            compacted,
+            swept,
+            records,
+            value_bytes,
+        } = self.state;
+        let mut numbers = vec![
+            self.number,
+            revision,
+            compacted,
+            swept.0,
+            swept.1,
+            records,
+            value_bytes,
+        ];
+        numbers.extend(&self.buckets);
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        let numbers = numbers.join(" ");
+        let checksum = xxh3_64(numbers.as_bytes());
+        format!("{numbers} {checksum:016x}\n")
+    }
+
+    /// Whether every tree it speaks of is there.
+    pub(crate) fn is_backed_by(&self, index: &Path, log: &Path) -> bool {
+        let has_segments = |bucket: &u64| {
+            let prefix = format!("{bucket:016x}-");
+            fs::read_dir(log).is_ok_and(|mut entries| {
+                entries.any(|entry| {
+                    entry
+                        .is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+                })
+            })
+        };
+        // A bucket may have been dropped since.
+        index.join("names").is_dir()
+            && self.buckets.iter().all(|bucket| {
+                index.join(format!("{bucket:016x}")).is_dir() || !has_segments(bucket)
+            })
+    }
+
+    /// Whether a bucket it speaks of is missing from the log that was not dropped.
+    pub(crate) fn is_lost(&self, log: &Log, state: State) -> bool {
+        let there = log.buckets();
+        let is_dropped = |bucket: &u64| (*bucket, Revision::MAX) <= state.swept;
+        self.buckets
+            .iter()
+            .any(|bucket| !there.contains_key(bucket) && !is_dropped(bucket))
+    }
+
+    fn write(&self, folder: &Path) -> io::Result<()> {
+        let temporary = folder.join("CHECKPOINT.new");
+        let mut file = File::create(&temporary)?;
+        file.write_all(self.encode().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, folder.join(FILE))?;
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl Tables {
+    /// Sets aside what the index has in memory, to be written out; returns what it reaches to.
+    ///
+    /// Must be called by the one who commits, between two commits.
+    pub(crate) fn set_aside(&self) -> Checkpoint {
+        let published = self.published();
+        self.index.names.rotate_memtable();
+        for bucket in published.buckets.values() {
+            bucket.index.rotate_memtable();
+        }
+        self.memory.store(0, Ordering::Relaxed);
+        let buckets = published.buckets.keys().copied().collect();
+        Checkpoint {
+            number: published.number,
+            state: published.state,
+            buckets,
+        }
+    }
+
+    /// Writes out what was set aside, and then notes that.
+    pub(crate) fn write_out(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
+        let watermark = self.index.watermark();
+        self.index.names.write_out(watermark)?;
+        for bucket in self.buckets().values() {
+            bucket.index.write_out(watermark)?;
+        }
+        checkpoint.write(&self.folder)?;
+        let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
+        if let Err(error) = self.log.write_idx(since) {
+            tracing::warn!(%error, "failed to write where things are in the log; opening will take longer");
+        }
+        Ok(())
+    }
+
+    /// Writes out all there is, while nothing is being committed.
+    pub(crate) fn write_checkpoint(&self) -> io::Result<()> {
+        let checkpoint = self.set_aside();
+        self.write_out(&checkpoint).map_err(|error| match error {
+            lsm_tree::Error::Io(error) => error,
+            error => io::Error::other(error),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn checkpoints_round_trip(numbers: [u64; 7], buckets: Vec<u64>) {
+            let [number, revision, compacted, bucket, swept, records, value_bytes] = numbers;
+            let state = State { revision, compacted, swept: (bucket, swept), records, value_bytes };
+            let checkpoint = Checkpoint { number, state, buckets };
+            prop_assert_eq!(Checkpoint::decode(&checkpoint.encode()), Some(checkpoint));
+        }
+
+        #[test]
+        fn a_damaged_one_is_none(at in 0..60usize, byte: u8) {
+            let checkpoint = Checkpoint { number: 123_456_789_012_345, ..Checkpoint::default() };
+            let mut text = checkpoint.encode().into_bytes();
+            let at = at % (text.len() - 1);
+            prop_assume!(text[at] != byte);
+            text[at] = byte;
+            let read = str::from_utf8(&text).ok().and_then(Checkpoint::decode);
+            // Only the case of a checksum's digit may differ.
+            prop_assert!(read.is_none() || read == Some(checkpoint));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The store's own dictionaries: files `dictionaries/<id>`, each a zstd dictionary behind a checksum.
+//!
+//! Invariant: a dictionary's file is synced before the first body is compressed with it, and never changed or removed.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::folder::OpenError;
+use crate::Fault;
+
+const FOLDER: &str = "dictionaries";
+
+/// All of them, with their ids.
+pub(crate) fn load(store: &Path) -> Result<Vec<(u32, Vec<u8>)>, OpenError> {
+    let folder = store.join(FOLDER);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(OpenError::io("read folder", &folder, error)),
+    };
+    let mut dictionaries = Vec::new();
+    for entry in entries {
+        let path = entry
+            .map_err(|error| OpenError::io("read folder", &folder, error))?
+            .path();
+        // One that was being written when the process died has another name.
+        let Some(id) = path
+            .file_name()
+            .and_then(|name| name.to_str()?.parse().ok())
+        else {
+            continue;
+        };
+        let bytes = fs::read(&path).map_err(|error| OpenError::io("read", &path, error))?;
+        let whole = bytes
+            .split_first_chunk::<8>()
+            .filter(|(sum, rest)| **sum == xxh3_64(rest).to_le_bytes());
+        let Some((_, dictionary)) = whole else {
+            return Err(Fault::Corrupt(format!("{}", path.display())).into());
+        };
+        dictionaries.push((id, dictionary.to_vec()));
+    }
+    Ok(dictionaries)
+}
+
+/// Adds one, synced.
+pub(crate) fn add(store: &Path, id: u32, dictionary: &[u8]) -> io::Result<()> {
+    let folder = store.join(FOLDER);
+    fs::create_dir_all(&folder)?;
+    File::open(store)?.sync_all()?;
+    let temporary = folder.join(format!("{id}.new"));
+    let mut file = File::create(&temporary)?;
+    file.write_all(&xxh3_64(dictionary).to_le_bytes())?;
+    file.write_all(dictionary)?;
+    file.sync_all()?;
+    fs::rename(&temporary, folder.join(id.to_string()))?;
+    File::open(&folder)?.sync_all()
+}

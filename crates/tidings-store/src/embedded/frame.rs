@@ -1,0 +1,388 @@
+//! The bytes of the log: frames of entries.
+//!
+//! ```text
+//! frame   00 01 │ length u32 │ checksum u64 │ number, first revision, count, parts │ state │ entry …
+//! entry   length │ checksum u32 │ kind u8 │ revision │ content
+//! ```
+//!
+//! A frame is what one commit adds to one segment. Its number is the commit's, `parts` how many segments the commit added
+//! to, `count` how many revisions it took from the first on. The frame's checksum covers all behind it; each entry has one
+//! besides, so that it can be read by itself. Both are XXH3 with the bucket as seed, so a segment under a wrong name is
+//! damage. Fixed-width integers are little-endian, all others LEB128. No entry begins with a zero byte, which tells a frame
+//! from an entry.
+//!
+//! Invariant: nothing is taken from bytes whose checksum does not match.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::keys::{Ends, Reader, State, put_varint, varint_len};
+use crate::{Fault, Revision};
+
+/// What a frame begins with; the second byte is the version of its form.
+const MAGIC: [u8; 2] = [0, 1];
+
+/// Magic, length and checksum.
+const PREFIX_LEN: usize = 14;
+
+/// No frame is longer: the queue gives a commit a few MiB of requests at most.
+pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
+
+/// Bytes between two points of a segment's index; see [`Built::points`].
+const POINT_DISTANCE: usize = 2048;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A version of a record; its revision is the entry's.
+    Version = 1,
+    /// Ends of versions, with consecutive revisions from the entry's on.
+    Ends = 2,
+    /// A version of this bucket was replaced by one, of the entry's revision, in a bucket that goes earlier; the content
+    /// is the varint revision of the version that was replaced.
+    Replaced = 3,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Version),
+            2 => Some(Self::Ends),
+            3 => Some(Self::Replaced),
+            _ => None,
+        }
+    }
+}
+
+/// One entry as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) revision: Revision,
+    pub(crate) content: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// The ends an entry of that kind holds.
+    pub(crate) fn ends(&self) -> Result<Ends, Fault> {
+        Ends::decode(self.content)
+    }
+
+    /// The version that was replaced, in an entry of that kind.
+    pub(crate) fn replaced(&self) -> Result<Revision, Fault> {
+        Reader::new(self.content, "a log entry").varint()
+    }
+}
+
+/// What a frame says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The commit's number; each is one greater than the one before.
+    pub(crate) number: u64,
+    /// The first revision the commit took, if it took any.
+    pub(crate) first: Revision,
+    /// How many revisions it took.
+    pub(crate) count: u64,
+    /// How many frames the commit has.
+    pub(crate) parts: u64,
+    /// What the store is at after the commit.
+    pub(crate) state: State,
+}
+
+/// A frame in the making.
+#[derive(Default)]
+pub(crate) struct Frame {
+    entries: Vec<u8>,
+    /// Where entries begin that are far enough from the point before, and their revisions.
+    points: Vec<(Revision, usize)>,
+    last: Revision,
+}
+
+/// A frame's bytes.
+pub(crate) struct Built {
+    pub(crate) bytes: Vec<u8>,
+    /// Revisions and offsets of some of the entries.
+    pub(crate) points: Vec<(Revision, usize)>,
+    /// The revision of the last entry, 0 if there is none.
+    pub(crate) last: Revision,
+}
+
+impl Frame {
+    /// Adds an entry. Their revisions must not go down.
+    pub(crate) fn push(&mut self, bucket: u64, kind: Kind, revision: Revision, content: &[u8]) {
+        let start = self.entries.len();
+        if self
+            .points
+            .last()
+            .is_none_or(|(_, at)| start - at >= POINT_DISTANCE)
+        {
+            self.points.push((revision, start));
+        }
+        self.last = self.last.max(revision);
+        let head_len = 1 + varint_len(revision);
+        put_varint(&mut self.entries, (head_len + content.len()) as u64);
+        let checksum_at = self.entries.len();
+        self.entries.extend_from_slice(&[0; 4]);
+        self.entries.push(kind as u8);
+        put_varint(&mut self.entries, revision);
+        self.entries.extend_from_slice(content);
+        let (before, body) = self.entries.split_at_mut(checksum_at + 4);
+        if let Some(checksum) = before.last_chunk_mut::<4>() {
+            *checksum = entry_checksum(body, bucket);
+        }
+    }
+
+    /// Bytes of the entries so far.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn build(self, bucket: u64, header: &Header) -> Built {
+        let mut bytes = Vec::with_capacity(PREFIX_LEN + 64 + self.entries.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[0; PREFIX_LEN - MAGIC.len()]);
+        for value in [header.number, header.first, header.count, header.parts] {
+            put_varint(&mut bytes, value);
+        }
+        let state = header.state.encode();
+        put_varint(&mut bytes, state.len() as u64);
+        bytes.extend_from_slice(&state);
+        let head_len = bytes.len();
+        bytes.extend_from_slice(&self.entries);
+        let len = (bytes.len() as u32).to_le_bytes();
+        let checksum = frame_checksum(len, bytes.get(PREFIX_LEN..).unwrap_or_default(), bucket);
+        for (to, from) in bytes
+            .iter_mut()
+            .skip(MAGIC.len())
+            .zip(len.into_iter().chain(checksum))
+        {
+            *to = from;
+        }
+        let points = self
+            .points
+            .into_iter()
+            .map(|(revision, at)| (revision, at + head_len));
+        Built {
+            bytes,
+            points: points.collect(),
+            last: self.last,
+        }
+    }
+}
+
+fn entry_checksum(body: &[u8], bucket: u64) -> [u8; 4] {
+    (xxh3_64_with_seed(body, bucket) as u32).to_le_bytes()
+}
+
+/// The length is mixed into the seed: it lies before what is summed.
+fn frame_checksum(len: [u8; 4], body: &[u8], bucket: u64) -> [u8; 8] {
+    let seed = bucket ^ (u64::from(u32::from_le_bytes(len)) << 32);
+    xxh3_64_with_seed(body, seed).to_le_bytes()
+}
+
+/// Whether a frame, not an entry, begins here.
+pub(crate) fn is_frame(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&0)
+}
+
+/// The length of the frame that seems to begin here.
+pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
+    let rest = bytes.strip_prefix(&MAGIC)?;
+    let len = u32::from_le_bytes(*rest.first_chunk()?) as usize;
+    (PREFIX_LEN..=FRAME_LEN_MAX).contains(&len).then_some(len)
+}
+
+/// The whole, undamaged frame that begins here: its header, where its entries begin, and its length.
+pub(crate) fn read_frame(bytes: &[u8], bucket: u64) -> Option<(Header, usize, usize)> {
+    let len = frame_len(bytes)?;
+    let frame = bytes.get(..len)?;
+    let (prefix, body) = frame.split_at_checked(PREFIX_LEN)?;
+    let checksum = frame_checksum((len as u32).to_le_bytes(), body, bucket);
+    if prefix.last_chunk() != Some(&checksum) {
+        return None;
+    }
+    let (header, head_len) = read_header(body)?;
+    Some((header, PREFIX_LEN + head_len, len))
+}
+
+/// Where the entries of a frame begin whose beginning is here. Not checked: the entries have checksums of their own.
+pub(crate) fn entries_at(bytes: &[u8]) -> Option<usize> {
+    frame_len(bytes)?;
+    read_header(bytes.get(PREFIX_LEN..)?).map(|(_, len)| PREFIX_LEN + len)
+}
+
+fn read_header(body: &[u8]) -> Option<(Header, usize)> {
+    let mut reader = Reader::new(body, "a frame");
+    let mut next = || reader.varint().ok();
+    let (number, first, count, parts) = (next()?, next()?, next()?, next()?);
+    let state = State::decode(reader.bytes().ok()?).ok()?;
+    let header = Header {
+        number,
+        first,
+        count,
+        parts,
+        state,
+    };
+    Some((header, body.len() - reader.left().len()))
+}
+
+/// The entry that begins here and its length, if it is whole and undamaged.
+pub(crate) fn read_entry(bytes: &[u8], bucket: u64) -> Option<(Entry<'_>, usize)> {
+    let (len, rest) = entry_len(bytes)?;
+    let (checksum, rest) = rest.split_first_chunk::<4>()?;
+    let (body, after) = rest.split_at_checked(len)?;
+    if entry_checksum(body, bucket) != *checksum {
+        return None;
+    }
+    let (kind, rest) = body.split_first()?;
+    let mut reader = Reader::new(rest, "a log entry");
+    let revision = reader.varint().ok()?;
+    let content = reader.left();
+    let entry = Entry {
+        kind: Kind::of(*kind)?,
+        revision,
+        content,
+    };
+    Some((entry, bytes.len() - after.len()))
+}
+
+/// Kind, revision and whole length of the entry that begins here, unchecked: to pass over it.
+pub(crate) fn peek_entry(bytes: &[u8]) -> Option<(u8, Revision, usize)> {
+    let (len, rest) = entry_len(bytes)?;
+    let (kind, body) = rest.get(4..)?.split_first()?;
+    let revision = Reader::new(body, "a log entry").varint().ok()?;
+    Some((*kind, revision, bytes.len() - rest.len() + 4 + len))
+}
+
+fn entry_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut reader = Reader::new(bytes, "a log entry");
+    let len = usize::try_from(reader.varint().ok()?).ok()?;
+    (1..=FRAME_LEN_MAX)
+        .contains(&len)
+        .then_some((len, reader.left()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> impl Strategy<Value = Header> {
+        any::<[u64; 9]>().prop_map(|numbers| {
+            let [
+                number,
+                first,
+                count,
+                parts,
+                compacted,
+                bucket,
+                swept,
+                records,
+                value_bytes,
+            ] = numbers;
+            let state = State {
+                revision: first,
+                compacted,
+                swept: (bucket, swept),
+                records,
+                value_bytes,
+            };
+            Header {
+                number,
+                first,
+                count,
+                parts,
+                state,
+            }
+        })
+    }
+
+    type Content = Vec<(u8, Revision, Vec<u8>)>;
+
+    fn content() -> impl Strategy<Value = Content> {
+        let entry = (
+            1..=3u8,
+            any::<Revision>(),
+            proptest::collection::vec(any::<u8>(), 0..3000),
+        );
+        proptest::collection::vec(entry, 0..6)
+    }
+
+    fn build(bucket: u64, header: &Header, content: &Content) -> Built {
+        let mut frame = Frame::default();
+        for (kind, revision, bytes) in content {
+            frame.push(bucket, Kind::of(*kind).unwrap(), *revision, bytes);
+        }
+        frame.build(bucket, header)
+    }
+
+    proptest! {
+        #[test]
+        fn frames_round_trip(bucket: u64, header in header(), content in content(), behind: Vec<u8>) {
+            let built = build(bucket, &header, &content);
+            let mut bytes = built.bytes.clone();
+            bytes.extend(behind);
+            let (read, mut at, len) = read_frame(&bytes, bucket).unwrap();
+            prop_assert_eq!((read, len), (header, built.bytes.len()));
+            prop_assert_eq!(entries_at(&bytes), Some(at));
+            let mut entries = Vec::new();
+            let mut starts = Vec::new();
+            while at < len {
+                prop_assert!(!is_frame(&bytes[at..]));
+                starts.push(at);
+                let (entry, entry_len) = read_entry(&bytes[at..], bucket).unwrap();
+                prop_assert_eq!(peek_entry(&bytes[at..]), Some((entry.kind as u8, entry.revision, entry_len)));
+                entries.push((entry.kind as u8, entry.revision, entry.content.to_vec()));
+                at += entry_len;
+            }
+            prop_assert_eq!(entries, content);
+            prop_assert!(built.points.iter().all(|(_, at)| starts.contains(at)));
+        }
+
+        #[test]
+        fn a_changed_byte_is_noticed(
+            bucket: u64, header in header(), content in content(), at: prop::sample::Index, byte: u8,
+        ) {
+            let mut bytes = build(bucket, &header, &content).bytes;
+            let at = at.index(bytes.len());
+            prop_assume!(bytes[at] != byte);
+            bytes[at] = byte;
+            prop_assert_eq!(read_frame(&bytes, bucket), None);
+        }
+
+        #[test]
+        fn another_buckets_frame_is_none(bucket: u64, other: u64, header in header(), content in content()) {
+            prop_assume!(bucket != other);
+            prop_assert_eq!(read_frame(&build(bucket, &header, &content).bytes, other), None);
+        }
+
+        #[test]
+        fn reading_anything_never_panics(bytes: Vec<u8>) {
+            let _ = read_frame(&bytes, 0);
+            let _ = entries_at(&bytes);
+            let _ = read_entry(&bytes, 0);
+            let _ = peek_entry(&bytes);
+        }
+    }
+
+    /// The format as bytes: a change here is a change of the format.
+    #[test]
+    fn bytes_are_these() {
+        let header = Header {
+            number: 5,
+            first: 300,
+            count: 1,
+            parts: 1,
+            state: State {
+                revision: 300,
+                ..State::default()
+            },
+        };
+        let mut frame = Frame::default();
+        frame.push(9, Kind::Version, 300, b"abc");
+        let bytes = frame.build(9, &header).bytes;
+        assert_eq!(bytes[..6], [0, 1, 38, 0, 0, 0]);
+        assert_eq!(bytes[14..27], [5, 0xac, 2, 1, 1, 7, 0xac, 2, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[27], 6);
+        assert_eq!(bytes[32..], [1, 0xac, 2, b'a', b'b', b'c']);
+    }
+}

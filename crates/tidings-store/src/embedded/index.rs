@@ -1,0 +1,339 @@
+//! The index: trees of `lsm-tree` that lead from names, objects and times to versions in the log.
+//!
+//! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What was added lately is in
+//! memory; the [keeper](super::keeper) writes it out and notes how far that reaches, and on opening the log is replayed from
+//! there. An index that is lost or damaged is made anew from the whole log.
+//!
+//! Invariants: one thread adds, a commit at a time, all with one sequence number; readers take a [`Snapshot`] and see
+//! whole commits. A tree of names holds entries of versions that have expired and been swept until a compaction passes
+//! over them; readers pass over them too.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::{Deref, RangeBounds};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lsm_tree::compaction::filter::Context;
+use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Leveled, Verdict};
+use lsm_tree::config::FilterPolicy;
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, IterGuardImpl, SeqNo,
+    SequenceNumberCounter, UserKey, UserValue,
+};
+
+use super::keys::Pointer;
+use crate::{Fault, Revision};
+
+/// Table files held open.
+const FILES_MAX: usize = 128;
+
+/// Tables written out side by side before they are merged.
+const SIDE_BY_SIDE: u8 = 6;
+
+/// The tree of names; the others are named after their buckets.
+const NAMES: &str = "names";
+
+/// A tree, and its folder once it is no longer wanted.
+pub(crate) struct Tree {
+    inner: AnyTree,
+    folder: PathBuf,
+    dropped: AtomicBool,
+}
+
+impl Deref for Tree {
+    type Target = AnyTree;
+
+    fn deref(&self) -> &AnyTree {
+        &self.inner
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if *self.dropped.get_mut()
+            && let Err(error) = fs::remove_dir_all(&self.folder)
+        {
+            tracing::warn!(folder = %self.folder.display(), %error, "failed to remove an expired bucket's index");
+        }
+    }
+}
+
+impl Tree {
+    /// Removes its files as soon as the last reader is done.
+    pub(crate) fn drop_files(&self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes out what was set aside by `rotate_memtable`.
+    pub(crate) fn write_out(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
+        let lock = self.inner.get_flush_lock();
+        self.inner.flush(&lock, watermark).map(drop)
+    }
+
+    /// Whether tables should be merged.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
+    }
+
+    pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
+        let strategy = Leveled::default()
+            .with_l0_threshold(SIDE_BY_SIDE)
+            .with_table_target_size(16 << 20);
+        self.inner.compact(Arc::new(strategy), watermark)
+    }
+}
+
+/// How far expiry has come, as the compaction of names sees it.
+#[derive(Default)]
+struct Swept {
+    bucket: AtomicU64,
+    revision: AtomicU64,
+}
+
+/// Which snapshots are open, and what a new one sees.
+#[derive(Default)]
+struct Snapshots {
+    open: BTreeMap<SeqNo, usize>,
+    published: SeqNo,
+}
+
+/// See the module documentation.
+pub(crate) struct Index {
+    folder: PathBuf,
+    cache: Arc<Cache>,
+    files: Arc<DescriptorTable>,
+    sequence: SequenceNumberCounter,
+    pub(crate) names: Arc<Tree>,
+    swept: Arc<Swept>,
+    snapshots: Arc<Mutex<Snapshots>>,
+}
+
+impl Index {
+    /// Opens the trees in a folder, which may be empty; those of buckets as they are asked for.
+    pub(crate) fn open(folder: &Path, cache_bytes: u64) -> lsm_tree::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes));
+        let files = Arc::new(DescriptorTable::new(FILES_MAX));
+        let sequence = SequenceNumberCounter::new(1);
+        let swept = Arc::new(Swept::default());
+        let path = folder.join(NAMES);
+        let config = config(&path, &sequence, &cache, &files)
+            .with_compaction_filter_factory(Some(Arc::new(SweptNames(Arc::clone(&swept)))));
+        let names = Arc::new(Tree {
+            inner: config.open()?,
+            folder: path,
+            dropped: AtomicBool::new(false),
+        });
+        let index = Self {
+            folder: folder.to_owned(),
+            cache,
+            files,
+            sequence,
+            names,
+            swept,
+            snapshots: Arc::default(),
+        };
+        index.begin_after(&index.names);
+        Ok(index)
+    }
+
+    /// A bucket's tree, made if it is not there.
+    pub(crate) fn bucket(&self, bucket: u64) -> lsm_tree::Result<Arc<Tree>> {
+        let path = self.folder.join(format!("{bucket:016x}"));
+        // Versions are found by a prefix, of which there is always some: filters would be dead weight.
+        let config = config(&path, &self.sequence, &self.cache, &self.files)
+            .filter_policy(FilterPolicy::disabled());
+        let tree = Tree {
+            inner: config.open()?,
+            folder: path,
+            dropped: AtomicBool::new(false),
+        };
+        self.begin_after(&tree);
+        Ok(Arc::new(tree))
+    }
+
+    /// Lets new sequence numbers begin above those in a tree.
+    fn begin_after(&self, tree: &AnyTree) {
+        self.sequence
+            .fetch_max(tree.get_highest_seqno().map_or(1, |last| last + 1));
+        let mut snapshots = self.snapshots();
+        snapshots.published = snapshots.published.max(self.sequence.get());
+    }
+
+    /// Removes trees of buckets other than these.
+    pub(crate) fn remove_others(&self, buckets: &[u64]) -> std::io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let bucket = name
+                .to_str()
+                .and_then(|name| u64::from_str_radix(name, 16).ok());
+            if bucket.is_some_and(|bucket| !buckets.contains(&bucket)) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sequence number for everything one commit adds.
+    pub(crate) fn next_sequence(&self) -> SeqNo {
+        self.sequence.next()
+    }
+
+    /// Makes what was added with a sequence number visible, together with what `with` does.
+    pub(crate) fn publish(&self, sequence: SeqNo, swept: (u64, Revision), with: impl FnOnce()) {
+        // The bucket last: with it unchanged or less, a revision that is too great errs on the side of keeping.
+        self.swept.revision.store(swept.1, Ordering::Release);
+        self.swept.bucket.store(swept.0, Ordering::Release);
+        let mut snapshots = self.snapshots();
+        snapshots.published = snapshots.published.max(sequence + 1);
+        with();
+    }
+
+    /// A snapshot of the latest published commit, together with what `with` reads.
+    pub(crate) fn snapshot<T>(&self, with: impl FnOnce() -> T) -> (Snapshot, T) {
+        let mut snapshots = self.snapshots();
+        let sequence = snapshots.published;
+        *snapshots.open.entry(sequence).or_default() += 1;
+        let also = with();
+        drop(snapshots);
+        (
+            Snapshot {
+                sequence,
+                snapshots: Arc::clone(&self.snapshots),
+            },
+            also,
+        )
+    }
+
+    /// What no reader before this sequence number will ask for any more.
+    pub(crate) fn watermark(&self) -> SeqNo {
+        let snapshots = self.snapshots();
+        snapshots
+            .open
+            .keys()
+            .next()
+            .map_or(snapshots.published, |open| *open)
+    }
+
+    fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
+        self.snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn config(
+    path: &Path,
+    sequence: &SequenceNumberCounter,
+    cache: &Arc<Cache>,
+    files: &Arc<DescriptorTable>,
+) -> Config {
+    // The second counter is what lsm-tree would have readers see; ours go by what was published.
+    Config::new(path, sequence.clone(), SequenceNumberCounter::default())
+        .use_cache(Arc::clone(cache))
+        .use_descriptor_table(Some(Arc::clone(files)))
+}
+
+/// Drops the names of swept versions as tables are merged.
+struct SweptNames(Arc<Swept>);
+
+impl Factory for SweptNames {
+    fn name(&self) -> &'static str {
+        "swept-names"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        let bucket = self.0.bucket.load(Ordering::Acquire);
+        // Only whole buckets: the two numbers are not read at once.
+        Box::new(SweptNamesFilter(bucket))
+    }
+}
+
+struct SweptNamesFilter(u64);
+
+impl CompactionFilter for SweptNamesFilter {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        let swept = Pointer::decode(&item.value()?).is_ok_and(|pointer| pointer.bucket < self.0);
+        Ok(if swept {
+            Verdict::Remove
+        } else {
+            Verdict::Keep
+        })
+    }
+}
+
+/// Entries as a tree returns them.
+pub(crate) type Entries = Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Send>;
+
+/// The trees as of one commit.
+pub(crate) struct Snapshot {
+    sequence: SeqNo,
+    snapshots: Arc<Mutex<Snapshots>>,
+}
+
+impl Snapshot {
+    pub(crate) fn get(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<UserValue>, Fault> {
+        tree.get(key, self.sequence).map_err(fault)
+    }
+
+    pub(crate) fn contains_key(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool, Fault> {
+        tree.contains_key(key, self.sequence).map_err(fault)
+    }
+
+    pub(crate) fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &self,
+        tree: &Tree,
+        range: R,
+    ) -> Entries {
+        tree.range(range, self.sequence, None)
+    }
+
+    pub(crate) fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Entries {
+        tree.prefix(prefix, self.sequence, None)
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut snapshots = self
+            .snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = snapshots.open.get_mut(&self.sequence) {
+            *count -= 1;
+            if *count == 0 {
+                snapshots.open.remove(&self.sequence);
+            }
+        }
+    }
+}
+
+pub(crate) fn key_of(entry: IterGuardImpl) -> Result<UserKey, Fault> {
+    entry.key().map_err(fault)
+}
+
+pub(crate) fn key_value_of(entry: IterGuardImpl) -> Result<(UserKey, UserValue), Fault> {
+    entry.into_inner().map_err(fault)
+}
+
+pub(crate) fn fault(error: lsm_tree::Error) -> Fault {
+    match error {
+        lsm_tree::Error::Io(error) => io_fault(error),
+        error => Fault::Corrupt(format!("the index: {error}")),
+    }
+}
+
+/// What to say of an error of the disk's.
+pub(crate) fn io_fault(error: std::io::Error) -> Fault {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Fault::NoSpace,
+        _ => Fault::Storage(Arc::new(error)),
+    }
+}

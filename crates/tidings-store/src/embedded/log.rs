@@ -1,0 +1,444 @@
+//! The log: every commit there is, in segments by bucket. It is the journal, the data and the history in one, and the only
+//! thing that is synced before a write is acknowledged.
+//!
+//! A commit adds one frame to each segment it concerns, nearly always one. Frames carry the commit's number and how many of
+//! them it has, so after a crash it is known whether the last commit is whole; if it is not, it was not acknowledged, and
+//! what is there of it is cut off, kept in `torn/` and logged. A commit that is missing before another one is damage, and
+//! the store does not open.
+//!
+//! Invariants: the segments of a bucket are in the order of their revisions, and only the last is added to. After a failed
+//! write or sync nothing is appended until every segment of that commit has been cut back to what was synced before; a
+//! segment whose sync failed is then never added to again.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::folder::OpenError;
+use super::frame::{Frame, Header};
+use super::keys::State;
+use super::segment::{AppendError, FoundFrame, SEGMENT_LEN_MAX, Segment, Walk};
+use crate::{Fault, Revision};
+
+/// Torn tails kept; older ones are removed.
+const TORN_MAX: usize = 8;
+
+/// A bucket's segments, oldest first.
+#[derive(Clone, Default)]
+pub(crate) struct Segments(Arc<RwLock<Vec<Arc<Segment>>>>);
+
+impl Segments {
+    pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn newest(&self) -> Option<Arc<Segment>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .last()
+            .cloned()
+    }
+
+    /// The content of the version with a revision.
+    pub(crate) fn version(&self, revision: Revision) -> Result<Option<Vec<u8>>, Fault> {
+        let segment = {
+            let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let next = segments.partition_point(|segment| segment.first <= revision);
+            next.checked_sub(1).and_then(|at| segments.get(at)).cloned()
+        };
+        segment.map_or(Ok(None), |segment| segment.version(revision))
+    }
+
+    /// Goes through all entries from a revision on.
+    pub(crate) fn walk(&self, from: Revision) -> BucketWalk {
+        let mut segments = self.all();
+        let next = segments.partition_point(|segment| segment.first <= from);
+        segments.drain(..next.saturating_sub(1));
+        segments.reverse();
+        BucketWalk {
+            left: segments,
+            from,
+            walk: None,
+        }
+    }
+
+    /// The greatest revision in them.
+    pub(crate) fn last(&self) -> Revision {
+        self.all()
+            .iter()
+            .map(|segment| segment.last())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The number of the last commit that added to them.
+    pub(crate) fn number(&self) -> u64 {
+        self.all()
+            .iter()
+            .map(|segment| segment.number())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Bytes of their files.
+    pub(crate) fn len(&self) -> u64 {
+        self.all().iter().map(|segment| segment.len()).sum()
+    }
+}
+
+/// See [`Segments::walk`].
+pub(crate) struct BucketWalk {
+    left: Vec<Arc<Segment>>,
+    from: Revision,
+    walk: Option<Walk>,
+}
+
+impl BucketWalk {
+    /// Hands the next entry of this revision or a greater one (or ends that reach it) to `with`.
+    pub(crate) fn next<T>(
+        &mut self,
+        mut with: impl FnMut(super::frame::Entry<'_>) -> Result<Option<T>, Fault>,
+    ) -> Result<Option<T>, Fault> {
+        loop {
+            if let Some(walk) = &mut self.walk {
+                while let Some(entry) = walk.next()? {
+                    if let Some(found) = with(entry)? {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+            let Some(segment) = self.left.pop() else {
+                return Ok(None);
+            };
+            self.walk = Some(Walk::new(segment, self.from));
+        }
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Log {
+    folder: PathBuf,
+    buckets: RwLock<BTreeMap<u64, Segments>>,
+}
+
+/// What a commit adds to the log, by bucket.
+pub(crate) type Frames = BTreeMap<u64, Frame>;
+
+/// What became of a commit.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Nothing of it was written.
+    NotWritten(io::Error),
+    /// It is not in the log once what was written of it is rolled back.
+    NotSynced(io::Error),
+    /// It could not be told whether the disk has it.
+    Unknown(io::Error),
+}
+
+/// Segments that must be cut back before anything is appended again.
+#[derive(Default)]
+pub(crate) struct Unfinished(Vec<Arc<Segment>>);
+
+impl Log {
+    /// Opens the segments in a folder and puts the end of the last commit right. Frames with numbers above `checkpoint`
+    /// are complete then, without a gap; without a checkpoint only the last commit can be judged.
+    ///
+    /// With `from_start` all of every segment is looked at.
+    pub(crate) fn open(
+        folder: &Path,
+        checkpoint: Option<u64>,
+        from_start: bool,
+    ) -> Result<(Self, Option<Header>), OpenError> {
+        let io = |what, path: &Path, error| OpenError::io(what, path, error);
+        fs::create_dir_all(folder).map_err(|error| io("create folder", folder, error))?;
+        let mut buckets = BTreeMap::<u64, Vec<Arc<Segment>>>::new();
+        let mut found = Vec::new();
+        let mut tails = Vec::new();
+        for (bucket, first, path) in
+            segment_files(folder).map_err(|error| io("read folder", folder, error))?
+        {
+            let opened = Segment::open(path.clone(), bucket, first, checkpoint, from_start);
+            let (segment, frames, tail) = opened.map_err(|error| io("read", &path, error))?;
+            let segment = Arc::new(segment);
+            found.extend(
+                frames
+                    .into_iter()
+                    .map(|frame| (Arc::clone(&segment), frame)),
+            );
+            if let Some(tail) = tail {
+                let offset = segment.len();
+                if tail.is_damage {
+                    return Err(OpenError::Damaged { file: path, offset });
+                }
+                tails.push(Arc::clone(&segment));
+            }
+            buckets.entry(bucket).or_default().push(segment);
+        }
+        let newest = check(checkpoint, &mut found, &mut tails)?;
+        for segment in tails {
+            cut(folder, &segment)?;
+        }
+        let buckets = buckets
+            .into_iter()
+            .map(|(bucket, segments)| (bucket, Segments(Arc::new(RwLock::new(segments)))));
+        let log = Self {
+            folder: folder.to_owned(),
+            buckets: RwLock::new(buckets.collect()),
+        };
+        Ok((log, newest))
+    }
+
+    pub(crate) fn buckets(&self) -> BTreeMap<u64, Segments> {
+        self.buckets
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Where a bucket's segments are kept from now on.
+    pub(crate) fn bucket(&self, bucket: u64) -> Segments {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        buckets.entry(bucket).or_default().clone()
+    }
+
+    /// Writes and syncs a commit. On a failure everything in `unfinished` must be [rolled back](Self::roll_back) first.
+    pub(crate) fn commit(
+        &self,
+        frames: Frames,
+        number: u64,
+        first: Revision,
+        state: State,
+        unfinished: &mut Unfinished,
+    ) -> Result<(), Failure> {
+        let count = (state.revision + 1).saturating_sub(first);
+        let header = Header {
+            number,
+            first,
+            count,
+            parts: frames.len() as u64,
+            state,
+        };
+        let mut targets = Vec::with_capacity(frames.len());
+        for (bucket, frame) in frames {
+            let segment = self
+                .segment_for(bucket, first, frame.len())
+                .map_err(Failure::NotWritten)?;
+            targets.push((segment, frame.build(bucket, &header)));
+        }
+        match targets
+            .iter()
+            .try_for_each(|(segment, built)| segment.append(built))
+        {
+            Ok(()) => {
+                for (segment, built) in &targets {
+                    segment.publish(built, number);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let is_sync = matches!(error, AppendError::Sync(_));
+                for (segment, _) in targets {
+                    if is_sync {
+                        segment.retire();
+                    }
+                    unfinished.0.push(segment);
+                }
+                Err(match error {
+                    AppendError::Write(error) => Failure::NotSynced(error),
+                    AppendError::Sync(error) => Failure::Unknown(error),
+                })
+            }
+        }
+    }
+
+    /// Cuts back what a failed commit may have left.
+    pub(crate) fn roll_back(&self, unfinished: &mut Unfinished) -> io::Result<()> {
+        while let Some(segment) = unfinished.0.last() {
+            if segment.len() == 0 {
+                segment.remove()?;
+                self.bucket(segment.bucket)
+                    .change(|segments| drop(segments.pop()));
+                File::open(&self.folder)?.sync_all()?;
+            } else {
+                segment.roll_back()?;
+            }
+            unfinished.0.pop();
+        }
+        Ok(())
+    }
+
+    /// The segment to append to, made if there is none or the last one is full.
+    fn segment_for(&self, bucket: u64, first: Revision, len: usize) -> io::Result<Arc<Segment>> {
+        let segments = self.bucket(bucket);
+        if let Some(segment) = segments.newest() {
+            let far = first.saturating_sub(segment.first) > u64::from(u32::MAX >> 1);
+            let full = segment.len() > 0 && segment.len() + len as u64 > SEGMENT_LEN_MAX;
+            if !far && !full && !segment.is_retired() {
+                return Ok(segment);
+            }
+            // Where things are in it will not change any more.
+            if let Err(error) = segment.write_idx() {
+                tracing::warn!(file = %segment.path.display(), %error, "failed to write a segment's index");
+            }
+        }
+        let path = self.folder.join(format!("{bucket:016x}-{first:016x}.log"));
+        let segment = Arc::new(Segment::create(path, bucket, first)?);
+        File::open(&self.folder)?.sync_all()?;
+        segments.change(|segments| segments.push(Arc::clone(&segment)));
+        Ok(segment)
+    }
+
+    /// Removes a bucket's segments.
+    pub(crate) fn drop_bucket(&self, bucket: u64) -> io::Result<()> {
+        let segments = {
+            let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+            buckets.remove(&bucket).unwrap_or_default()
+        };
+        for segment in segments.all() {
+            segment.remove()?;
+        }
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// Writes down where things are in the segments that were added to since a commit.
+    pub(crate) fn write_idx(&self, since: u64) -> io::Result<()> {
+        for segments in self.buckets().values() {
+            for segment in segments
+                .all()
+                .iter()
+                .filter(|segment| segment.number() > since)
+            {
+                segment.write_idx()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is nothing in a folder that could be a store's log.
+pub(crate) fn is_empty(folder: &Path) -> bool {
+    segment_files(folder).is_ok_and(|files| files.is_empty()) || !folder.exists()
+}
+
+/// The segments in a folder: bucket, first revision and path, in that order.
+fn segment_files(folder: &Path) -> io::Result<Vec<(u64, Revision, PathBuf)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_suffix(".log"));
+        let Some((bucket, first)) = name.and_then(|name| name.split_once('-')) else {
+            continue;
+        };
+        if let (Ok(bucket), Ok(first)) = (
+            u64::from_str_radix(bucket, 16),
+            u64::from_str_radix(first, 16),
+        ) {
+            files.push((bucket, first, path));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Checks that no commit above the checkpoint is missing; takes an unfinished last one back. Returns the last whole one's
+/// header, if any was found.
+fn check(
+    checkpoint: Option<u64>,
+    found: &mut [(Arc<Segment>, FoundFrame)],
+    tails: &mut Vec<Arc<Segment>>,
+) -> Result<Option<Header>, OpenError> {
+    found.sort_by_key(|(_, frame)| frame.header.number);
+    let newest = found.last().map_or(0, |(_, frame)| frame.header.number);
+    let checkpoint = checkpoint.unwrap_or(newest.saturating_sub(1));
+    let mut whole = None;
+    let mut next = checkpoint + 1;
+    let mut at = 0;
+    while let Some((segment, frame)) = found.get(at) {
+        let header = frame.header;
+        let parts = found
+            .iter()
+            .skip(at)
+            .take_while(|(_, frame)| frame.header.number == header.number)
+            .count();
+        let missing = header.number > checkpoint && header.number != next;
+        let partial = header.number > checkpoint && parts as u64 != header.parts;
+        if missing || (partial && header.number != newest) {
+            // The segment whose end is damaged has the missing commit, if there is one.
+            let file = tails.first().unwrap_or(segment);
+            return Err(OpenError::Damaged {
+                file: file.path.clone(),
+                offset: file.len(),
+            });
+        }
+        if partial {
+            for (segment, frame) in found.iter().skip(at) {
+                segment.cut(frame);
+                if !tails.iter().any(|tail| Arc::ptr_eq(tail, segment)) {
+                    tails.push(Arc::clone(segment));
+                }
+            }
+            return Ok(whole);
+        }
+        whole = Some(header);
+        next = next.max(header.number + 1);
+        at += parts;
+    }
+    Ok(whole)
+}
+
+/// Cuts the end off a segment, and keeps it.
+fn cut(folder: &Path, segment: &Segment) -> Result<(), OpenError> {
+    let path = &segment.path;
+    let io = |what, error| OpenError::io(what, path, error);
+    let mut tail = segment.tail().map_err(|error| io("read", error))?;
+    tail.truncate(
+        tail.iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1),
+    );
+    let offset = segment.len();
+    if !tail.is_empty() {
+        let kept = keep(folder, path, offset, &tail)
+            .map_err(|error| io("keep the torn tail of", error))?;
+        tracing::error!(
+            segment = %path.display(), offset, torn_bytes = tail.len(), kept = %kept.display(),
+            "the last commit in the log is torn: the process or the machine died while writing it; \
+             it was cut off and kept"
+        );
+    }
+    segment
+        .roll_back()
+        .map_err(|error| io("cut the torn tail of", error))
+}
+
+fn keep(folder: &Path, path: &Path, offset: u64, tail: &[u8]) -> io::Result<PathBuf> {
+    let torn = folder.with_file_name("torn");
+    fs::create_dir_all(&torn)?;
+    let mut kept: Vec<_> = fs::read_dir(&torn)?.collect::<io::Result<_>>()?;
+    kept.sort_by_key(|entry| {
+        entry
+            .metadata()
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    });
+    for old in kept.iter().rev().skip(TORN_MAX - 1) {
+        fs::remove_file(old.path())?;
+    }
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let path = torn.join(format!("{name}-from-{offset}"));
+    fs::write(&path, tail)?;
+    File::open(&path)?.sync_all()?;
+    Ok(path)
+}

@@ -1,0 +1,513 @@
+//! One file of the log: frames of one bucket, appended, synced, and read by revision.
+//!
+//! Invariants: entries lie in the order of their revisions. What readers see ends at `len`, and everything up to there
+//! was synced; the one writer appends behind it and moves it when the sync has succeeded. Of where entries are, only one
+//! point in about two kilobytes is kept in memory; a read takes what lies between two points and walks through it.
+//!
+//! The points are written beside the file now and then (`.idx`), so that opening need not read what is before them. That
+//! is a shortcut only: without it, or if it is damaged, the file is read from the beginning.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::frame::{self, Built, Entry, Header, Kind};
+use super::keys::{Reader, put_varint};
+use crate::{Fault, Revision};
+
+/// A segment this long is not added to any more.
+pub(crate) const SEGMENT_LEN_MAX: u64 = 128 << 20;
+
+/// Bytes between two points.
+const POINT_DISTANCE: u64 = 2048;
+
+/// Bytes a walk through the file reads at a time.
+const CHUNK: u64 = 64 << 10;
+
+/// See the module documentation.
+pub(crate) struct Segment {
+    pub(crate) bucket: u64,
+    /// No revision in it is less.
+    pub(crate) first: Revision,
+    pub(crate) path: PathBuf,
+    file: File,
+    known: RwLock<Known>,
+    /// Whether it must not be added to any more.
+    retired: AtomicBool,
+}
+
+/// Why a frame could not be appended.
+#[derive(Debug)]
+pub(crate) enum AppendError {
+    /// It could not be written.
+    Write(io::Error),
+    /// It could not be synced: what the disk has is not known.
+    Sync(io::Error),
+}
+
+/// What is known of a segment's content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
+    /// Distances from the first revision, and offsets, of some entries.
+    points: Vec<(u32, u32)>,
+    /// Where the synced frames end.
+    len: u64,
+    /// The revision of the last entry.
+    last: Revision,
+    /// The number of the last frame.
+    number: u64,
+}
+
+impl Known {
+    fn add(&mut self, first: Revision, built: &Built, number: u64) {
+        for (revision, at) in &built.points {
+            let at = self.len + *at as u64;
+            let near = self
+                .points
+                .last()
+                .is_some_and(|(_, last)| at - u64::from(*last) < POINT_DISTANCE);
+            let distance = u32::try_from(revision.saturating_sub(first));
+            if !near && let (Ok(distance), Ok(at)) = (distance, u32::try_from(at)) {
+                self.points.push((distance, at));
+            }
+        }
+        self.len += built.bytes.len() as u64;
+        self.last = self.last.max(built.last);
+        self.number = number;
+    }
+}
+
+/// The end of a segment that is no whole frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// Whether a whole frame follows somewhere in it, or the file has become shorter: no crash does that.
+    pub(crate) is_damage: bool,
+}
+
+/// A frame that was found while opening.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundFrame {
+    pub(crate) header: Header,
+    pub(crate) offset: u64,
+    /// The revision of the last entry before it, and the frame's number before it.
+    before: (Revision, u64),
+}
+
+impl Segment {
+    /// A new, empty one. The folder must be synced before anything in it counts.
+    ///
+    /// A file of that name can only be left over from a commit that failed, and is emptied.
+    pub(crate) fn create(path: PathBuf, bucket: u64, first: Revision) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)?;
+        Ok(Self {
+            bucket,
+            first,
+            path,
+            file,
+            known: RwLock::default(),
+            retired: AtomicBool::new(false),
+        })
+    }
+
+    /// One that is there, with its frames behind the `.idx` file that have a number above `checkpoint` (without one, the
+    /// last frame only), and its end if that is not a whole frame.
+    pub(crate) fn open(
+        path: PathBuf,
+        bucket: u64,
+        first: Revision,
+        checkpoint: Option<u64>,
+        from_start: bool,
+    ) -> io::Result<(Self, Vec<FoundFrame>, Option<Tail>)> {
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let file_len = file.metadata()?.len();
+        let mut known = Known::default();
+        if !from_start && let Some(read) = read_known(&idx_path(&path)) {
+            known = read;
+        }
+        if known.len > file_len {
+            known.len = file_len;
+            let segment = Self {
+                bucket,
+                first,
+                path,
+                file,
+                known: RwLock::new(known),
+                retired: AtomicBool::new(false),
+            };
+            return Ok((segment, Vec::new(), Some(Tail { is_damage: true })));
+        }
+        let mut window = Window {
+            file: &file,
+            end: file_len,
+            start: known.len,
+            bytes: Vec::new(),
+        };
+        let mut frames = Vec::new();
+        let tail = loop {
+            let len = window
+                .at(known.len, 14)?
+                .get(..14)
+                .and_then(frame::frame_len);
+            let bytes = window.at(known.len, len.unwrap_or(0))?;
+            let Some((header, entries_at, len)) = frame::read_frame(bytes, bucket) else {
+                break (known.len < file_len).then_some(());
+            };
+            let before = (known.last, known.number);
+            if checkpoint.is_none() {
+                frames.clear();
+            }
+            frames.push(FoundFrame {
+                header,
+                offset: known.len,
+                before,
+            });
+            if checkpoint.is_some_and(|checkpoint| header.number <= checkpoint) {
+                frames.clear();
+            }
+            let built = index_frame(bytes.get(..len).unwrap_or_default(), entries_at);
+            known.add(first, &built, header.number);
+        };
+        let tail = match tail {
+            None => None,
+            Some(()) => Some(Tail {
+                is_damage: has_frames(&file, known.len + 1, file_len, bucket)?,
+            }),
+        };
+        let segment = Self {
+            bucket,
+            first,
+            path,
+            file,
+            known: RwLock::new(known),
+            retired: AtomicBool::new(false),
+        };
+        Ok((segment, frames, tail))
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the synced frames end.
+    pub(crate) fn len(&self) -> u64 {
+        self.known().len
+    }
+
+    /// The revision of the last entry, 0 if there is none.
+    pub(crate) fn last(&self) -> Revision {
+        self.known().last
+    }
+
+    /// The number of the last frame, 0 if there is none.
+    pub(crate) fn number(&self) -> u64 {
+        self.known().number
+    }
+
+    /// Writes a frame behind the last one and syncs it. Nobody sees it before [`publish`](Self::publish).
+    pub(crate) fn append(&self, built: &Built) -> Result<(), AppendError> {
+        self.file
+            .write_all_at(&built.bytes, self.len())
+            .map_err(AppendError::Write)?;
+        self.file.sync_data().map_err(AppendError::Sync)
+    }
+
+    /// Whether nothing is to be appended any more.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Ends the appending.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the frame that was appended visible.
+    pub(crate) fn publish(&self, built: &Built, number: u64) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.add(self.first, built, number);
+    }
+
+    /// Takes off whatever lies behind the last published frame.
+    pub(crate) fn roll_back(&self) -> io::Result<()> {
+        self.file.set_len(self.len())?;
+        self.file.sync_all()
+    }
+
+    /// Takes off a frame that was found while opening, and all behind it.
+    pub(crate) fn cut(&self, frame: &FoundFrame) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.points.retain(|(_, at)| u64::from(*at) < frame.offset);
+        known.len = frame.offset;
+        (known.last, known.number) = frame.before;
+    }
+
+    /// The bytes behind the last frame.
+    pub(crate) fn tail(&self) -> io::Result<Vec<u8>> {
+        let len = self.len();
+        let mut bytes =
+            vec![0; usize::try_from(self.file.metadata()?.len().saturating_sub(len)).unwrap_or(0)];
+        self.file.read_exact_at(&mut bytes, len)?;
+        Ok(bytes)
+    }
+
+    /// Writes down where entries are. Not synced: it has a checksum, and may be lost.
+    pub(crate) fn write_idx(&self) -> io::Result<()> {
+        let known = self.known().clone();
+        let mut bytes = Vec::with_capacity(40 + known.points.len() * 5);
+        for value in [
+            known.len,
+            known.last,
+            known.number,
+            known.points.len() as u64,
+        ] {
+            put_varint(&mut bytes, value);
+        }
+        let mut last = (0, 0);
+        for (distance, at) in &known.points {
+            put_varint(&mut bytes, u64::from(distance - last.0));
+            put_varint(&mut bytes, u64::from(at - last.1));
+            last = (*distance, *at);
+        }
+        let checksum = xxh3_64(&bytes).to_le_bytes();
+        bytes.extend_from_slice(&checksum);
+        fs::write(idx_path(&self.path), bytes)
+    }
+
+    /// Removes the file. Those who still read from it are not disturbed.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match fs::remove_file(idx_path(&self.path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::remove_file(&self.path)
+    }
+
+    /// The content of the version with a revision, if it is here.
+    pub(crate) fn version(&self, revision: Revision) -> Result<Option<Vec<u8>>, Fault> {
+        let (start, end) = {
+            let known = self.known();
+            let next = known
+                .points
+                .partition_point(|(distance, _)| self.first + u64::from(*distance) <= revision);
+            let Some((_, start)) = next.checked_sub(1).and_then(|at| known.points.get(at)) else {
+                return Ok(None);
+            };
+            let end = known
+                .points
+                .get(next)
+                .map_or(known.len, |(_, at)| u64::from(*at));
+            (u64::from(*start), end)
+        };
+        let bytes = self.read(start, end)?;
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            if frame::is_frame(rest) {
+                let len = frame::entries_at(rest).ok_or_else(|| self.damaged(start))?;
+                rest = rest.get(len..).unwrap_or_default();
+                continue;
+            }
+            let (kind, found, len) = frame::peek_entry(rest).ok_or_else(|| self.damaged(start))?;
+            if found == revision && kind == Kind::Version as u8 {
+                let (entry, _) =
+                    frame::read_entry(rest, self.bucket).ok_or_else(|| self.damaged(start))?;
+                let at = bytes.len() - rest.len() + len - entry.content.len();
+                let end = at + entry.content.len();
+                let mut bytes = bytes;
+                bytes.truncate(end);
+                bytes.drain(..at);
+                return Ok(Some(bytes));
+            }
+            rest = rest.get(len..).ok_or_else(|| self.damaged(start))?;
+        }
+        Ok(None)
+    }
+
+    fn read(&self, start: u64, end: u64) -> Result<Vec<u8>, Fault> {
+        let len = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
+        let mut bytes = vec![0; len];
+        match self.file.read_exact_at(&mut bytes, start) {
+            Ok(()) => Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.damaged(start)),
+            Err(error) => Err(Fault::Storage(Arc::new(error))),
+        }
+    }
+
+    fn damaged(&self, near: u64) -> Fault {
+        Fault::Corrupt(format!("{} near byte {near}", self.path.display()))
+    }
+
+    /// The next entries from a position on, undamaged, to be walked through; see [`Walk`].
+    fn chunk(&self, from: Position) -> Result<Option<(u64, Vec<u8>, u64)>, Fault> {
+        let (start, end) = {
+            let known = self.known();
+            let start = match from {
+                Position::Offset(offset) => offset,
+                Position::Revision(revision) => {
+                    let next = known.points.partition_point(|(distance, _)| {
+                        self.first + u64::from(*distance) <= revision
+                    });
+                    known
+                        .points
+                        .get(next.saturating_sub(1))
+                        .map_or(0, |(_, at)| u64::from(*at))
+                }
+            };
+            if start >= known.len {
+                return Ok(None);
+            }
+            let next = known
+                .points
+                .partition_point(|(_, at)| u64::from(*at) < start + CHUNK);
+            let end = known
+                .points
+                .get(next)
+                .map_or(known.len, |(_, at)| u64::from(*at));
+            (start, end)
+        };
+        Ok(Some((start, self.read(start, end)?, end)))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Position {
+    Revision(Revision),
+    Offset(u64),
+}
+
+/// Goes through the entries of a segment from about a revision on, in order.
+pub(crate) struct Walk {
+    segment: Arc<Segment>,
+    next: Position,
+    start: u64,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Walk {
+    /// Begins at, or somewhat before, the first entry of this revision or a greater one.
+    pub(crate) fn new(segment: Arc<Segment>, revision: Revision) -> Self {
+        Self {
+            segment,
+            next: Position::Revision(revision),
+            start: 0,
+            bytes: Vec::new(),
+            at: 0,
+        }
+    }
+
+    /// The next entry.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry<'_>>, Fault> {
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            if rest.is_empty() {
+                let Some((start, bytes, end)) = self.segment.chunk(self.next)? else {
+                    return Ok(None);
+                };
+                (self.start, self.bytes, self.at) = (start, bytes, 0);
+                self.next = Position::Offset(end);
+            } else if frame::is_frame(rest) {
+                let len = frame::entries_at(rest).ok_or_else(|| self.damaged())?;
+                self.at += len;
+            } else {
+                break;
+            }
+        }
+        let at = self.at;
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let Some((entry, len)) = frame::read_entry(rest, self.segment.bucket) else {
+            return Err(self.damaged());
+        };
+        self.at = at + len;
+        Ok(Some(entry))
+    }
+
+    fn damaged(&self) -> Fault {
+        self.segment.damaged(self.start + self.at as u64)
+    }
+}
+
+/// A file's bytes as they are gone through while opening.
+struct Window<'a> {
+    file: &'a File,
+    end: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// The bytes from an offset on: as many as asked for or more, or less at the end of the file.
+    fn at(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
+        let skip = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        if self.bytes.len().saturating_sub(skip) < len.min(left) {
+            self.bytes = vec![0; len.max(1 << 20).min(left)];
+            self.start = offset;
+            self.file.read_exact_at(&mut self.bytes, offset)?;
+            return Ok(&self.bytes);
+        }
+        Ok(self.bytes.get(skip..).unwrap_or_default())
+    }
+}
+
+/// The points of a whole frame.
+fn index_frame(bytes: &[u8], entries_at: usize) -> Built {
+    let (mut points, mut last, mut at) = (Vec::new(), 0, entries_at);
+    while let Some((_, revision, len)) = frame::peek_entry(bytes.get(at..).unwrap_or_default()) {
+        points.push((revision, at));
+        last = revision;
+        at += len;
+    }
+    Built {
+        bytes: bytes.to_vec(),
+        points,
+        last,
+    }
+}
+
+/// Whether a whole frame begins anywhere in this part of a file.
+fn has_frames(file: &File, from: u64, end: u64, bucket: u64) -> io::Result<bool> {
+    let mut bytes = vec![0; usize::try_from(end.saturating_sub(from)).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, from)?;
+    Ok((0..bytes.len()).any(|at| {
+        let rest = bytes.get(at..).unwrap_or_default();
+        frame::read_frame(rest, bucket).is_some()
+    }))
+}
+
+fn idx_path(path: &Path) -> PathBuf {
+    path.with_extension("idx")
+}
+
+fn read_known(path: &Path) -> Option<Known> {
+    let bytes = fs::read(path).ok()?;
+    let (bytes, checksum) = bytes.split_last_chunk::<8>()?;
+    if xxh3_64(bytes).to_le_bytes() != *checksum {
+        return None;
+    }
+    let mut reader = Reader::new(bytes, "a segment's index");
+    let mut next = || reader.varint().ok();
+    let (len, last, number, count) = (next()?, next()?, next()?, next()?);
+    let mut points = Vec::new();
+    let mut point = (0u32, 0u32);
+    for _ in 0..count {
+        let (distance, at) = (u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
+        point = (point.0.checked_add(distance)?, point.1.checked_add(at)?);
+        points.push(point);
+    }
+    Some(Known {
+        points,
+        len,
+        last,
+        number,
+    })
+}

@@ -1,0 +1,234 @@
+//! Learns what the store's own values have in common: a thread that trains a zstd dictionary on a sample of them, and
+//! keeps it if it pays.
+//!
+//! Writers leave a body now and then with the sample, without waiting. When the sample is full, a dictionary is trained on most
+//! of it and measured on the rest against the one in use; if that saves a tenth, it is stored, synced, and used from then
+//! on. The distance to the next attempt grows, so a store whose values do not change soon stops trying.
+//!
+//! Bounds: one sample of at most two MiB, [`DICTIONARIES_MAX`] dictionaries.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use super::codec::{Codec, packed_len};
+use super::dictionaries;
+
+/// Bodies, and bytes of them, in a sample.
+const SAMPLE_LEN: usize = 1024;
+const SAMPLE_BYTES_MAX: usize = 2 << 20;
+
+/// One in so many of the sample is not trained on but measured with.
+const HELD_BACK: usize = 8;
+
+/// Bytes of a dictionary.
+const DICTIONARY_BYTES: usize = 16 << 10;
+
+/// Dictionaries a store has at most.
+const DICTIONARIES_MAX: u32 = 64;
+
+/// Every body is taken for the first sample, one in so many times more for each further one, up to this.
+const DISTANCE_GROWTH: u64 = 8;
+const DISTANCE_MAX: u64 = 4096;
+
+/// Where writers leave bodies.
+pub(crate) struct Sample(Mutex<State>, Condvar);
+
+struct State {
+    bodies: Vec<Vec<u8>>,
+    bytes: usize,
+    /// One in so many bodies is taken.
+    distance: u64,
+    passed: u64,
+    closed: bool,
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self(
+            Mutex::new(State {
+                bodies: Vec::new(),
+                bytes: 0,
+                distance: 1,
+                passed: 0,
+                closed: false,
+            }),
+            Condvar::new(),
+        )
+    }
+}
+
+impl State {
+    fn is_full(&self) -> bool {
+        self.bodies.len() >= SAMPLE_LEN || self.bytes >= SAMPLE_BYTES_MAX
+    }
+}
+
+impl Sample {
+    /// Perhaps keeps a copy. If others are at it, it does not: it is a sample.
+    pub(crate) fn offer(&self, body: &[u8]) {
+        let Ok(mut state) = self.0.try_lock() else {
+            return;
+        };
+        state.passed += 1;
+        if !state.passed.is_multiple_of(state.distance) || state.is_full() {
+            return;
+        }
+        state.bytes += body.len();
+        state.bodies.push(body.to_vec());
+        if state.is_full() {
+            self.1.notify_all();
+        }
+    }
+
+    /// Waits for a full sample; `None` when it is over.
+    fn take(&self) -> Option<Vec<Vec<u8>>> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .1
+            .wait_while(state, |state| !state.closed && !state.is_full());
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return None;
+        }
+        (state.bytes, state.passed) = (0, 0);
+        state.distance = (state.distance * DISTANCE_GROWTH).min(DISTANCE_MAX);
+        Some(std::mem::take(&mut state.bodies))
+    }
+
+    fn close(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.1.notify_all();
+    }
+}
+
+/// The running thread; dropping it waits for its end.
+pub(crate) struct Trainer {
+    codec: Arc<Codec>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Trainer {
+    pub(crate) fn start(codec: &Arc<Codec>, store: &Path) -> std::io::Result<Self> {
+        let (training, store): (_, PathBuf) = (Arc::clone(codec), store.to_owned());
+        let thread = std::thread::Builder::new()
+            .name("tidings-train".into())
+            .spawn(move || {
+                while let Some(sample) = training.sample.take() {
+                    train(&training, &store, &sample);
+                }
+            })?;
+        Ok(Self {
+            codec: Arc::clone(codec),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Trainer {
+    fn drop(&mut self) {
+        self.codec.sample.close();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+fn train(codec: &Codec, store: &Path, sample: &[Vec<u8>]) {
+    let (id, current) = codec.current();
+    if id + 1 >= DICTIONARIES_MAX {
+        return;
+    }
+    let (held_back, learned): (Vec<_>, Vec<_>) = sample
+        .iter()
+        .enumerate()
+        .partition(|(number, _)| number % HELD_BACK == 0);
+    let learned: Vec<&[u8]> = learned.into_iter().map(|(_, body)| &body[..]).collect();
+    let held_back: Vec<&[u8]> = held_back.into_iter().map(|(_, body)| &body[..]).collect();
+    // Values that have nothing in common cannot be trained on, which zstd calls an error.
+    let Ok(dictionary) = zstd::dict::from_samples(&learned, DICTIONARY_BYTES) else {
+        return;
+    };
+    let (before, after) = (
+        packed_len(&current, &held_back),
+        packed_len(&dictionary, &held_back),
+    );
+    if after * 10 > before * 9 {
+        tracing::debug!(before, after, "a new dictionary would not pay");
+        return;
+    }
+    match dictionaries::add(store, id + 1, &dictionary) {
+        Ok(()) => {
+            codec.add(id + 1, dictionary);
+            tracing::info!(
+                dictionary = id + 1,
+                before,
+                after,
+                bodies = held_back.len(),
+                "values are compressed with a dictionary made of them"
+            );
+        }
+        Err(error) => {
+            tracing::warn!(%error, "failed to store a new dictionary; the one before stays in use");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(number: u64) -> Vec<u8> {
+        let noise = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!(
+            "an event of a kind nobody thought of, number {noise:x}, from the far side {:x}",
+            noise >> 20
+        )
+        .into()
+    }
+
+    #[test]
+    fn a_dictionary_that_pays_is_kept_and_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let codec = Arc::new(Codec::new([]));
+        let old = codec.pack(body(0));
+        let sample: Vec<_> = (0..1024).map(body).collect();
+        train(&codec, folder.path(), &sample);
+        assert_eq!(codec.current().0, 1);
+        let new = codec.pack(body(5000));
+        assert!(new.as_packed().bytes.len() * 2 < old.as_packed().bytes.len());
+        // After a restart both are still read.
+        let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+        assert_eq!(codec.unpack(new.as_packed()).unwrap(), body(5000));
+        assert_eq!(codec.unpack(old.as_packed()).unwrap(), body(0));
+        // The same again would save nothing.
+        train(&codec, folder.path(), &sample);
+        assert_eq!(codec.current().0, 1);
+    }
+
+    #[test]
+    fn a_damaged_dictionary_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        dictionaries::add(folder.path(), 3, b"words").unwrap();
+        let path = folder.path().join("dictionaries/3");
+        std::fs::write(&path, std::fs::read(&path).unwrap().split_last().unwrap().1).unwrap();
+        let error = dictionaries::load(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("dictionaries/3"), "{error}");
+    }
+
+    #[test]
+    fn a_sample_is_bounded_and_taken_when_full() {
+        let sample = Sample::default();
+        for number in 0..5000 {
+            sample.offer(&body(number));
+        }
+        assert_eq!(sample.take().map(|bodies| bodies.len()), Some(SAMPLE_LEN));
+        for number in 0..8 * SAMPLE_LEN as u64 {
+            sample.offer(&body(number));
+        }
+        let second = sample.take().unwrap();
+        assert_eq!((second.len(), &second[0]), (SAMPLE_LEN, &body(7)));
+        sample.close();
+        assert!(sample.take().is_none());
+    }
+}
