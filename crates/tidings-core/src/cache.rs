@@ -79,12 +79,45 @@ impl<V> Cache<V> {
     /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra` is how many bytes the value keeps in memory
     /// beside itself and its key.
     pub(crate) fn put(&mut self, key: Key, value: V, extra: usize) {
+        self.insert(key, value, extra);
+        self.trim();
+    }
+
+    /// The same, but what is too much stays until it is taken by [`Cache::pop_excess`].
+    pub(crate) fn insert(&mut self, key: Key, value: V, extra: usize) {
         let base = SLOT_BYTES + size_of::<Slot<V>>() + key.size();
         self.bytes += base + extra;
         if let Some(old) = self.slots.put(key, Slot { value, base, extra }) {
             self.bytes -= old.base + old.extra;
         }
-        self.trim();
+    }
+
+    /// Forgets what is kept under `key`.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        if let Some(slot) = self.slots.pop(key) {
+            self.bytes -= slot.base + slot.extra;
+        }
+    }
+
+    /// Takes out what was used longest ago.
+    pub(crate) fn pop(&mut self) -> Option<(Key, V)> {
+        let (key, slot) = self.slots.pop_lru()?;
+        self.bytes -= slot.base + slot.extra;
+        Some((key, slot.value))
+    }
+
+    /// Takes out what was used longest ago, if there is too much.
+    pub(crate) fn pop_excess(&mut self) -> Option<(Key, V)> {
+        if self.slots.len() <= self.entries_max && self.bytes <= self.bytes_max {
+            return None;
+        }
+        self.evictions += 1;
+        self.pop()
+    }
+
+    /// Every key, most recently used first.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.slots.iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// Notes how many bytes the value under `key` keeps now beside itself and its key, and forgets what is too much.
@@ -107,12 +140,6 @@ impl<V> Cache<V> {
     }
 
     fn trim(&mut self) {
-        while self.slots.len() > self.entries_max || self.bytes > self.bytes_max {
-            let Some((_, slot)) = self.slots.pop_lru() else {
-                break;
-            };
-            self.bytes -= slot.base + slot.extra;
-            self.evictions += 1;
-        }
+        while self.pop_excess().is_some() {}
     }
 }

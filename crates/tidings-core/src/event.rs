@@ -377,6 +377,44 @@ impl Event {
         })
     }
 
+    /// The same event as the API server's strict rules for events with an `eventTime` want it; `at` is when it happened, if it does not say.
+    pub(crate) fn strict(&self, at: Timestamp) -> Self {
+        let this = &*self.0;
+        let reason = non_empty(self.reason());
+        let action = if self.action().is_empty() {
+            reason
+        } else {
+            self.action()
+        };
+        let mut text = Packer::with_capacity(
+            self.event_type().len() + reason.len() + self.message().len() + action.len(),
+        );
+        text.push(self.event_type());
+        text.push_cut(reason, validate::WORD_BYTES_MAX, TRUNCATION_MARKER);
+        text.push_cut(
+            self.message(),
+            validate::MESSAGE_BYTES_MAX,
+            TRUNCATION_MARKER,
+        );
+        text.push_cut(action, validate::WORD_BYTES_MAX, TRUNCATION_MARKER);
+        let event_time = self.event_time().or(this.first_timestamp).unwrap_or(at);
+        Self::from_fields(Fields {
+            name: this.name.clone(),
+            source: strict_source(&this.source),
+            regarding: this.regarding.clone(),
+            text: text.finish(),
+            first_timestamp: this.first_timestamp,
+            last_timestamp: this.last_timestamp,
+            count: this.count,
+            size: 0,
+            extras: Some(Box::new(Extras {
+                event_time: Some(event_time),
+                wire: None,
+                ..self.extras().cloned().unwrap_or_default()
+            })),
+        })
+    }
+
     fn from_fields(mut fields: Fields) -> Self {
         let is_wire = fields
             .extras

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 
 use crate::event::{MESSAGE_TEXTS, REASON_TEXTS, TYPE_TEXTS};
-use crate::reference::{OBJECT_FIELDS, PART_FIELDS};
+use crate::reference::{ALL_FIELDS, OBJECT_FIELDS, PART_FIELDS};
 use crate::source::{COMPONENT_FIELDS, REPORTING_FIELDS};
 use crate::{Event, Reference};
 
@@ -20,15 +20,17 @@ use crate::{Event, Reference};
 pub(crate) struct Projection {
     /// Of the source: component, host | reportingController, reportingInstance.
     source: u8,
-    /// Of the object it is about: kind, namespace, name, uid, apiVersion | fieldPath. Never its resourceVersion: an object that was
-    /// updated is still the same object.
+    /// Of the object it is about: kind, namespace, name, uid, apiVersion | fieldPath | resourceVersion. The last only in client-go's series:
+    /// an object that was updated is still the same object.
     regarding: u8,
     /// Of the texts: type | reason | message | action.
     text: u8,
+    /// The action, also where the message does not count.
+    action: bool,
     /// The namespace the event itself lies in.
     namespace: bool,
-    /// The second object, all of it but its resourceVersion.
-    related: bool,
+    /// Of the second object, as of the first.
+    related: u8,
 }
 
 /// Nothing of the event: keys made of a text only.
@@ -36,8 +38,9 @@ const NOTHING: Projection = Projection {
     source: 0,
     regarding: 0,
     text: 0,
+    action: false,
     namespace: false,
-    related: false,
+    related: 0,
 };
 
 impl Projection {
@@ -55,7 +58,25 @@ impl Projection {
         regarding: PART_FIELDS as u8,
         text: MESSAGE_TEXTS as u8 + 1,
         namespace: true,
-        related: true,
+        related: PART_FIELDS as u8,
+        ..NOTHING
+    };
+
+    /// Events of one series: everything but the note, when it happened, and annotations and labels.
+    pub(crate) const SERIES: Self = Self {
+        source: REPORTING_FIELDS as u8,
+        regarding: PART_FIELDS as u8,
+        text: REASON_TEXTS as u8,
+        action: true,
+        namespace: true,
+        related: PART_FIELDS as u8,
+    };
+
+    /// The same as client-go's `tools/events` sees it: an object that was updated is another object.
+    pub(crate) const CLIENT_GO_SERIES: Self = Self {
+        regarding: ALL_FIELDS as u8,
+        related: ALL_FIELDS as u8,
+        ..Self::SERIES
     };
 
     /// Events that differ in message only, as client-go sees it: source, reporter, object, type, reason.
@@ -112,16 +133,19 @@ impl Projection {
         if self.namespace {
             event.namespace().hash(state);
         }
-        if self.related
+        if self.action {
+            event.action().hash(state);
+        }
+        if self.related > 0
             && let Some(related) = event.related()
         {
-            related.hash_prefix(PART_FIELDS, state);
+            related.hash_prefix(usize::from(self.related), state);
         }
     }
 
     fn eq(self, left: &Event, right: &Event) -> bool {
         let related = |left: Option<&Reference>, right: Option<&Reference>| match (left, right) {
-            (Some(left), Some(right)) => left.prefix_eq(right, PART_FIELDS),
+            (Some(left), Some(right)) => left.prefix_eq(right, usize::from(self.related)),
             (None, None) => true,
             _ => false,
         };
@@ -132,7 +156,8 @@ impl Projection {
                 .prefix_eq(right.regarding(), usize::from(self.regarding))
             && left.text().prefix_eq(right.text(), usize::from(self.text))
             && (!self.namespace || left.namespace() == right.namespace())
-            && (!self.related || related(left.related(), right.related()))
+            && (!self.action || left.action() == right.action())
+            && (self.related == 0 || related(left.related(), right.related()))
     }
 }
 
@@ -180,6 +205,14 @@ impl Key {
     /// About how many bytes of memory a cache keeps alive by holding this key.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.event.size() + self.text.as_ref().map_or(0, |text| text.len())
+    }
+
+    /// The same key, kept by `event`, which is equal as far as the key goes.
+    pub(crate) fn kept_by(&self, event: &Event) -> Self {
+        Self {
+            event: event.clone(),
+            ..self.clone()
+        }
     }
 
     /// How many bytes `event` takes where this key is kept already: none if it is the key's own.
@@ -307,7 +340,15 @@ mod tests {
     }
 
     /// Each projection, and the places in [`Parts`] of what it compares.
-    const PROJECTIONS: [(Projection, &[usize]); 8] = [
+    const PROJECTIONS: [(Projection, &[usize]); 10] = [
+        (
+            Projection::SERIES,
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14, 15, 16],
+        ),
+        (
+            Projection::CLIENT_GO_SERIES,
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16],
+        ),
         (
             Projection::CLIENT_GO_REPEAT,
             &[0, 1, 4, 5, 6, 7, 8, 9, 11, 12, 13],

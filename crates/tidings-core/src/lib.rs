@@ -29,7 +29,8 @@ mod wire_json;
 pub use cache::CacheStats;
 pub use correlator::{
     AggregateKey, COMBINED_MESSAGE_PREFIX, Correlated, Correlator, CorrelatorOptions,
-    CorrelatorStats, InvalidCorrelatorOptions, Occurrence, OccurrenceKind,
+    CorrelatorStats, InvalidCorrelatorOptions, InvalidSeriesOptions, Occurrence, OccurrenceKind,
+    Series, SeriesOptions, SeriesStats,
 };
 pub use delivery::{
     Deliverable, Delivery, DeliveryOptions, DeliveryStats, Handled, InvalidDeliveryOptions,

@@ -48,6 +48,25 @@ pub(crate) fn mended(occurrence: &Occurrence) -> Vec<u8> {
     out
 }
 
+/// The patch of client-go's `tools/events`: the series, and nothing else. Nothing of a series of one, which is none.
+pub(crate) fn series(occurrence: &Occurrence) -> Vec<u8> {
+    if occurrence.count() < 2 {
+        return Vec::new();
+    }
+    let mut out = Vec::with_capacity(96);
+    object(&mut out, |o| {
+        o.object("series", |o| {
+            o.number("count", occurrence.count().into());
+            o.time(
+                "lastObservedTime",
+                occurrence.last_timestamp(),
+                Precision::Micros,
+            );
+        });
+    });
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

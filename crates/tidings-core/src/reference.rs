@@ -16,6 +16,8 @@ const NAMEABLE_BYTES: usize = 236;
 pub(crate) const OBJECT_FIELDS: usize = 5;
 /// The same, and which part of the object: fieldPath.
 pub(crate) const PART_FIELDS: usize = 6;
+/// The same, and which version of it: resourceVersion.
+pub(crate) const ALL_FIELDS: usize = 7;
 
 /// A reference to the object an event is about: kind, namespace, name, uid, apiVersion, resourceVersion and fieldPath.
 ///

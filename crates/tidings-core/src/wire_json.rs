@@ -51,17 +51,7 @@ pub(crate) fn event(event: &Event) -> Vec<u8> {
         o.optional("type", event.type_.as_deref());
         let event_time = event.event_time.as_ref().map(|time| time.0);
         o.time("eventTime", event_time, Precision::Micros);
-        if let Some(EventSeries {
-            count,
-            last_observed_time,
-        }) = &event.series
-        {
-            o.object("series", |o| {
-                o.number("count", count.unwrap_or(0).into());
-                let last = last_observed_time.as_ref().map(|time| time.0);
-                o.time("lastObservedTime", last, Precision::Micros);
-            });
-        }
+        series(o, event.series.as_ref());
         o.optional("action", event.action.as_deref());
         if let Some(related) = &event.related {
             o.object("related", |o| reference(o, related));
@@ -72,6 +62,47 @@ pub(crate) fn event(event: &Event) -> Vec<u8> {
         o.text("reportingInstance", instance.unwrap_or_default());
     });
     out
+}
+
+/// `event` in the shape of events.k8s.io/v1, as client-go sends it. What is deprecated there is left out, or empty where Go cannot leave it out.
+pub(crate) fn events_v1(event: &Event) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    object(&mut out, |o| {
+        o.text("kind", "Event");
+        o.text("apiVersion", "events.k8s.io/v1");
+        o.object("metadata", |o| metadata(o, &event.metadata));
+        let event_time = event.event_time.as_ref().map(|time| time.0);
+        o.time("eventTime", event_time, Precision::Micros);
+        series(o, event.series.as_ref());
+        o.optional("reportingController", event.reporting_component.as_deref());
+        o.optional("reportingInstance", event.reporting_instance.as_deref());
+        o.optional("action", event.action.as_deref());
+        o.optional("reason", event.reason.as_deref());
+        o.object("regarding", |o| reference(o, &event.involved_object));
+        if let Some(related) = &event.related {
+            o.object("related", |o| reference(o, related));
+        }
+        o.optional("note", event.message.as_deref());
+        o.optional("type", event.type_.as_deref());
+        o.object("deprecatedSource", |_| {});
+        o.time("deprecatedFirstTimestamp", None, Precision::Seconds);
+        o.time("deprecatedLastTimestamp", None, Precision::Seconds);
+    });
+    out
+}
+
+fn series(o: &mut Object<'_>, series: Option<&EventSeries>) {
+    if let Some(EventSeries {
+        count,
+        last_observed_time,
+    }) = series
+    {
+        o.object("series", |o| {
+            o.number("count", count.unwrap_or(0).into());
+            let last = last_observed_time.as_ref().map(|time| time.0);
+            o.time("lastObservedTime", last, Precision::Micros);
+        });
+    }
 }
 
 fn reference(o: &mut Object<'_>, reference: &ObjectReference) {

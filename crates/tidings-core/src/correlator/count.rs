@@ -90,6 +90,7 @@ impl Counter {
                 } else {
                     PatchForm::Count
                 },
+                series: None,
             });
         }
         let counted = Counted {
@@ -108,6 +109,7 @@ impl Counter {
             kind: OccurrenceKind::Create,
             aggregate,
             patch: PatchForm::Nothing,
+            series: None,
             event,
         })
     }
@@ -152,6 +154,7 @@ impl Counter {
             } else {
                 PatchForm::Nothing
             },
+            series: None,
         })
     }
 

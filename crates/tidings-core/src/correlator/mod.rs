@@ -12,6 +12,8 @@ mod aggregate;
 mod count;
 mod occurrence;
 mod options;
+mod series;
+mod series_options;
 mod spam;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,8 @@ use options::SpamKey;
 pub use options::{
     AggregateKey, COMBINED_MESSAGE_PREFIX, CorrelatorOptions, InvalidCorrelatorOptions,
 };
+pub use series::{Series, SeriesStats};
+pub use series_options::{InvalidSeriesOptions, SeriesOptions};
 use spam::{Rate, SpamFilter};
 
 use crate::cache::CacheStats;

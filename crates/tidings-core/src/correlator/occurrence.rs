@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
 use crate::key::CountKey;
-use crate::{Event, patch, wire_json};
+use crate::{Event, EventApi, patch, wire_json};
 
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,15 @@ pub struct Occurrence {
     pub(super) kind: OccurrenceKind,
     pub(super) aggregate: bool,
     pub(super) patch: PatchForm,
+    /// Of a series: when it was last seen, and how many events this write settles.
+    pub(super) series: Option<SeriesState>,
+}
+
+/// Where a series has come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeriesState {
+    pub(super) last: Timestamp,
+    pub(super) events: u64,
 }
 
 /// What a patch of an occurrence has in it.
@@ -47,6 +56,8 @@ pub(super) enum PatchForm {
     Count,
     /// The same, and annotations and labels, which may differ from the stored ones.
     CountAndMetadata,
+    /// The series of events.k8s.io/v1, and nothing else.
+    Series,
 }
 
 type Metadata<'a> = Option<&'a BTreeMap<String, String>>;
@@ -93,6 +104,13 @@ impl Occurrence {
         self.count
     }
 
+    /// Answers for the events of `earlier`, too, if both are of one series: they are lost if this is.
+    pub(crate) fn absorb(&mut self, earlier: &mut Self) {
+        if let (Some(own), Some(earlier)) = (&mut self.series, &mut earlier.series) {
+            own.events += std::mem::take(&mut earlier.events);
+        }
+    }
+
     /// When it was first seen.
     pub fn first_timestamp(&self) -> Option<Timestamp> {
         self.first_timestamp
@@ -100,7 +118,24 @@ impl Occurrence {
 
     /// When it was last seen.
     pub fn last_timestamp(&self) -> Option<Timestamp> {
-        self.event.last_timestamp()
+        match self.series {
+            Some(series) => Some(series.last),
+            None => self.event.last_timestamp(),
+        }
+    }
+
+    /// Through which API group it is to be written.
+    pub fn api(&self) -> EventApi {
+        match self.series {
+            Some(_) => EventApi::Events,
+            None => EventApi::Core,
+        }
+    }
+
+    /// How many recorded events are settled with this write: those of its series that no write before it settled. 1 outside series, where
+    /// what gives way to a later write is settled by that.
+    pub fn events(&self) -> u64 {
+        self.series.map_or(1, |series| series.events)
     }
 
     /// The message; that of combined events says that it is one.
@@ -115,7 +150,11 @@ impl Occurrence {
 
     /// Whether it was counted on an earlier one.
     pub(crate) fn is_repeat(&self) -> bool {
-        self.patch != PatchForm::Nothing
+        match self.patch {
+            PatchForm::Nothing => false,
+            PatchForm::Series => self.count > 1,
+            PatchForm::ClientGo | PatchForm::Count | PatchForm::CountAndMetadata => true,
+        }
     }
 
     /// Whether both are states of one stored event, rather than of an event and its successor.
@@ -132,8 +171,8 @@ impl Occurrence {
                     .all(|key| own.is_some_and(|own| own.contains_key(key)))
             })
         };
-        // client-go writes none of a repeat's.
-        self.patch == PatchForm::ClientGo
+        // client-go writes none of a repeat's, and a series takes none.
+        matches!(self.patch, PatchForm::ClientGo | PatchForm::Series)
             || (brings(self.event.annotations(), earlier.event.annotations())
                 && brings(self.event.labels(), earlier.event.labels()))
     }
@@ -150,7 +189,12 @@ impl Occurrence {
     }
 
     /// The whole event, without a resourceVersion: fit to be created.
+    ///
+    /// That of a series has what events.k8s.io/v1 asks for, and none of the fields that are deprecated there.
     pub fn to_wire(&self) -> v1::Event {
+        if let Some(series) = self.series {
+            return self.to_series_wire(series);
+        }
         let mut wire = self.event.to_wire();
         wire.metadata.name = Some(self.name().into_owned());
         wire.metadata.resource_version = None;
@@ -169,9 +213,24 @@ impl Occurrence {
         wire
     }
 
-    /// The body of its creation: JSON as client-go sends it.
+    fn to_series_wire(&self, series: SeriesState) -> v1::Event {
+        let mut wire = self.first.strict(series.last).to_wire();
+        wire.metadata.resource_version = None;
+        wire.source = None;
+        (wire.first_timestamp, wire.last_timestamp, wire.count) = (None, None, None);
+        wire.series = (self.count > 1).then(|| v1::EventSeries {
+            count: Some(self.count),
+            last_observed_time: Some(MicroTime(series.last)),
+        });
+        wire
+    }
+
+    /// The body of its creation: JSON as client-go sends it, in the shape of [`Occurrence::api`].
     pub fn create_body(&self) -> Vec<u8> {
-        wire_json::event(&self.to_wire())
+        match self.api() {
+            EventApi::Core => wire_json::event(&self.to_wire()),
+            EventApi::Events => wire_json::events_v1(&self.to_wire()),
+        }
     }
 
     /// The body of its patch: a strategic merge patch, keys sorted.
@@ -183,6 +242,7 @@ impl Occurrence {
             PatchForm::Nothing => Vec::new(),
             PatchForm::ClientGo => patch::client_go(self),
             PatchForm::Count | PatchForm::CountAndMetadata => patch::mended(self),
+            PatchForm::Series => patch::series(self),
         }
     }
 

@@ -90,6 +90,7 @@ impl<T: Deliverable> Entry<T> {
     /// A later event of the same object takes this one's place, with tries of its own. Gives back the earlier one.
     pub(super) fn replace(&mut self, mut later: Self) -> Self {
         later.follow(self);
+        later.occurrence.absorb(&mut self.occurrence);
         std::mem::replace(self, later)
     }
 

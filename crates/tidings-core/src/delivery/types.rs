@@ -20,6 +20,9 @@ pub trait Deliverable: Clone {
         self.same_object(earlier)
     }
 
+    /// This is written in place of `earlier`: takes over what that one answers for.
+    fn absorb(&mut self, _earlier: &mut Self) {}
+
     /// What it was correlated to be.
     fn kind(&self) -> OccurrenceKind;
 
@@ -43,6 +46,10 @@ impl Deliverable for Occurrence {
 
     fn covers(&self, earlier: &Self) -> bool {
         self.is_same_object(earlier) && self.has_metadata_of(earlier)
+    }
+
+    fn absorb(&mut self, earlier: &mut Self) {
+        self.absorb(earlier);
     }
 
     fn kind(&self) -> OccurrenceKind {

@@ -1,0 +1,373 @@
+//! Series: repeats as events.k8s.io/v1 counts them, written seldom and never lost. client-go's `eventBroadcasterImpl` (`tools/events`).
+//!
+//! ```text
+//!             Create             Patch, at once          Patch, a heartbeat after the last, while the count is behind
+//!   event ──────────▶ single ───────────────▶ series ◀──┐
+//!                        │                       │ └────┘
+//!                        └──────────┬────────────┘
+//!                                   ▼ idle, or no room, or the end: Patch, if the count is behind
+//!                               forgotten
+//! ```
+//!
+//! What is decided here is when a state is to be written; the [`Delivery`](crate::Delivery) keeps the states of one series in order, creates
+//! what is not there to be patched, and leaves out states that a later one makes needless.
+//!
+//! Invariants: every event is settled by exactly one of the writes handed out, or is still counted in [`SeriesStats::behind`]; counts are
+//! absolute and only grow; an entry that is behind has a time at which it is written.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::occurrence::{PatchForm, SeriesState};
+use super::{InvalidSeriesOptions, Occurrence, OccurrenceKind, SeriesOptions};
+use crate::cache::{Cache, CacheStats};
+use crate::key::{CountKey, Key, Keys, Projection};
+use crate::{Event, Monotonic, NameStamps, Now};
+
+/// One series, or an event that may become one.
+struct Open {
+    /// The stored event has its name and its note.
+    first: Event,
+    last: Timestamp,
+    last_seen: Monotonic,
+    count: i32,
+    /// Events that no write was handed out for.
+    behind: u64,
+    /// How many writes were handed out and not lost: if any, the API server has it or is about to.
+    handed: u64,
+    /// When it may be written again.
+    not_before: Monotonic,
+    /// Its place in `due`.
+    due: Option<(Monotonic, u64)>,
+}
+
+/// Keeps series of events, and says when which of their states is to be written.
+///
+/// After each call that takes an input, take every [`Series::poll_write`]; then wait for an event or until [`Series::poll_timeout`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidings_core::{
+///     ClusterScopedNamespace, Event, EventSource, EventType, NameStamps, NewEvent, Now, OccurrenceKind, Reference, ReferenceFields,
+///     Series, SeriesOptions, TEXT_BYTES_MAX,
+/// };
+///
+/// let names = Arc::new(NameStamps::new(1));
+/// let mut series = Series::new(SeriesOptions::default(), &names)?;
+/// let pod = Reference::new(ReferenceFields { kind: "Pod", namespace: "default", name: "web-0", ..Default::default() });
+/// let at: jiff::Timestamp = "2024-01-01T00:00:00Z".parse()?;
+/// let event = Event::new(
+///     &NewEvent {
+///         source: &EventSource::component("example-controller"),
+///         regarding: &pod,
+///         related: None,
+///         event_type: EventType::Warning,
+///         reason: "BackOff",
+///         action: "Restarting",
+///         message: &"restarting failed container",
+///         annotations: None,
+///         labels: None,
+///         cluster_scoped_namespace: &ClusterScopedNamespace::Default,
+///         text_bytes_max: TEXT_BYTES_MAX,
+///     },
+///     &names,
+///     at,
+/// );
+/// for _ in 0..3 {
+///     series.handle_event(Now::at(at), &event);
+/// }
+/// let create = series.poll_write().expect("the first is created");
+/// let patch = series.poll_write().expect("the second makes it a series");
+/// assert_eq!((create.kind(), patch.count()), (OccurrenceKind::Create, 2));
+/// assert!(series.poll_write().is_none(), "the third waits");
+/// series.finish();
+/// assert_eq!(series.poll_write().map(|patch| patch.count()), Some(3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Series {
+    options: SeriesOptions,
+    keys: Keys,
+    open: Cache<Open>,
+    /// When which entry is to be written or forgotten.
+    due: BTreeMap<(Monotonic, u64), Key>,
+    last_due: u64,
+    /// Of client-go's rules: the next passes over all entries, from the first call on.
+    passes: Option<Passes>,
+    writes: VecDeque<Occurrence>,
+    behind: u64,
+}
+
+/// client-go's `refreshExistingEventSeries` and `finishSeries`.
+#[derive(Clone, Copy)]
+struct Passes {
+    refresh: Monotonic,
+    finish: Monotonic,
+}
+
+impl Series {
+    /// No series yet. The hashes are seeded as the names are.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSeriesOptions`] when an option is out of its range.
+    pub fn new(
+        options: SeriesOptions,
+        names: &Arc<NameStamps>,
+    ) -> Result<Self, InvalidSeriesOptions> {
+        options.validate()?;
+        Ok(Self {
+            keys: Keys::new(names.seed()),
+            open: Cache::new(options.cache_entries_max, options.cache_bytes_max),
+            due: BTreeMap::new(),
+            last_due: 0,
+            passes: None,
+            writes: VecDeque::new(),
+            behind: 0,
+            options,
+        })
+    }
+
+    /// Takes an event.
+    pub fn handle_event(&mut self, now: Now, event: &Event) {
+        self.handle_timeout(now.monotonic);
+        let projection = if self.options.client_go {
+            Projection::CLIENT_GO_SERIES
+        } else {
+            Projection::SERIES
+        };
+        let key = self.keys.key(event, projection);
+        let last = event
+            .last_timestamp()
+            .or(event.event_time())
+            .unwrap_or(now.wall);
+        self.behind += 1;
+        if let Some(open) = self.open.get(&key) {
+            open.count = open.count.saturating_add(1);
+            open.behind += 1;
+            // A clock that was set back does not make the series older.
+            open.last = open.last.max(last);
+            open.last_seen = now.monotonic;
+            // By client-go's rules only the second is written at once.
+            let waits = if self.options.client_go {
+                open.count > 2
+            } else {
+                now.monotonic < open.not_before
+            };
+            let first_behind = open.behind == 1;
+            // Not by this event, or it would have to be kept with the first.
+            let key = key.kept_by(&open.first);
+            if !waits {
+                self.write(now.monotonic, &key);
+            }
+            if !waits || first_behind {
+                self.schedule(&key);
+            }
+            return;
+        }
+        let open = Open {
+            first: event.clone(),
+            last,
+            last_seen: now.monotonic,
+            count: 1,
+            behind: 1,
+            handed: 0,
+            not_before: now.monotonic,
+            due: None,
+        };
+        self.open.insert(key.clone(), open, 0);
+        self.write(now.monotonic, &key);
+        self.schedule(&key);
+        while let Some((key, mut open)) = self.open.pop_excess() {
+            self.forget(&key, &mut open);
+        }
+    }
+
+    /// Does what is due. Harmless when called early.
+    pub fn handle_timeout(&mut self, now: Monotonic) {
+        if self.options.client_go {
+            return self.pass(now);
+        }
+        while let Some(entry) = self.due.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let key = entry.remove();
+            let Some(open) = self.open.peek(&key) else {
+                continue;
+            };
+            open.due = None;
+            if open.behind > 0 {
+                self.write(now, &key);
+                self.schedule(&key);
+            } else {
+                let since = now.nanos_since(open.last_seen);
+                if since >= nanos(self.options.idle) {
+                    self.open.remove(&key);
+                } else {
+                    self.schedule(&key);
+                }
+            }
+        }
+    }
+
+    /// The next state to be written. [`Series::lost`] is to be called if it is not.
+    pub fn poll_write(&mut self) -> Option<Occurrence> {
+        self.writes.pop_front()
+    }
+
+    /// When to call [`Series::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
+        if self.options.client_go {
+            return self.passes.map(|passes| passes.refresh.min(passes.finish));
+        }
+        self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// `occurrence` was dropped, or merged into a later one. What was never written is created by the next of its series.
+    pub fn lost(&mut self, occurrence: &Occurrence) {
+        if let Some(open) = self.open.peek(&occurrence.key.0)
+            // It may have been forgotten since, and begun anew under another name.
+            && open.first.is_same(&occurrence.first)
+        {
+            open.handed = open.handed.saturating_sub(1);
+        }
+    }
+
+    /// Ends every series: each that is behind is written once more, with its last count.
+    pub fn finish(&mut self) {
+        while let Some((key, mut open)) = self.open.pop() {
+            self.forget(&key, &mut open);
+        }
+    }
+
+    /// How it does.
+    pub fn stats(&self) -> SeriesStats {
+        SeriesStats {
+            cache: self.open.stats(),
+            behind: self.behind,
+        }
+    }
+
+    fn write(&mut self, now: Monotonic, key: &Key) {
+        if let Some(open) = self.open.peek(key) {
+            self.behind -= open.behind;
+            self.writes.push_back(open.hand_out(key));
+            if open.count > 1 {
+                open.not_before = now.saturating_add(self.options.heartbeat);
+            }
+        }
+    }
+
+    /// Notes when the entry under `key` needs attention next.
+    fn schedule(&mut self, key: &Key) {
+        if self.options.client_go {
+            return;
+        }
+        let Some(open) = self.open.peek(key) else {
+            return;
+        };
+        if let Some(due) = open.due.take() {
+            self.due.remove(&due);
+        }
+        let at = if open.behind > 0 {
+            open.not_before
+        } else {
+            open.last_seen.saturating_add(self.options.idle)
+        };
+        self.last_due += 1;
+        open.due = Some((at, self.last_due));
+        self.due.insert((at, self.last_due), key.clone());
+    }
+
+    /// Ends an entry that was taken out.
+    fn forget(&mut self, key: &Key, open: &mut Open) {
+        if let Some(due) = open.due.take() {
+            self.due.remove(&due);
+        }
+        if open.behind > 0 {
+            self.behind -= open.behind;
+            self.writes.push_back(open.hand_out(key));
+        }
+    }
+
+    /// client-go's passes, as far as they are due.
+    fn pass(&mut self, now: Monotonic) {
+        let after = |interval| now.saturating_add(interval);
+        let Some(mut passes) = self.passes else {
+            self.passes = Some(Passes {
+                refresh: after(self.options.heartbeat),
+                finish: after(self.options.idle),
+            });
+            return;
+        };
+        let (refreshes, finishes) = (now >= passes.refresh, now >= passes.finish);
+        if !refreshes && !finishes {
+            return;
+        }
+        for key in self.open.keys() {
+            let Some(open) = self.open.peek(&key) else {
+                continue;
+            };
+            let (series, last_seen) = (open.count > 1, open.last_seen);
+            let ends = finishes && now.nanos_since(last_seen) > nanos(self.options.idle);
+            if series && (ends || refreshes) {
+                self.write(now, &key);
+            }
+            if ends {
+                self.open.remove(&key);
+            }
+        }
+        if refreshes {
+            passes.refresh = after(self.options.heartbeat);
+        }
+        if finishes {
+            passes.finish = after(self.options.idle);
+        }
+        self.passes = Some(passes);
+    }
+}
+
+impl Open {
+    fn hand_out(&mut self, key: &Key) -> Occurrence {
+        let kind = if self.handed > 0 {
+            OccurrenceKind::Patch
+        } else {
+            OccurrenceKind::Create
+        };
+        self.handed += 1;
+        Occurrence {
+            key: CountKey(key.clone()),
+            event: self.first.clone(),
+            first: self.first.clone(),
+            first_timestamp: self.first.first_timestamp(),
+            count: self.count,
+            kind,
+            aggregate: false,
+            patch: PatchForm::Series,
+            series: Some(SeriesState {
+                last: self.last,
+                events: std::mem::take(&mut self.behind),
+            }),
+        }
+    }
+}
+
+fn nanos(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// How [`Series`] do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SeriesStats {
+    /// The series that are kept.
+    pub cache: CacheStats,
+    /// Events that no write was handed out for yet.
+    pub behind: u64,
+}
+
+#[cfg(test)]
+#[path = "tests/series.rs"]
+mod tests;

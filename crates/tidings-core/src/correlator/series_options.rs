@@ -1,0 +1,101 @@
+//! How series are kept and written, checked before they start.
+
+use std::time::Duration;
+
+/// Options of [`Series`](super::Series): a value with a setter for each, checked when it is made.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidings_core::SeriesOptions;
+///
+/// let options = SeriesOptions::default().heartbeat(Duration::from_secs(300));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct SeriesOptions {
+    /// client-go's rules in place of the mended ones.
+    pub(super) client_go: bool,
+    pub(super) heartbeat: Duration,
+    pub(super) idle: Duration,
+    pub(super) cache_entries_max: usize,
+    pub(super) cache_bytes_max: usize,
+}
+
+impl Default for SeriesOptions {
+    /// The first event of a series is created and the second patched in at once; after that the stored count is at most a minute behind, at no
+    /// more than one write a minute. A series ends after six minutes without an event. Up to 131,072 series and 96 MiB are kept.
+    fn default() -> Self {
+        Self {
+            client_go: false,
+            heartbeat: Duration::from_secs(60),
+            idle: Duration::from_secs(6 * 60),
+            cache_entries_max: 131_072,
+            cache_bytes_max: 96 << 20,
+        }
+    }
+}
+
+impl SeriesOptions {
+    /// What client-go's `tools/events` does: after the second event the stored count stays as it is until a series is refreshed, every 30
+    /// minutes, or ended, on one of the passes every 6 minutes that finds it 6 minutes without an event. An object that was updated begins
+    /// another series.
+    ///
+    /// Mended all the same: the cache is bounded, no create races its patch, and the end writes the last count of every series.
+    pub fn client_go() -> Self {
+        Self {
+            client_go: true,
+            heartbeat: Duration::from_secs(30 * 60),
+            ..Self::default()
+        }
+    }
+
+    /// How far the stored count of a series may be behind, and how long the writes of one series are apart; at least a second. Default one
+    /// minute: at most 60 writes an hour for a series that goes on and on. client-go's `refreshTime`, 30 minutes.
+    pub const fn heartbeat(mut self, heartbeat: Duration) -> Self {
+        self.heartbeat = heartbeat;
+        self
+    }
+
+    /// After how long without an event a series ends, and the next event begins another; at least a second. Default six minutes, as
+    /// client-go's `finishTime`.
+    pub const fn idle(mut self, idle: Duration) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// How many series are kept. Beyond it the one that was quiet longest ends, with its last count written. 0: every event is on its own.
+    pub const fn cache_entries_max(mut self, entries: usize) -> Self {
+        self.cache_entries_max = entries;
+        self
+    }
+
+    /// How many bytes the series keep in memory, about. One costs roughly 300 bytes and its first event.
+    pub const fn cache_bytes_max(mut self, bytes: usize) -> Self {
+        self.cache_bytes_max = bytes;
+        self
+    }
+
+    /// Whether series can be kept so.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSeriesOptions`] names the first option that is out of its range, and the range.
+    pub fn validate(&self) -> Result<(), InvalidSeriesOptions> {
+        for (option, given) in [("heartbeat", self.heartbeat), ("idle", self.idle)] {
+            if given < Duration::from_secs(1) {
+                return Err(InvalidSeriesOptions { option, given });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An option of series that is out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid series option {option}: {given:?} is less than a second")]
+pub struct InvalidSeriesOptions {
+    /// The option's name.
+    pub option: &'static str,
+    /// What was given.
+    pub given: Duration,
+}

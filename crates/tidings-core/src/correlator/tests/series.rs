@@ -1,0 +1,433 @@
+//! Series by hand, and between events and a server that forgets, refuses and loses its answers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    ClusterScopedNamespace, Delivery, DeliveryOptions, DropCause, EventSource, EventType, Fate,
+    NewEvent, Reference, ReferenceFields, StatusFailure, TEXT_BYTES_MAX, Write, WriteError,
+};
+
+const CREATE: OccurrenceKind = OccurrenceKind::Create;
+const PATCH: OccurrenceKind = OccurrenceKind::Patch;
+
+/// Seconds since the clock's start, which is that of 2024.
+fn at(second: i64) -> Now {
+    let wall = Timestamp::from_second(1_704_067_200 + second).unwrap();
+    Now {
+        monotonic: Monotonic::from_nanos(second * 1_000_000_000),
+        wall,
+    }
+}
+
+struct Bench {
+    series: Series,
+    names: Arc<NameStamps>,
+}
+
+impl Bench {
+    fn new(options: SeriesOptions) -> Self {
+        let names = Arc::new(NameStamps::new(3));
+        Self {
+            series: Series::new(options, &names).unwrap(),
+            names,
+        }
+    }
+
+    fn event(
+        &self,
+        pod: &str,
+        resource_version: &str,
+        action: &str,
+        note: &str,
+        second: i64,
+    ) -> Event {
+        let regarding = Reference::new(ReferenceFields {
+            kind: "Pod",
+            namespace: "default",
+            name: pod,
+            resource_version,
+            ..ReferenceFields::default()
+        });
+        let new = NewEvent {
+            source: &EventSource::component("example.com/ctl").host("node-1"),
+            regarding: &regarding,
+            related: None,
+            event_type: EventType::Warning,
+            reason: "BackOff",
+            action,
+            message: &note,
+            annotations: None,
+            labels: None,
+            cluster_scoped_namespace: &ClusterScopedNamespace::Default,
+            text_bytes_max: TEXT_BYTES_MAX,
+        };
+        Event::new(&new, &self.names, at(second).wall)
+    }
+
+    /// An event about `pod`, and what is to be written then.
+    fn see(&mut self, pod: &str, second: i64) -> Vec<(OccurrenceKind, i32, u64)> {
+        let event = self.event(pod, "", "Restarting", "m", second);
+        self.series.handle_event(at(second), &event);
+        self.writes()
+    }
+
+    fn pass(&mut self, second: i64) -> Vec<(OccurrenceKind, i32, u64)> {
+        self.series.handle_timeout(at(second).monotonic);
+        self.writes()
+    }
+
+    fn writes(&mut self) -> Vec<(OccurrenceKind, i32, u64)> {
+        std::iter::from_fn(|| self.series.poll_write())
+            .map(|write| (write.kind(), write.count(), write.events()))
+            .collect()
+    }
+
+    fn due(&self) -> Option<i64> {
+        let at = self.series.poll_timeout()?;
+        Some(at.as_nanos() / 1_000_000_000)
+    }
+}
+
+/// client-go's `tools/events` TestEventSeriesf, on our rules: the second at once, then a heartbeat while there is something to say.
+#[test]
+fn a_series_is_written_seldom_and_is_never_long_behind() {
+    let mut bench = Bench::new(SeriesOptions::default());
+    assert_eq!(bench.see("web", 0), [(CREATE, 1, 1)]);
+    assert_eq!(bench.see("web", 5), [(PATCH, 2, 1)]);
+    for second in 6..65 {
+        assert_eq!(bench.see("web", second), []);
+        assert_eq!(bench.due(), Some(65));
+    }
+    assert_eq!(bench.series.stats().behind, 59);
+    assert_eq!(bench.pass(64), [], "early is harmless");
+    assert_eq!(bench.pass(65), [(PATCH, 61, 59)]);
+    // A heartbeat apart, also when the last event was long before.
+    assert_eq!(bench.see("web", 66), []);
+    assert_eq!(bench.due(), Some(125));
+    assert_eq!(bench.pass(125), [(PATCH, 62, 1)]);
+    // Once quiet, it is forgotten without another write, and begins anew.
+    assert_eq!(bench.due(), Some(66 + 360));
+    assert_eq!(bench.pass(66 + 360), []);
+    assert_eq!(bench.due(), None);
+    assert_eq!(bench.see("web", 500), [(CREATE, 1, 1)]);
+}
+
+/// client-go's TestFinishSeries, and `eventBroadcasterImpl`'s passes: the same event at 0, 5 and 10 s.
+#[test]
+fn client_go_leaves_the_count_behind_until_a_pass() {
+    let mut bench = Bench::new(SeriesOptions::client_go());
+    assert_eq!(bench.see("web", 0), [(CREATE, 1, 1)]);
+    assert_eq!(bench.see("single", 0), [(CREATE, 1, 1)]);
+    assert_eq!(bench.see("web", 5), [(PATCH, 2, 1)]);
+    assert_eq!(bench.see("web", 10), []);
+    assert_eq!(bench.due(), Some(360));
+    assert_eq!(bench.pass(360), [], "350 s is not quiet for long enough");
+    assert_eq!(bench.pass(720), [(PATCH, 3, 1)]);
+    assert_eq!(bench.series.stats().cache.entries, 0);
+    // One that goes on is refreshed, with or without something new to say.
+    for second in (721..1801).step_by(60) {
+        bench.see("web", second);
+    }
+    for second in [1080, 1440, 1800] {
+        let refreshes = bench.pass(second);
+        assert_eq!(refreshes.len(), usize::from(second == 1800), "{second}");
+    }
+}
+
+/// What is one series, by our rules and by client-go's.
+#[test]
+fn an_object_that_was_updated_goes_on_with_its_series() {
+    for (options, goes_on) in [
+        (SeriesOptions::default(), true),
+        (SeriesOptions::client_go(), false),
+    ] {
+        let mut bench = Bench::new(options);
+        let mut kind = |version, action, note| {
+            let event = bench.event("web", version, action, note, 0);
+            bench.series.handle_event(at(0), &event);
+            bench.series.poll_write().map(|write| write.kind())
+        };
+        assert_eq!(kind("1", "Restarting", "m"), Some(CREATE));
+        assert_eq!(kind("1", "Restarting", "another note"), Some(PATCH));
+        assert_eq!(kind("1", "Stopping", "m"), Some(CREATE), "TestEventSeriesf");
+        let updated = kind("2", "Restarting", "m");
+        assert_eq!(updated.is_none(), goes_on, "behind a heartbeat, not new");
+        assert_eq!(updated == Some(CREATE), !goes_on);
+    }
+}
+
+#[test]
+fn what_is_written_has_the_shape_of_events_v1() {
+    let mut bench = Bench::new(SeriesOptions::default());
+    let note = "x".repeat(2000);
+    for second in 0..2 {
+        let event = bench.event("web", "7", "", &note, second);
+        bench.series.handle_event(at(second), &event);
+    }
+    let create = bench.series.poll_write().unwrap();
+    let patch = bench.series.poll_write().unwrap();
+    assert_eq!(
+        (create.api(), create.patch_body().len()),
+        (crate::EventApi::Events, 0)
+    );
+    let body: Value = serde_json::from_slice(&create.create_body()).unwrap();
+    let cut = body["note"].as_str().unwrap();
+    assert!(cut.len() <= 1024 && cut.ends_with(crate::TRUNCATION_MARKER));
+    assert_eq!(
+        body,
+        json!({
+            "kind": "Event", "apiVersion": "events.k8s.io/v1",
+            "metadata": {"name": create.name(), "namespace": "default"},
+            "eventTime": "2024-01-01T00:00:00.000000Z",
+            "reportingController": "example.com/ctl", "reportingInstance": "node-1", "action": "BackOff", "reason": "BackOff",
+            "regarding": {"kind": "Pod", "namespace": "default", "name": "web", "resourceVersion": "7"},
+            "note": cut, "type": "Warning",
+            "deprecatedSource": {}, "deprecatedFirstTimestamp": null, "deprecatedLastTimestamp": null,
+        })
+    );
+    assert_eq!(
+        String::from_utf8(patch.patch_body()).unwrap(),
+        r#"{"series":{"count":2,"lastObservedTime":"2024-01-01T00:00:01.000000Z"}}"#
+    );
+    // What is gone by then is created as the series it has become.
+    let again: Value = serde_json::from_slice(&patch.create_body()).unwrap();
+    assert_eq!(
+        (
+            &again["metadata"],
+            &again["eventTime"],
+            &again["series"]["count"]
+        ),
+        (&body["metadata"], &body["eventTime"], &json!(2))
+    );
+}
+
+#[test]
+fn bounds_end_series_but_lose_no_count() {
+    let mut bench = Bench::new(SeriesOptions::default().cache_entries_max(2));
+    for pod in ["a", "b"] {
+        for _ in 0..3 {
+            bench.see(pod, 0);
+        }
+    }
+    assert_eq!(
+        bench.see("c", 1),
+        [(CREATE, 1, 1), (PATCH, 3, 1)],
+        "a ends with its last count"
+    );
+    assert_eq!(bench.series.stats().cache.entries, 2);
+    bench.series.finish();
+    assert_eq!(bench.writes(), [(PATCH, 3, 1)]);
+    assert_eq!((bench.series.stats().behind, bench.due()), (0, None));
+    let mut bench = Bench::new(SeriesOptions::default().cache_bytes_max(0));
+    assert_eq!(bench.see("a", 0), [(CREATE, 1, 1)]);
+    assert_eq!(bench.see("a", 0), [(CREATE, 1, 1)]);
+    assert_eq!(bench.series.stats().cache.bytes, 0);
+    let refused = Series::new(
+        SeriesOptions::default().heartbeat(Duration::ZERO),
+        &bench.names,
+    );
+    assert_eq!(refused.err().map(|error| error.option), Some("heartbeat"));
+}
+
+#[test]
+fn what_was_never_created_is_created_with_its_count() {
+    let mut bench = Bench::new(SeriesOptions::default());
+    let event = bench.event("web", "", "a", "m", 0);
+    bench.series.handle_event(at(0), &event);
+    let create = bench.series.poll_write().unwrap();
+    bench.series.lost(&create);
+    assert_eq!(bench.see("other", 1), [(CREATE, 1, 1)]);
+    bench.series.handle_event(at(2), &event);
+    assert_eq!(bench.writes(), [(CREATE, 2, 1)]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    See(u8),
+    Pass(i64),
+    Write,
+    Answer(usize, Way),
+    Expire,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Arrives,
+    AnswerLost,
+    Lost,
+    Refused,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let way = prop_oneof![
+        6 => Just(Way::Arrives), 1 => Just(Way::AnswerLost), 2 => Just(Way::Lost), 1 => Just(Way::Refused),
+    ];
+    let step = prop_oneof![
+        8 => (0_u8..4).prop_map(Step::See),
+        3 => prop_oneof![1_i64..20, 50_i64..400].prop_map(Step::Pass),
+        6 => Just(Step::Write),
+        6 => (0_usize..4, way).prop_map(|(which, way)| Step::Answer(which, way)),
+        1 => Just(Step::Expire),
+    ];
+    prop::collection::vec(step, 1..150)
+}
+
+/// Series, delivery and a server.
+struct World {
+    bench: Bench,
+    delivery: Delivery<Occurrence>,
+    now: i64,
+    in_flight: Vec<Write<Occurrence>>,
+    /// Counts by name.
+    stored: HashMap<String, i32>,
+    /// The highest count each name ever had at the server.
+    highest: HashMap<String, i32>,
+    recorded: u64,
+    settled: u64,
+    dropped: u64,
+}
+
+impl World {
+    /// What follows every input.
+    fn settle(&mut self) {
+        while let Some(write) = self.bench.series.poll_write() {
+            self.delivery.offer(write);
+        }
+        while let Some(settled) = self.delivery.poll_settled() {
+            let events = settled.occurrence.events();
+            self.settled += events;
+            match settled.fate {
+                Fate::Delivered => {}
+                Fate::Aggregated => self.bench.series.lost(&settled.occurrence),
+                Fate::Dropped(_) | Fate::Pending => {
+                    self.dropped += events;
+                    self.bench.series.lost(&settled.occurrence);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        if let Some(write) = self.delivery.poll_write(at(self.now).monotonic) {
+            self.in_flight.push(write);
+        }
+    }
+
+    fn answer(&mut self, which: usize, way: Way) {
+        if self.in_flight.is_empty() {
+            return;
+        }
+        let write = self.in_flight.swap_remove(which % self.in_flight.len());
+        let refused = |code, reason: &str| {
+            let reason = reason.to_owned();
+            Err(WriteError::status(
+                StatusFailure {
+                    code,
+                    reason,
+                    ..StatusFailure::default()
+                },
+                "no",
+            ))
+        };
+        let (name, count) = (
+            write.occurrence.name().into_owned(),
+            write.occurrence.count(),
+        );
+        let served = match (write.kind, self.stored.contains_key(&name)) {
+            (OccurrenceKind::Create, true) => refused(409, "AlreadyExists"),
+            (OccurrenceKind::Patch, false) => refused(404, "NotFound"),
+            _ => Ok(()),
+        };
+        let result = match way {
+            Way::Refused => refused(403, "Forbidden"),
+            Way::Lost => Err(WriteError::transport("reset")),
+            Way::Arrives | Way::AnswerLost => {
+                if served.is_ok() {
+                    self.stored.insert(name.clone(), count);
+                    let highest = self.highest.entry(name).or_insert(0);
+                    assert!(*highest <= count, "counts never go back");
+                    *highest = count;
+                }
+                if let Way::AnswerLost = way {
+                    Err(WriteError::timeout("silence"))
+                } else {
+                    served
+                }
+            }
+        };
+        self.delivery
+            .handle_written(at(self.now).monotonic, write.id, result);
+        self.settle();
+    }
+}
+
+proptest! {
+    /// The server's counts add up to what was recorded, less at most what is counted as dropped.
+    #[test]
+    fn every_event_is_in_a_count_or_counted_as_dropped(
+        steps in steps(),
+        entries in 0_usize..6,
+        client_go: bool,
+        workers in 1_usize..4,
+    ) {
+        let options = if client_go { SeriesOptions::client_go() } else { SeriesOptions::default() };
+        let delivery = DeliveryOptions { workers, ..DeliveryOptions::default() };
+        let mut world = World {
+            bench: Bench::new(options.cache_entries_max(entries)),
+            delivery: Delivery::new(delivery, 5).unwrap(),
+            now: 0,
+            in_flight: Vec::new(),
+            stored: HashMap::new(),
+            highest: HashMap::new(),
+            recorded: 0,
+            settled: 0,
+            dropped: 0,
+        };
+        for step in steps {
+            match step {
+                Step::See(pod) => {
+                    let event = world.bench.event(&format!("pod-{pod}"), "", "a", "m", world.now);
+                    world.bench.series.handle_event(at(world.now), &event);
+                    world.recorded += 1;
+                }
+                Step::Pass(seconds) => {
+                    world.now += seconds;
+                    world.bench.series.handle_timeout(at(world.now).monotonic);
+                    let due = world.bench.series.poll_timeout();
+                    prop_assert!(due.is_none_or(|due| due > at(world.now).monotonic), "nothing is overdue");
+                }
+                Step::Write => world.write(),
+                Step::Answer(which, way) => world.answer(which, way),
+                Step::Expire => world.stored.clear(),
+            }
+            world.settle();
+            let stats = world.bench.series.stats();
+            prop_assert!(stats.cache.entries <= entries);
+            prop_assert!(world.settled + stats.behind <= world.recorded);
+        }
+        // The end, with a server that is well.
+        world.bench.series.finish();
+        world.settle();
+        world.delivery.drain();
+        for _ in 0..10_000 {
+            if world.delivery.pending() == 0 {
+                break;
+            }
+            world.write();
+            world.answer(0, Way::Arrives);
+            world.now += 1;
+        }
+        prop_assert_eq!(world.delivery.pending(), 0);
+        prop_assert_eq!(world.settled, world.recorded, "each event has one fate");
+        let counted: i32 = world.highest.values().sum();
+        let counted = u64::try_from(counted).unwrap();
+        prop_assert!(counted <= world.recorded);
+        prop_assert!(world.recorded - counted <= world.dropped, "{} of {}, {} dropped", counted, world.recorded, world.dropped);
+        prop_assert_eq!(world.delivery.stats().dropped.get(DropCause::QueueFull), 0);
+    }
+}
