@@ -2,7 +2,7 @@
 
 use tidings_core::{
     ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions, InvalidCorrelatorOptions,
-    InvalidDeliveryOptions, TEXT_BYTES_MAX,
+    InvalidDeliveryOptions, InvalidSeriesOptions, SeriesOptions, TEXT_BYTES_MAX,
 };
 
 use crate::clock::Clock;
@@ -147,6 +147,8 @@ impl BroadcasterOptions {
 #[must_use]
 pub struct SinkOptions {
     pub(crate) correlator: CorrelatorOptions,
+    /// In place of the correlator.
+    pub(crate) series: Option<SeriesOptions>,
     pub(crate) delivery: DeliveryOptions,
 }
 
@@ -155,6 +157,7 @@ impl SinkOptions {
     pub fn client_go() -> Self {
         Self {
             correlator: CorrelatorOptions::client_go(),
+            series: None,
             delivery: DeliveryOptions::client_go(),
         }
     }
@@ -162,6 +165,24 @@ impl SinkOptions {
     /// How repeats become counts and floods a trickle. client-go's `WithCorrelatorOptions`.
     pub fn correlator(mut self, correlator: CorrelatorOptions) -> Self {
         self.correlator = correlator;
+        self
+    }
+
+    /// Writes events.k8s.io/v1 in place of core/v1: repeats become a series, as client-go's `tools/events` writes them, and nothing is combined
+    /// or filtered; the options of the correlator have no effect.
+    ///
+    /// The API server has stricter rules for these events: messages are cut at 1,024 bytes, reasons and actions at 128, an event without an
+    /// action gets its reason for one, and the reporting controller is made a qualified name. The note of a series stays that of its first
+    /// event, and so do its annotations.
+    ///
+    /// ```
+    /// use tidings::{BroadcasterOptions, SeriesOptions, SinkOptions};
+    ///
+    /// let sink = SinkOptions::default().events_v1(SeriesOptions::default());
+    /// let options = BroadcasterOptions::default().sink(sink);
+    /// ```
+    pub fn events_v1(mut self, series: SeriesOptions) -> Self {
+        self.series = Some(series);
         self
     }
 
@@ -173,6 +194,9 @@ impl SinkOptions {
 
     pub(crate) fn validate(&self) -> Result<(), InvalidSinkOptions> {
         self.correlator.validate()?;
+        if let Some(series) = &self.series {
+            series.validate()?;
+        }
         Ok(self.delivery.validate()?)
     }
 }
@@ -205,6 +229,9 @@ pub enum InvalidSinkOptions {
     /// The correlator's part.
     #[error(transparent)]
     Correlator(#[from] InvalidCorrelatorOptions),
+    /// The part of the series.
+    #[error(transparent)]
+    Series(#[from] InvalidSeriesOptions),
     /// The delivery's part.
     #[error(transparent)]
     Delivery(#[from] InvalidDeliveryOptions),

@@ -3,19 +3,20 @@
 //! One loop: put out what can be put out, wait for one input (events, an answer, a timer, the end), handle it. Everything that decides
 //! is in the core; what is here moves things and counts them.
 //!
-//! Invariant: every event taken from the queue is counted once, as filtered, or as whatever [`Delivery::poll_settled`] says of it.
+//! Invariant: every event taken from the queue is counted once, as filtered, or as whatever [`Delivery::poll_settled`] says of the write that
+//! settles it.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tidings_core::{
-    Correlated, Correlator, Delivery, DropCause, Event, Fate, Handled, Monotonic, Occurrence,
-    OccurrenceKind, Settled, Write, WriteError, WriteId,
+    Delivery, DropCause, Event, Fate, Handled, Monotonic, Occurrence, OccurrenceKind, Settled,
+    Write, WriteError, WriteId,
 };
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
@@ -24,8 +25,9 @@ use crate::clock::{Clock, entropy};
 use crate::config::{InvalidSinkOptions, SinkOptions};
 use crate::metrics::{SinkMetrics, dropped};
 use crate::mux::Receiver;
-use crate::recorder::{is_sampled, name_stamps};
+use crate::recorder::is_sampled;
 use crate::registry::{Ending, Phase, Progress, reached};
+use crate::rules::Rules;
 use crate::sink::Sink;
 use crate::watcher::{REST, Started};
 
@@ -35,11 +37,11 @@ const EVENTS_PER_TURN: usize = 64;
 const ANSWERS_PER_TURN: usize = 64;
 
 /// The machines of the core that one sink needs.
-pub(crate) type Machines = (Correlator, Delivery<Occurrence>);
+pub(crate) type Machines = (Rules, Delivery<Occurrence>);
 
 /// Everything one sink's task owns.
 pub(crate) struct SinkTask {
-    correlator: Correlator,
+    rules: Rules,
     delivery: Delivery<Occurrence>,
     receiver: Receiver,
     /// Taken from the queue, not correlated yet.
@@ -79,19 +81,19 @@ impl SinkTask {
     /// Makes the core's part, which checks the options.
     pub(crate) fn machines(options: SinkOptions) -> Result<Machines, InvalidSinkOptions> {
         Ok((
-            Correlator::new(options.correlator, name_stamps())?,
+            Rules::new(&options)?,
             Delivery::new(options.delivery, entropy())?,
         ))
     }
 
     pub(crate) fn new(
-        (correlator, delivery): Machines,
+        (rules, delivery): Machines,
         started: Started,
         clock: Clock,
         phase: watch::Receiver<Phase>,
     ) -> Self {
         Self {
-            correlator,
+            rules,
             delivery,
             receiver: started.receiver,
             batch: VecDeque::new(),
@@ -132,6 +134,7 @@ impl SinkTask {
             }
             let input = self.next_input(&mut requests, abandoned.as_mut()).await;
             now = self.clock.monotonic();
+            self.rules.handle_timeout(now, &mut self.delivery);
             match input {
                 Input::Queue { more: true } => {
                     self.correlate_some();
@@ -140,6 +143,7 @@ impl SinkTask {
                 }
                 Input::Queue { more: false } => {
                     self.ended = true;
+                    self.rules.finish(&mut self.delivery);
                     self.delivery.drain();
                 }
                 Input::Answer(answer) => self.answered(now, answer),
@@ -160,7 +164,8 @@ impl SinkTask {
         requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Input {
-        let timeout = self.delivery.poll_timeout();
+        let times = [self.delivery.poll_timeout(), self.rules.poll_timeout()];
+        let timeout = times.into_iter().flatten().min();
         let Self {
             receiver,
             batch,
@@ -181,29 +186,15 @@ impl SinkTask {
         let now = self.clock.now();
         let some = self.batch.len().min(EVENTS_PER_TURN);
         for event in self.batch.drain(..some) {
-            // Functions of the user's take part, and may panic over an event they did not expect.
-            let correlated =
-                catch_unwind(AssertUnwindSafe(|| self.correlator.correlate(now, &event)));
-            match correlated {
-                Ok(Correlated::Write(occurrence)) => self.delivery.offer(occurrence),
-                Err(_) => {
-                    dropped(DropCause::InvalidEvent).increment(1);
-                    self.progress.dropped(DropCause::InvalidEvent);
-                    tracing::error!(
-                        event = event.name().as_ref(),
-                        "Unable to correlate event: a key or message function panicked"
-                    );
-                }
-                Ok(Correlated::Filtered) => {
-                    self.progress.dropped(DropCause::SpamFiltered);
-                    dropped(DropCause::SpamFiltered).increment(1);
-                }
+            if let Err(cause) = self.rules.take(now, &event, &mut self.delivery) {
+                dropped(cause).increment(1);
+                self.progress.dropped(cause, 1);
             }
         }
         if self.batch.is_empty() {
             self.rest = Some(Box::pin(sleep(REST)));
         }
-        self.metrics.correlated(&self.correlator.stats());
+        self.metrics.correlated(&self.rules.stats());
     }
 
     fn answered(&mut self, now: Monotonic, answer: Answer) {
@@ -227,21 +218,26 @@ impl SinkTask {
     /// Books every event whose fate is known.
     fn settle(&mut self) {
         while let Some(settled) = self.delivery.poll_settled() {
+            let events = settled.occurrence.events();
             match settled.fate {
                 Fate::Delivered => {
-                    self.correlator.acknowledged(&settled.occurrence);
-                    self.progress.delivered(1);
-                    self.metrics.delivered();
+                    self.rules.acknowledged(&settled.occurrence);
+                    // One write, for the last of these.
+                    let (last, others) = (events.min(1), events.saturating_sub(1));
+                    self.progress.delivered(last);
+                    self.metrics.delivered(last);
+                    self.progress.aggregated(others);
+                    self.metrics.aggregated(others);
                 }
                 Fate::Aggregated => {
-                    self.correlator.lost(&settled.occurrence);
-                    self.progress.aggregated(1);
-                    self.metrics.aggregated();
+                    self.rules.lost(&settled.occurrence);
+                    self.progress.aggregated(events);
+                    self.metrics.aggregated(events);
                 }
                 Fate::Dropped(cause) => {
-                    self.correlator.lost(&settled.occurrence);
-                    dropped(cause).increment(1);
-                    log_drop(cause, self.progress.dropped(cause), &settled);
+                    self.rules.lost(&settled.occurrence);
+                    dropped(cause).increment(events);
+                    log_drop(cause, self.progress.dropped(cause, events), &settled);
                 }
                 // Pending is what is offered and not settled.
                 Fate::Pending => {}

@@ -111,6 +111,12 @@
 //! # Ok::<(), tidings::InvalidBroadcasterOptions>(())
 //! ```
 //!
+//! # core/v1 or events.k8s.io/v1
+//!
+//! The calls are the same; what is written is an option of the sink. As core/v1 events, the default, repeats are a count and similar events are
+//! combined. As events.k8s.io/v1 events ([`SinkOptions::events_v1`]) repeats are a series, whose stored count is at most a minute behind, at no
+//! more than one write a minute, and which is written once more at the end. Give such events an action ([`EventBuilder::action`]).
+//!
 //! # Tests
 //!
 //! [`testing`] has a recorder without a cluster and what it recorded, as typed events or as client-go's lines. [`MemorySink`] keeps what
@@ -128,7 +134,7 @@
 //!
 //! # Permissions
 //!
-//! The program's service account needs `create` and `patch` on `events` of the core group, in the namespaces of the objects it reports
+//! The program's service account needs `create` and `patch` on `events` of the core group (of `events.k8s.io` for [`SinkOptions::events_v1`]), in the namespaces of the objects it reports
 //! about, and in `default` for cluster-scoped objects (or where [`BroadcasterOptions::cluster_scoped_namespace`] sends those).
 //!
 //! # Cargo features
@@ -141,8 +147,8 @@
 //!
 //! # What this does not do
 //!
-//! - It writes core/v1 events, as `kubectl` shows them and controllers have always written them; `events.k8s.io/v1` and its series are
-//!   not written.
+//! - It does not ask the server which API groups it has: core/v1 is what is written unless [`SinkOptions::events_v1`] says otherwise, and every
+//!   server since Kubernetes 1.19 shows either under both groups.
 //! - It does not keep events over a restart of the program: what is pending at the end of a shutdown is gone.
 //! - It does not say whether one particular event arrived; a report counts.
 //! - It neither reads nor watches events; kube's `Api` does.
@@ -161,6 +167,7 @@ mod object;
 mod recorder;
 mod registry;
 mod report;
+mod rules;
 mod runtime;
 mod sink;
 mod sync;
@@ -180,9 +187,9 @@ pub use report::{Counts, FlushReport};
 pub use sink::*;
 pub use tidings_core::{
     AggregateKey, Backoff, ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions, DropCause,
-    DropCounts, Event, EventSource, EventType, FixedNamespace, InvalidCorrelatorOptions,
-    InvalidDeliveryOptions, InvalidNamespace, OMITTED_ANNOTATION, Occurrence, OccurrenceKind,
-    Overflow, Reference, ReferenceFields, RetryPolicy, StatusErrors, StatusFailure, WriteError,
-    WriteErrorKind,
+    DropCounts, Event, EventApi, EventSource, EventType, FixedNamespace, InvalidCorrelatorOptions,
+    InvalidDeliveryOptions, InvalidNamespace, InvalidSeriesOptions, OMITTED_ANNOTATION, Occurrence,
+    OccurrenceKind, Overflow, Reference, ReferenceFields, RetryPolicy, SeriesOptions, StatusErrors,
+    StatusFailure, WriteError, WriteErrorKind,
 };
 pub use watcher::{EventWatcher, Watch};

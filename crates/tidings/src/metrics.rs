@@ -180,12 +180,12 @@ impl SinkMetrics {
         }
     }
 
-    pub(crate) fn delivered(&self) {
-        self.delivered.increment(1);
+    pub(crate) fn delivered(&self, events: u64) {
+        self.delivered.increment(events);
     }
 
-    pub(crate) fn aggregated(&self) {
-        self.aggregated.increment(1);
+    pub(crate) fn aggregated(&self, events: u64) {
+        self.aggregated.increment(events);
     }
 
     /// What this sink holds now. The gauges are sums over all sinks, so only the difference is told.

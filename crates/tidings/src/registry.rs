@@ -166,11 +166,11 @@ impl Progress {
         self.aggregated.fetch_add(number, Ordering::Release);
     }
 
-    /// Counts one event as dropped; returns how many were dropped for that cause before.
-    pub(crate) fn dropped(&self, cause: DropCause) -> u64 {
+    /// Counts events as dropped; returns how many were dropped for that cause before.
+    pub(crate) fn dropped(&self, cause: DropCause, number: u64) -> u64 {
         let mut drops = self.drops();
         let before = drops.get(cause);
-        drops.add(cause, 1);
+        drops.add(cause, number);
         before
     }
 

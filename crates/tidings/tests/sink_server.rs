@@ -13,8 +13,8 @@ use kube::api::{Api, DeleteParams, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use sink_support::occurrences;
 use tidings::{
-    Broadcaster, EventSource, EventType, KubeSink, Reference, ReferenceFields, Sink, WriteError,
-    WriteErrorKind,
+    Broadcaster, BroadcasterOptions, EventSource, EventType, KubeSink, Reference, ReferenceFields,
+    SeriesOptions, Sink, SinkOptions, WriteError, WriteErrorKind,
 };
 use tidings_server::{Running, StartOptions, start};
 
@@ -130,6 +130,53 @@ async fn what_is_recorded_is_found_in_the_cluster() {
     assert_eq!(stored.items.len(), PODS);
     for event in stored.items {
         assert_eq!(event.count, Some(TIMES), "{:?}", event.involved_object.name);
+    }
+    cluster.server.shutdown().await;
+}
+
+/// client-go's TestEventSeriesWithEventSinkImplRace, against a server that checks events.k8s.io/v1 events as kube-apiserver does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_recorded_as_events_v1_is_accepted_and_counted() {
+    const PODS: usize = 50;
+    const TIMES: i32 = 40;
+    let cluster = Cluster::start().await;
+    let sink = SinkOptions::default().events_v1(SeriesOptions::default());
+    let broadcaster = Broadcaster::with_options(BroadcasterOptions::default().sink(sink)).unwrap();
+    broadcaster.start_recording_to_sink(cluster.sink());
+    let recorder = broadcaster.recorder(EventSource::component("Example controller (7)"));
+    let message = "x".repeat(3000);
+    for _ in 0..TIMES {
+        for pod in 0..PODS {
+            let pod = Reference::new(ReferenceFields {
+                api_version: "v1",
+                kind: "Pod",
+                namespace: "default",
+                name: &format!("web-{pod}"),
+                ..ReferenceFields::default()
+            });
+            recorder.warning(&pod, "BackOff", &message);
+        }
+    }
+    let report = broadcaster.shutdown(Duration::from_secs(30)).await;
+    assert_eq!(report.dropped.total(), 0, "{report}");
+    assert_eq!(
+        report.delivered + report.aggregated,
+        PODS as u64 * TIMES as u64,
+        "{report}"
+    );
+    assert!(
+        report.delivered <= 3 * PODS as u64,
+        "a create, a patch and the end: {report}"
+    );
+
+    let client = Client::try_from(cluster.config.clone()).unwrap();
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client, "default");
+    let stored = events.list(&ListParams::default()).await.unwrap();
+    assert_eq!(stored.items.len(), PODS);
+    for event in stored.items {
+        assert_eq!(event.series.map(|series| series.count), Some(TIMES));
+        assert_eq!(event.action.as_deref(), Some("BackOff"));
+        assert!(event.note.is_some_and(|note| note.ends_with("(truncated)")));
     }
     cluster.server.shutdown().await;
 }

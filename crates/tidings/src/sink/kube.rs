@@ -1,5 +1,5 @@
-//! The sink that writes core/v1 events to a Kubernetes API server: client-go's `EventSinkImpl` over `CreateWithEventNamespace`,
-//! `PatchWithEventNamespace` and `UpdateWithEventNamespace`.
+//! The sink that writes events to a Kubernetes API server, in the API group they are meant for: client-go's two `EventSinkImpl` over
+//! `CreateWithEventNamespace`, `PatchWithEventNamespace` and `UpdateWithEventNamespace`.
 //!
 //! Invariants: one HTTP request per call; every call ends within the request timeout; an event's name and namespace never reach another
 //! path than its own.
@@ -11,7 +11,7 @@ use http::{Method, Request, header};
 use kube::client::Body;
 use kube::{Client, Config};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tidings_core::{Occurrence, WriteError};
+use tidings_core::{EventApi, Occurrence, WriteError};
 
 use super::{Sink, response};
 
@@ -25,7 +25,8 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Writes events to a Kubernetes API server, as core/v1.
+/// Writes events to a Kubernetes API server: as core/v1, or as events.k8s.io/v1 where [`SinkOptions::events_v1`](crate::SinkOptions::events_v1)
+/// asks for it.
 ///
 /// Each event goes to its own namespace. Requests share the client's connections, carry no field manager, and end after 30 s unless
 /// [`KubeSink::request_timeout`] says otherwise; dropping the future of a call cancels its request.
@@ -120,7 +121,7 @@ impl KubeSink {
 
 impl Sink for KubeSink {
     async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
-        let path = events_path(occurrence.namespace())?;
+        let path = events_path(occurrence.api(), occurrence.namespace())?;
         let request = request(
             Method::POST,
             &path,
@@ -177,17 +178,20 @@ fn request(
         .map_err(|error| WriteError::invalid(format!("no request can be made: {error}")))
 }
 
-/// Where events of `namespace` are created. As in client-go, no namespace leaves that part of the path out; the server then says no.
-fn events_path(namespace: &str) -> Result<String, WriteError> {
-    if namespace.is_empty() {
-        return Ok("/api/v1/events".to_owned());
-    }
+/// Where events of `namespace` are created. As in client-go, no namespace leaves that part of the path out for core/v1, and the server then says
+/// no; for events.k8s.io no request is made.
+fn events_path(api: EventApi, namespace: &str) -> Result<String, WriteError> {
+    let group = match api {
+        EventApi::Core if namespace.is_empty() => return Ok("/api/v1/events".to_owned()),
+        EventApi::Core => "/api/v1",
+        EventApi::Events => "/apis/events.k8s.io/v1",
+    };
     let namespace = segment("namespace", namespace)?;
-    Ok(format!("/api/v1/namespaces/{namespace}/events"))
+    Ok(format!("{group}/namespaces/{namespace}/events"))
 }
 
 fn event_path(occurrence: &Occurrence) -> Result<String, WriteError> {
-    let events = events_path(occurrence.namespace())?;
+    let events = events_path(occurrence.api(), occurrence.namespace())?;
     let name = occurrence.name();
     let name = segment("name", &name)?;
     Ok(format!("{events}/{name}"))
@@ -240,10 +244,23 @@ mod tests {
                 assert!(error.message.contains(&format!("{name:?}")), "{error}");
             }
         }
-        assert_eq!(events_path("").unwrap(), "/api/v1/events");
-        assert_eq!(
-            events_path("kube-system").unwrap(),
-            "/api/v1/namespaces/kube-system/events"
-        );
+        let path = |api, namespace| events_path(api, namespace).ok();
+        let rows = [
+            (EventApi::Core, "", Some("/api/v1/events")),
+            (
+                EventApi::Core,
+                "kube-system",
+                Some("/api/v1/namespaces/kube-system/events"),
+            ),
+            (EventApi::Events, "", None),
+            (
+                EventApi::Events,
+                "kube-system",
+                Some("/apis/events.k8s.io/v1/namespaces/kube-system/events"),
+            ),
+        ];
+        for (api, namespace, expected) in rows {
+            assert_eq!(path(api, namespace).as_deref(), expected);
+        }
     }
 }

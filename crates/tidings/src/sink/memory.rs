@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1;
 use serde_json::Value;
-use tidings_core::{Occurrence, StatusFailure, WriteError};
+use tidings_core::convert::to_core_v1;
+use tidings_core::{EventApi, Occurrence, StatusFailure, WriteError};
 use tokio::sync::watch;
 
 use super::Sink;
@@ -119,7 +120,7 @@ impl MemorySink {
         }
     }
 
-    /// The events, in the order in which they were created.
+    /// The events, in the order in which they were created. Those written as events.k8s.io/v1 are shown as core/v1, as a server does.
     pub fn events(&self) -> Vec<v1::Event> {
         let state = self.state();
         let keys = state.order.iter();
@@ -255,11 +256,12 @@ impl State {
                     &format!("events {name:?} not found"),
                 ));
             }
-            (SinkVerb::Patch, Some(event)) => patched(event, &call.body),
-            (SinkVerb::Create | SinkVerb::Update, _) => serde_json::from_slice(&call.body),
+            (SinkVerb::Patch, Some(event)) => {
+                patched(event, &call.body).map_err(|error| error.to_string())
+            }
+            (SinkVerb::Create | SinkVerb::Update, _) => read(&call.body),
         };
-        let mut event: v1::Event =
-            event.map_err(|error| refused(400, "BadRequest", &error.to_string()))?;
+        let mut event: v1::Event = event.map_err(|error| refused(400, "BadRequest", &error))?;
         self.resource_version += 1;
         event.metadata.resource_version = Some(self.resource_version.to_string());
         if self.events.insert(key.clone(), event).is_none() {
@@ -273,6 +275,17 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// The event in a body, whatever API group it is written for.
+fn read(body: &[u8]) -> Result<v1::Event, String> {
+    let mut event = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    if let Value::Object(fields) = &mut event
+        && fields.get("apiVersion").and_then(Value::as_str) == Some(EventApi::Events.api_version())
+    {
+        to_core_v1(fields).map_err(|error| error.to_string())?;
+    }
+    serde_json::from_value(event).map_err(|error| error.to_string())
 }
 
 /// `event` after a strategic merge patch. The patches of occurrences have no lists in them, for which alone a merge patch would differ.

@@ -9,6 +9,7 @@
 mod accounting;
 mod eventf;
 mod logging;
+mod series;
 mod shutdown;
 mod watchers;
 
