@@ -218,7 +218,7 @@ impl Occurrence {
         wire.metadata.resource_version = None;
         wire.source = None;
         (wire.first_timestamp, wire.last_timestamp, wire.count) = (None, None, None);
-        wire.series = (self.count > 1).then(|| v1::EventSeries {
+        wire.series = (self.count > 1).then_some(v1::EventSeries {
             count: Some(self.count),
             last_observed_time: Some(MicroTime(series.last)),
         });
