@@ -1,4 +1,5 @@
-//! `cargo xtask reference`: our server beside a real kube-apiserver, found or built, and what they answer differently.
+//! `cargo xtask reference`: our server beside a real kube-apiserver, found or built: what they answer differently, and
+//! client-go with both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +16,8 @@ const MODULE: &str = "crates/tidings-conformance/kube-apiserver";
 const PACKAGE: &str = "k8s.io/kubernetes/cmd/kube-apiserver";
 /// The cases and what is explained.
 const CASES: &str = "crates/tidings-conformance/reference";
+/// client-go programs, which have to work with both.
+const CLIENTS: &str = "crates/tidings-conformance/clients";
 /// A kube-apiserver to be used instead of one that is built.
 const VARIABLE: &str = "KUBE_APISERVER";
 
@@ -65,21 +68,38 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         target.join(folder).join(name)
     };
     let folder = if args.release { "release" } else { "debug" };
-    let mut judge = Command::new(built("debug", "tidings-conformance"));
-    judge
-        .arg("reference")
-        .arg(args.cases.clone().unwrap_or_else(|| root.join(CASES)))
-        .arg("--tidings")
-        .arg(built(folder, "tidings"))
-        .arg("--kube-apiserver")
-        .arg(server);
+    let suite = |name: &str, folder_of_suite: PathBuf| {
+        let mut suite = Command::new(built("debug", "tidings-conformance"));
+        suite
+            .arg(name)
+            .arg(folder_of_suite)
+            .arg("--tidings")
+            .arg(built(folder, "tidings"))
+            .arg("--kube-apiserver")
+            .arg(&server);
+        tools.tell(&mut suite);
+        suite
+    };
+    let mut judge = suite(
+        "reference",
+        args.cases.clone().unwrap_or_else(|| root.join(CASES)),
+    );
     if let Some(only) = &args.only {
         judge.args(["--only", only]);
     }
     if args.verbose {
         judge.arg("--verbose");
     }
-    command::run(tools.tell(&mut judge))
+    let judged = command::run(&mut judge);
+    if args.only.is_some() || args.cases.is_some() {
+        return judged;
+    }
+    if find("go").is_none() {
+        println!("skipped: no Go to build clients with");
+        return judged;
+    }
+    let used = command::run(&mut suite("clients", root.join(CLIENTS)));
+    judged.and(used)
 }
 
 /// Finds a kube-apiserver, or builds one from Kubernetes' own modules.

@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 when all answers are the same, 1 when some differ, 2 when there is nothing to judge by.
 
+mod clients;
 mod correlator;
 mod difference;
 mod http;
@@ -37,6 +38,10 @@ enum Suite {
     ///
     /// Exits with 0 when every difference is explained, 1 when one is not, 2 when nothing could be judged.
     Reference(reference::Args),
+    /// Runs unmodified client-go programs with `tidings serve`: conformance cases, an informer, both recorders.
+    ///
+    /// Exits with 0 when all pass, 1 when one does not, 2 when nothing could be judged.
+    Clients(clients::Args),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +49,7 @@ fn main() -> ExitCode {
     let same = match Arguments::parse().suite {
         Suite::Correlator { dir } => correlator::run(&dir, &mut out).map_err(Box::from),
         Suite::Reference(args) => block_on(reference::run(&args, &mut out)),
+        Suite::Clients(args) => block_on(clients::run(&args, &mut out)),
     };
     match same.and_then(|same| Ok((same, out.flush()?))) {
         Ok((true, ())) => ExitCode::SUCCESS,

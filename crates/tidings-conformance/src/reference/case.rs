@@ -65,6 +65,7 @@ struct Step {
     save: BTreeMap<String, String>,
     #[serde(default)]
     background: bool,
+    lines: Option<String>,
 }
 
 /// One thing to do, ready but for the variables of the case.
@@ -92,6 +93,8 @@ pub(crate) enum What {
     Kubectl {
         arguments: Vec<String>,
         input: Content,
+        /// Of what it prints, only lines with this are compared.
+        lines: Option<String>,
     },
 }
 
@@ -220,6 +223,7 @@ impl Case {
                 let what = What::Kubectl {
                     arguments: filled.collect(),
                     input: content,
+                    lines: step.lines.clone(),
                 };
                 (what, format!("kubectl {}", arguments.join(" ")))
             }

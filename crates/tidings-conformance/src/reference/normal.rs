@@ -87,6 +87,7 @@ impl State<'_> {
             Tree::Text(text) => {
                 self.rewrite_identities(text);
                 rewrite_versions(text);
+                rewrite_described(text);
                 for base in self.bases {
                     rewrite_generated(text, base);
                 }
@@ -203,6 +204,17 @@ fn rewrite_versions(text: &mut String) {
             if behind.len() < tail.len() {
                 *text = format!("{head}{before}<revision>{behind}");
             }
+        }
+    }
+}
+
+/// What `kubectl describe` prints of metadata.
+fn rewrite_described(text: &mut String) {
+    for label in ["Resource Version:", "Creation Timestamp:"] {
+        if let Some((before, _)) = text.split_once(label)
+            && before.trim().is_empty()
+        {
+            *text = format!("{before}{label} {GIVEN}");
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 
-use super::case::{Action, Content, Variables, What, fill_text};
+use super::case::{Action, Variables, What, fill_text};
 use super::protobuf;
 use super::tree::Tree;
 use crate::http::{Answer, HttpError};
@@ -71,8 +71,8 @@ impl Side {
         for action in actions {
             let answer = match &action.what {
                 What::Send { .. } => self.send(action, &variables).await,
-                What::Kubectl { arguments, input } => {
-                    self.run_kubectl(arguments, input, action.background, &variables)
+                What::Kubectl { .. } => {
+                    self.run_kubectl(&action.what, action.background, &variables)
                 }
             };
             let answer = match answer {
@@ -133,14 +133,16 @@ impl Side {
         }
     }
 
-    fn run_kubectl(
-        &self,
-        arguments: &[String],
-        input: &Content,
-        background: bool,
-        variables: &Variables,
-    ) -> Given {
-        let Some(program) = &self.kubectl else {
+    fn run_kubectl(&self, what: &What, background: bool, variables: &Variables) -> Given {
+        let (
+            Some(program),
+            What::Kubectl {
+                arguments,
+                input,
+                lines,
+            },
+        ) = (&self.kubectl, what)
+        else {
             return Given::Now(Tree::Null);
         };
         let mut command = Command::new(program);
@@ -161,8 +163,9 @@ impl Side {
         } else {
             KUBECTL_PATIENCE
         };
+        let wanted = lines.clone().unwrap_or_default();
         Given::Later(tokio::spawn(async move {
-            kubectl(command, input, patience)
+            kubectl(command, input, patience, &wanted)
                 .await
                 .unwrap_or_else(|error| failure(&error))
         }))
@@ -305,6 +308,7 @@ async fn kubectl(
     mut command: Command,
     input: Vec<u8>,
     patience: Duration,
+    wanted: &str,
 ) -> std::io::Result<Tree> {
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -329,17 +333,18 @@ async fn kubectl(
     let body = if body.starts_with("apiVersion:") || body.starts_with("{\n") {
         serde_saphyr::from_str(&body).unwrap_or(Tree::Text(body))
     } else {
-        lines(&body)
+        lines(&body, wanted)
     };
     Ok(Tree::Map(vec![
         ("status".to_owned(), status),
         ("body".to_owned(), body),
-        ("error".to_owned(), lines(&text(&complained))),
+        ("error".to_owned(), lines(&text(&complained), "")),
     ]))
 }
 
-fn lines(text: &str) -> Tree {
-    Tree::List(text.lines().map(Tree::from).collect())
+fn lines(text: &str, wanted: &str) -> Tree {
+    let lines = text.lines().filter(|line| line.contains(wanted));
+    Tree::List(lines.map(Tree::from).collect())
 }
 
 async fn drain(from: Option<impl tokio::io::AsyncRead + Unpin>, to: &mut Vec<u8>) {
