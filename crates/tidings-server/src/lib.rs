@@ -54,25 +54,27 @@
 //! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch stream.
 //! - JSON as Go writes it, YAML, Kubernetes' protobuf, `Table` and `PartialObjectMetadata`.
 //! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works), OpenAPI v3 as far as
-//!   kubectl reads it, health, access reviews of oneself.
+//!   kubectl reads it, health, metrics, access reviews of oneself. Long answers are compressed for who accepts it.
 //!
 //! # What it does not do
 //!
 //! - Authorization: whoever shows a known token may do everything. Nobody else is let in; only health and `/version` are
 //!   open, as a kube-apiserver's are by default.
 //! - Namespaces are not objects: every valid name is one, and it is always there.
-//! - Compressed answers; metrics.
 
 mod auth;
 pub mod clock;
 mod codec;
+mod compress;
 mod continuation;
 mod encoded;
 mod error;
 mod indent;
 mod limits;
 mod managed;
+mod metrics;
 mod negotiate;
+mod observed;
 mod paced;
 mod patch;
 mod private;

@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::error::Status;
+use crate::metrics::RequestKind;
 use crate::paced;
 use crate::query::Query;
 use crate::server::ApiServer;
@@ -57,7 +58,11 @@ pub(crate) async fn limit(
     } else {
         &server.writes
     };
+    let kind = request.extensions().get::<RequestKind>().copied();
     let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
+        if let Some(kind) = kind {
+            server.metrics.terminated(kind, 429);
+        }
         return too_many_requests();
     };
     let timeout = match query.timeout() {
@@ -66,9 +71,17 @@ pub(crate) async fn limit(
         Err(status) => return status.into_response(),
     };
     let deadline = paced::deadline(timeout);
-    match tokio::time::timeout_at(deadline, next.run(request)).await {
-        Ok(response) => response.map(|body| paced::pace(body, permit, deadline, || {})),
-        Err(_) => Status::timeout().into_response(),
+    let answer = tokio::time::timeout_at(deadline, next.run(request)).await;
+    let timed_out = move || {
+        if let Some(kind) = kind {
+            server.metrics.aborted(kind);
+        }
+    };
+    if let Ok(response) = answer {
+        response.map(|body| paced::pace(body, permit, deadline, timed_out))
+    } else {
+        timed_out();
+        Status::timeout().into_response()
     }
 }
 

@@ -11,6 +11,8 @@ use crate::clock::Clock;
 use crate::codec::{self, Api};
 use crate::encoded::EncodedEvents;
 use crate::error::Status;
+use crate::metrics::Metrics;
+use crate::observed::ObservedStore;
 
 /// How the API behaves. The names are those of kube-apiserver's flags where it has one.
 #[derive(Clone, Debug)]
@@ -70,6 +72,8 @@ pub struct ApiServer {
     pub(crate) reads: Arc<Semaphore>,
     pub(crate) writes: Arc<Semaphore>,
     pub(crate) encoded: EncodedEvents,
+    pub(crate) metrics: Metrics,
+    pub(crate) observed: ObservedStore,
     stopping: watch::Sender<bool>,
 }
 
@@ -96,6 +100,8 @@ impl ApiServer {
             reads: Arc::new(Semaphore::new(options.max_requests_inflight)),
             writes: Arc::new(Semaphore::new(options.max_mutating_requests_inflight)),
             encoded: EncodedEvents::default(),
+            metrics: Metrics::default(),
+            observed: ObservedStore::default(),
             stopping: watch::Sender::new(false),
             options,
         }

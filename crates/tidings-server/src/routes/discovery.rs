@@ -178,11 +178,10 @@ fn named_groups() -> Vec<(&'static str, &'static str)> {
 
 /// GET /version
 pub(crate) async fn version() -> Json<Value> {
-    let tidings = env!("CARGO_PKG_VERSION");
     Json(json!({
         "major": MAJOR,
         "minor": MINOR,
-        "gitVersion": format!("v{MAJOR}.{MINOR}.0+tidings-{tidings}"),
+        "gitVersion": git_version(),
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",
@@ -190,6 +189,23 @@ pub(crate) async fn version() -> Json<Value> {
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     }))
+}
+
+fn git_version() -> String {
+    let tidings = env!("CARGO_PKG_VERSION");
+    format!("v{MAJOR}.{MINOR}.0+tidings-{tidings}")
+}
+
+/// The labels of `kubernetes_build_info`.
+pub(crate) fn build_info() -> [(&'static str, String); 5] {
+    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    [
+        ("major", MAJOR.to_string()),
+        ("minor", MINOR.to_string()),
+        ("git_version", git_version()),
+        ("compiler", "rustc".to_owned()),
+        ("platform", platform),
+    ]
 }
 
 /// GET /api

@@ -1,6 +1,7 @@
 //! `/livez`, `/readyz` and `/healthz` (`k8s.io/apiserver/pkg/server/healthz`). They are open to everybody, as a
 //! kube-apiserver's are by default.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
@@ -11,19 +12,20 @@ use crate::error::Status;
 use crate::query::Query;
 use crate::server::ApiServer;
 
-const CHECKS: [&str; 3] = ["ping", "store", "shutdown"];
+/// The checks of a path. A server that is about to go is alive but takes no new work.
+fn checks(path: &str) -> &'static [&'static str] {
+    if path.starts_with("/readyz") {
+        &["ping", "store", "shutdown"]
+    } else {
+        &["ping", "store"]
+    }
+}
 
 /// What is wrong, if anything.
-async fn failure(server: &ApiServer, path: &str, check: &str) -> Option<String> {
+async fn failure(server: &ApiServer, check: &str) -> Option<String> {
     match check {
-        "store" => server
-            .store
-            .stats()
-            .await
-            .err()
-            .map(|error| error.to_string()),
-        // A server that is about to go is alive but takes no new work.
-        "shutdown" if path.starts_with("/readyz") => server
+        "store" => server.observed.stats(&*server.store).await.err(),
+        "shutdown" => server
             .is_stopping()
             .then(|| "process is shutting down".into()),
         _ => None,
@@ -34,25 +36,38 @@ async fn failure(server: &ApiServer, path: &str, check: &str) -> Option<String> 
 pub(crate) async fn all(State(server): State<Arc<ApiServer>>, request: Request) -> Response {
     let query = Query::parse(request.uri().query());
     let path = request.uri().path();
+    let mut excluded: BTreeSet<&str> = query.values("exclude").collect();
     let mut lines = Vec::new();
-    let mut failed = false;
-    for check in CHECKS {
-        if query.values("exclude").any(|excluded| excluded == check) {
+    let mut failures = Vec::new();
+    for check in checks(path) {
+        if excluded.remove(check) {
             lines.push(format!("[+]{check} excluded: ok\n"));
             continue;
         }
-        if failure(&server, path, check).await.is_none() {
-            lines.push(format!("[+]{check} ok\n"));
-        } else {
-            failed = true;
-            // The reason is in the log, not told to strangers.
-            lines.push(format!("[-]{check} failed: reason withheld\n"));
+        match failure(&server, check).await {
+            None => lines.push(format!("[+]{check} ok\n")),
+            Some(why) => {
+                // The reason is in the log, not told to strangers.
+                lines.push(format!("[-]{check} failed: reason withheld\n"));
+                failures.push(format!("{check}: {why}"));
+            }
         }
+    }
+    if !excluded.is_empty() {
+        let unknown: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+        lines.push(format!(
+            "warn: some health checks cannot be excluded: no matches for {}\n",
+            unknown.join(", ")
+        ));
     }
     let lines = lines.concat();
     let name = path.trim_start_matches('/').trim_end_matches('/');
-    if failed {
-        tracing::warn!(check = name, "health check failed");
+    if !failures.is_empty() {
+        tracing::warn!(
+            check = name,
+            failures = failures.join("; "),
+            "health check failed"
+        );
         return (
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("{lines}{name} check failed\n"),
@@ -72,10 +87,10 @@ pub(crate) async fn one(
     Path(check): Path<String>,
     request: Request,
 ) -> Result<Response, Status> {
-    if !CHECKS.contains(&check.as_str()) {
+    if !checks(request.uri().path()).contains(&check.as_str()) {
         return Err(Status::no_such_path());
     }
-    Ok(match failure(&server, request.uri().path(), &check).await {
+    Ok(match failure(&server, &check).await {
         None => "ok".into_response(),
         Some(why) => (
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -9,6 +9,7 @@ mod frame;
 mod health;
 mod list;
 mod list_writer;
+mod metrics;
 mod openapi;
 mod pages;
 mod review;
@@ -24,9 +25,13 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+use crate::compress;
 use crate::error::Status;
 use crate::limits;
+use crate::metrics::measure;
 use crate::server::ApiServer;
+
+pub(crate) use discovery::build_info;
 
 /// The whole API as a service, to be put behind a listener or called directly.
 pub fn router(server: Arc<ApiServer>) -> Router {
@@ -74,10 +79,15 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
             post(review::subject),
         )
+        .route("/metrics", get(metrics::metrics))
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::version))
         .fallback(|| async { Status::no_such_path() })
         .method_not_allowed_fallback(|| async { Status::method_not_allowed() })
+        .layer(middleware::from_fn_with_state(
+            server.clone(),
+            compress::compress,
+        ))
         .layer(middleware::from_fn_with_state(
             server.clone(),
             limits::limit,
@@ -102,6 +112,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             server.clone(),
             common_headers,
         ))
+        .layer(middleware::from_fn_with_state(server.clone(), measure))
         .with_state(server)
 }
 
@@ -111,13 +122,13 @@ async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match server.authenticator.authenticate(request.headers()) {
-        Some(user) => {
-            request.extensions_mut().insert(user.clone());
-            next.run(request).await
-        }
-        None => Status::unauthorized().into_response(),
-    }
+    let Some(user) = server.authenticator.authenticate(request.headers()) else {
+        server.metrics.authentication("failure");
+        return Status::unauthorized().into_response();
+    };
+    server.metrics.authentication("success");
+    request.extensions_mut().insert(user.clone());
+    next.run(request).await
 }
 
 /// Lets in everybody who shows no credentials, and nobody who shows wrong ones.

@@ -81,7 +81,8 @@ impl Pages {
             None => self.remaining = page.remaining,
         }
 
-        let mut batch = Vec::with_capacity(page.records.len());
+        let fetched = page.records.len();
+        let mut batch = Vec::with_capacity(fetched);
         let mut records = page.records.into_iter();
         for record in records.by_ref() {
             if self.until.as_ref().is_some_and(|until| record.key > until) {
@@ -97,6 +98,7 @@ impl Pages {
                 break;
             }
         }
+        self.server.metrics.listed(fetched, batch.len());
         let left = page.more || records.len() > 0;
         if self.until.is_some() && self.until == self.request.after {
             self.done = true;

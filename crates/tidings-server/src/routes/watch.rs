@@ -21,6 +21,7 @@ use super::body::{encode_watched, table_rows};
 use super::call::Call;
 use super::frame::{event_frame, frame, together};
 use super::list::{not_newer_than_store, store_request};
+use crate::clock;
 use crate::encoded::{EncodingKey, RowKey};
 use crate::error::Status;
 use crate::negotiate::{Answer, Form, Media, Shape};
@@ -79,6 +80,7 @@ pub(crate) async fn watch(
                 .bookmark_interval
                 .max(Duration::from_millis(1)),
         ),
+        started: clock::monotonic(),
         phase: Phase::Over,
         columns_sent: false,
         sent_revision: 0,
@@ -114,6 +116,7 @@ struct Watching {
     /// The latest revision the client has heard of.
     sent_revision: Revision,
     bookmarks: tokio::time::Interval,
+    started: std::time::Instant,
 }
 
 /// ```text
@@ -152,7 +155,11 @@ impl Watching {
             };
             match step {
                 Ok(frames) if frames.is_empty() => {}
-                Ok(frames) => return Some(together(frames)),
+                Ok(frames) => {
+                    let lens = frames.iter().map(Bytes::len);
+                    self.server.metrics.watched(self.call.api, lens);
+                    return Some(together(frames));
+                }
                 Err(status) => {
                     // Phase::Over stays: an error is the last thing a watch says.
                     return Some(frame(self.form.media, "ERROR", &self.error_object(&status)));
@@ -236,6 +243,13 @@ impl Watching {
             };
         } else {
             self.go_live(page.revision).await?;
+            let took = clock::monotonic().saturating_duration_since(self.started);
+            let scope = if self.call.namespace.is_empty() {
+                "cluster"
+            } else {
+                "namespace"
+            };
+            self.server.metrics.watch_list(self.call.api, scope, took);
             if announce_end {
                 frames.push(self.bookmark(page.revision, true)?);
             }

@@ -5,6 +5,7 @@ mod apply;
 mod content;
 mod fanout;
 mod lists;
+mod observing;
 mod streams;
 mod support;
 mod watch_forms;

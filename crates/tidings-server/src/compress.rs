@@ -1,0 +1,100 @@
+//! gzip for long answers, as kube-apiserver does it (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`): above
+//! 128 KiB, at the fastest level, if the client accepts it; never for watches. Compressed as it streams by.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use axum::body::{Body, BodyDataStream, HttpBody};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::{StreamExt, stream};
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::limits::is_watch;
+use crate::query::Query;
+use crate::server::ApiServer;
+
+/// Answers up to this length go as they are.
+const THRESHOLD: usize = 128 * 1024;
+
+/// Compresses what is worth it.
+pub(crate) async fn compress(
+    State(_): State<Arc<ApiServer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let wanted = accepts_gzip(request.headers())
+        && !is_watch(
+            request.method(),
+            request.uri().path(),
+            &Query::parse(request.uri().query()),
+        );
+    let response = next.run(request).await;
+    let short = response.body().size_hint().upper();
+    if !wanted || short.is_some_and(|len| len <= THRESHOLD as u64) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let mut chunks = body.into_data_stream();
+    let mut head: Vec<Result<Bytes, axum::Error>> = Vec::new();
+    let mut len = 0;
+    while len <= THRESHOLD {
+        match chunks.next().await {
+            Some(Ok(chunk)) => {
+                len += chunk.len();
+                head.push(Ok(chunk));
+            }
+            // Cut off, or short after all.
+            Some(Err(error)) => {
+                head.push(Err(error));
+                return Response::from_parts(parts, Body::from_stream(stream::iter(head)));
+            }
+            None => {
+                let body: Vec<Bytes> = head.into_iter().flatten().collect();
+                return Response::from_parts(parts, Body::from(body.concat()));
+            }
+        }
+    }
+    let headers = &mut parts.headers;
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, gzip(head, chunks))
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|token| token.trim() == "gzip")
+}
+
+fn gzip(head: Vec<Result<Bytes, axum::Error>>, chunks: BodyDataStream) -> Body {
+    let chunks = Box::pin(stream::iter(head).chain(chunks));
+    let encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    Body::from_stream(stream::unfold(
+        Some((encoder, chunks)),
+        |state| async move {
+            let (mut encoder, mut chunks) = state?;
+            while let Some(chunk) = chunks.next().await {
+                let written =
+                    chunk.and_then(|chunk| encoder.write_all(&chunk).map_err(axum::Error::new));
+                if let Err(error) = written {
+                    return Some((Err(error), None));
+                }
+                let compressed = std::mem::take(encoder.get_mut());
+                if !compressed.is_empty() {
+                    return Some((Ok(Bytes::from(compressed)), Some((encoder, chunks))));
+                }
+            }
+            let end = encoder.finish().map(Bytes::from).map_err(axum::Error::new);
+            Some((end, None))
+        },
+    ))
+}

@@ -1,0 +1,524 @@
+//! `/metrics`: kube-apiserver's names and labels where it has them, in Prometheus' text form.
+//!
+//! Everything is counted where it happens and put into words only when somebody asks. Labels are words of the program's
+//! own (see [`series`]), so the number of series is bounded whatever clients send. A metric that begins with `tidings_`
+//! has no counterpart upstream.
+
+mod process;
+mod request;
+mod series;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tidings_store::Stats;
+
+use crate::codec::Api;
+pub(crate) use request::{RequestKind, measure};
+use series::{Counters, Histograms, Text};
+
+/// Buckets of `apiserver_request_duration_seconds`.
+const DURATIONS: &[f64] = &[
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
+    10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+];
+/// Buckets of `apiserver_request_sli_duration_seconds` and of everything else that takes long.
+const LONG_DURATIONS: &[f64] = &[
+    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0,
+    30.0, 45.0, 60.0,
+];
+const ADMISSION_DURATIONS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
+const RESPONSE_SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+const BODY_SIZES: &[f64] = &[
+    50_000.0,
+    150_000.0,
+    250_000.0,
+    350_000.0,
+    450_000.0,
+    1_000_000.0,
+    3_145_728.0,
+];
+const WATCH_EVENT_SIZES: &[f64] = &[
+    1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 65_536.0, 131_072.0,
+];
+
+/// The labels every request metric has.
+const REQUEST: [&str; 7] = [
+    "verb",
+    "group",
+    "version",
+    "resource",
+    "subresource",
+    "scope",
+    "component",
+];
+
+/// Everything this server counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    requests: Counters<9>,
+    durations: Histograms<8>,
+    sli_durations: Histograms<7>,
+    response_sizes: Histograms<7>,
+    body_sizes: Histograms<2>,
+    terminations: Counters<8>,
+    aborts: Counters<6>,
+    long_running: Mutex<BTreeMap<[&'static str; 7], AtomicI64>>,
+    watch_events: Counters<3>,
+    watch_event_sizes: Histograms<3>,
+    watch_lists: Histograms<4>,
+    lists: Counters<2>,
+    listed_fetched: Counters<2>,
+    listed_returned: Counters<2>,
+    authentications: Counters<1>,
+    authorizations: Counters<1>,
+    admissions: Histograms<4>,
+    audit_events: Counters<0>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        const GROUP: [&str; 3] = ["group", "version", "resource"];
+        const STORED: [&str; 2] = ["group", "resource"];
+        let [
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            scope,
+            component,
+        ] = REQUEST;
+        Self {
+            requests: Counters::new([
+                verb,
+                "dry_run",
+                group,
+                version,
+                resource,
+                subresource,
+                scope,
+                component,
+                "code",
+            ]),
+            durations: Histograms::new(
+                [
+                    verb,
+                    "dry_run",
+                    group,
+                    version,
+                    resource,
+                    subresource,
+                    scope,
+                    component,
+                ],
+                DURATIONS,
+            ),
+            sli_durations: Histograms::new(REQUEST, LONG_DURATIONS),
+            response_sizes: Histograms::new(REQUEST, RESPONSE_SIZES),
+            body_sizes: Histograms::new([resource, verb], BODY_SIZES),
+            terminations: Counters::new([
+                verb,
+                group,
+                version,
+                resource,
+                subresource,
+                scope,
+                component,
+                "code",
+            ]),
+            aborts: Counters::new([verb, group, version, resource, subresource, scope]),
+            long_running: Mutex::default(),
+            watch_events: Counters::new(GROUP),
+            watch_event_sizes: Histograms::new(GROUP, WATCH_EVENT_SIZES),
+            watch_lists: Histograms::new([group, version, resource, scope], LONG_DURATIONS),
+            lists: Counters::new(STORED),
+            listed_fetched: Counters::new(STORED),
+            listed_returned: Counters::new(STORED),
+            authentications: Counters::new(["result"]),
+            authorizations: Counters::new(["result"]),
+            admissions: Histograms::new(
+                ["name", "operation", "rejected", "type"],
+                ADMISSION_DURATIONS,
+            ),
+            audit_events: Counters::new([]),
+        }
+    }
+}
+
+const STORED_EVENTS: [&str; 2] = ["", "events"];
+
+/// What only the server itself knows at the moment of asking.
+#[derive(Debug, Default)]
+pub(crate) struct Now {
+    pub(crate) reads_in_flight: usize,
+    pub(crate) writes_in_flight: usize,
+    pub(crate) stats: Option<Stats>,
+}
+
+impl Metrics {
+    /// The code of a request whose client went away before it was answered.
+    pub(crate) const CLIENT_GONE: u16 = 0;
+
+    fn request(
+        &self,
+        kind: RequestKind,
+        dry_run: &'static str,
+        code: u16,
+        took: Duration,
+        bytes: u64,
+    ) {
+        let labels = kind.labels();
+        let [
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            scope,
+            component,
+        ] = labels;
+        let with_dry_run = [
+            verb,
+            dry_run,
+            group,
+            version,
+            resource,
+            subresource,
+            scope,
+            component,
+        ];
+        let code = code_label(code);
+        let all = [
+            verb,
+            dry_run,
+            group,
+            version,
+            resource,
+            subresource,
+            scope,
+            component,
+            code,
+        ];
+        self.requests.of(all).add(1);
+        self.durations.of(with_dry_run).observe_duration(took);
+        self.sli_durations.of(labels).observe_duration(took);
+        if matches!(verb, "GET" | "LIST") {
+            self.response_sizes.of(labels).observe(bytes as f64);
+        }
+    }
+
+    fn request_body(&self, kind: RequestKind, len: u64) {
+        self.body_sizes
+            .of([kind.resource, kind.verb])
+            .observe(len as f64);
+    }
+
+    fn long_running(&self, kind: RequestKind, by: i64) {
+        let mut gauges = self
+            .long_running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        gauges
+            .entry(kind.labels())
+            .or_default()
+            .fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// A request was turned away in self-defence.
+    pub(crate) fn terminated(&self, kind: RequestKind, code: u16) {
+        let [
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            scope,
+            component,
+        ] = kind.labels();
+        let labels = [
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            scope,
+            component,
+            code_label(code),
+        ];
+        self.terminations.of(labels).add(1);
+    }
+
+    /// A request was given up, or its answer cut off, because its time was over.
+    pub(crate) fn aborted(&self, kind: RequestKind) {
+        let [verb, group, version, resource, subresource, scope, _] = kind.labels();
+        self.aborts
+            .of([verb, group, version, resource, subresource, scope])
+            .add(1);
+    }
+
+    /// A watcher was sent events of these lengths.
+    pub(crate) fn watched(&self, api: Api, lens: impl Iterator<Item = usize>) {
+        let labels = [api.group(), "v1", "events"];
+        let sizes = self.watch_event_sizes.of(labels);
+        let mut count = 0;
+        for len in lens {
+            sizes.observe(len as f64);
+            count += 1;
+        }
+        self.watch_events.of(labels).add(count);
+    }
+
+    /// A watch has sent what was there before it.
+    pub(crate) fn watch_list(&self, api: Api, scope: &'static str, took: Duration) {
+        let labels = [api.group(), "v1", "events", scope];
+        self.watch_lists.of(labels).observe_duration(took);
+    }
+
+    /// The store was asked for a page of a list.
+    pub(crate) fn listed(&self, fetched: usize, returned: usize) {
+        self.lists.of(STORED_EVENTS).add(1);
+        self.listed_fetched.of(STORED_EVENTS).add(fetched as u64);
+        self.listed_returned.of(STORED_EVENTS).add(returned as u64);
+    }
+
+    /// Somebody asked to be let in: `success`, `failure` or `error`.
+    pub(crate) fn authentication(&self, result: &'static str) {
+        self.authentications.of([result]).add(1);
+    }
+
+    /// Somebody asked to do something: `allowed`, `denied` or `error`.
+    #[expect(dead_code, reason = "for the authorizer, which has yet to come")]
+    pub(crate) fn authorization(&self, result: &'static str) {
+        self.authorizations.of([result]).add(1);
+    }
+
+    /// An admission plugin (by kube-apiserver's name, such as `EventRateLimit`) judged a write (`CREATE`, `UPDATE`).
+    #[expect(dead_code, reason = "for admission, which has yet to come")]
+    pub(crate) fn admission(
+        &self,
+        name: &'static str,
+        operation: &'static str,
+        rejected: bool,
+        took: Duration,
+    ) {
+        let rejected = if rejected { "true" } else { "false" };
+        self.admissions
+            .of([name, operation, rejected, "validate"])
+            .observe_duration(took);
+    }
+
+    /// An entry was written to the audit log.
+    #[expect(dead_code, reason = "for the audit log, which has yet to come")]
+    pub(crate) fn audited(&self) {
+        self.audit_events.of([]).add(1);
+    }
+
+    /// Everything in Prometheus' text form.
+    pub(crate) fn to_text(&self, now: &Now) -> String {
+        let mut text = Text::default();
+        text.counters(
+            "apiserver_request_total",
+            "Requests by verb, dry run, group, version, resource, scope and code.",
+            &self.requests,
+        );
+        text.histograms(
+            "apiserver_request_duration_seconds",
+            "Time until the last byte of the answer.",
+            &self.durations,
+        );
+        text.histograms(
+            "apiserver_request_sli_duration_seconds",
+            "The same, for service level indicators.",
+            &self.sli_durations,
+        );
+        text.histograms(
+            "apiserver_response_sizes",
+            "Bytes of the answers to reading requests.",
+            &self.response_sizes,
+        );
+        text.histograms(
+            "apiserver_request_body_size_bytes",
+            "Bytes of requests' bodies.",
+            &self.body_sizes,
+        );
+        self.write_in_flight(now, &mut text);
+        text.counters(
+            "apiserver_request_terminations_total",
+            "Requests turned away in self-defence.",
+            &self.terminations,
+        );
+        text.counters(
+            "apiserver_request_aborts_total",
+            "Requests given up because their time was over.",
+            &self.aborts,
+        );
+        text.counters(
+            "apiserver_watch_events_total",
+            "Events sent to watchers.",
+            &self.watch_events,
+        );
+        text.histograms(
+            "apiserver_watch_events_sizes",
+            "Bytes of events sent to watchers.",
+            &self.watch_event_sizes,
+        );
+        text.histograms(
+            "apiserver_watch_list_duration_seconds",
+            "Time until a watch has sent what was there before it.",
+            &self.watch_lists,
+        );
+        text.counters(
+            "apiserver_storage_list_total",
+            "Pages of lists read from the store.",
+            &self.lists,
+        );
+        text.counters(
+            "apiserver_storage_list_fetched_objects_total",
+            "Events read from the store for lists.",
+            &self.listed_fetched,
+        );
+        text.counters(
+            "apiserver_storage_list_returned_objects_total",
+            "Events returned by lists.",
+            &self.listed_returned,
+        );
+        if let Some(stats) = &now.stats {
+            write_store(stats, &mut text);
+        }
+        text.counters(
+            "authentication_attempts",
+            "Attempts to be let in, by result.",
+            &self.authentications,
+        );
+        text.counters(
+            "authorization_attempts_total",
+            "Attempts to do something, by result.",
+            &self.authorizations,
+        );
+        text.histograms(
+            "apiserver_admission_controller_admission_duration_seconds",
+            "Time an admission plugin took for a write.",
+            &self.admissions,
+        );
+        text.counters(
+            "apiserver_audit_event_total",
+            "Entries of the audit log.",
+            &self.audit_events,
+        );
+        text.metric(
+            "kubernetes_build_info",
+            "gauge",
+            "The server's version; always 1.",
+        );
+        let version = crate::routes::build_info();
+        let labels: Vec<(&str, &str)> = version
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        text.sample("kubernetes_build_info", &labels, 1);
+        process::write(&mut text);
+        text.into_string()
+    }
+
+    fn write_in_flight(&self, now: &Now, text: &mut Text) {
+        const IN_FLIGHT: &str = "apiserver_current_inflight_requests";
+        const LONG_RUNNING: &str = "apiserver_longrunning_requests";
+        text.metric(IN_FLIGHT, "gauge", "Requests being served, watches aside.");
+        text.sample(
+            IN_FLIGHT,
+            &[("request_kind", "readOnly")],
+            now.reads_in_flight,
+        );
+        text.sample(
+            IN_FLIGHT,
+            &[("request_kind", "mutating")],
+            now.writes_in_flight,
+        );
+        text.metric(LONG_RUNNING, "gauge", "Watches being served.");
+        let gauges = self
+            .long_running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (labels, gauge) in gauges.iter() {
+            let pairs: Vec<_> = REQUEST.into_iter().zip(*labels).collect();
+            text.sample(LONG_RUNNING, &pairs, gauge.load(Ordering::Relaxed));
+        }
+    }
+}
+
+fn write_store(stats: &Stats, text: &mut Text) {
+    let events = [("resource", "events")];
+    let events_of_core = [("group", ""), ("resource", "events")];
+    for (name, labels) in [
+        ("apiserver_storage_objects", &events[..]),
+        ("apiserver_resource_objects", &events_of_core[..]),
+    ] {
+        text.metric(name, "gauge", "Events whose end is not yet written down.");
+        text.sample(name, labels, stats.records);
+    }
+    let name = "apiserver_resource_size_estimate_bytes";
+    text.metric(name, "gauge", "Bytes of these events, before compression.");
+    text.sample(name, &events_of_core, stats.value_bytes);
+    let name = "apiserver_storage_size_bytes";
+    text.metric(name, "gauge", "Bytes the store takes on disk.");
+    text.sample(name, &[("storage_cluster_id", "tidings")], stats.disk_bytes);
+    text.single(
+        "tidings_storage_expiry_lag_seconds",
+        "gauge",
+        "By how much the writing down of ends is behind the clock.",
+        stats.expiry_lag_ms as f64 / 1e3,
+    );
+    text.single(
+        "tidings_storage_expired_total",
+        "counter",
+        "Events whose end was written down since the start.",
+        stats.expired,
+    );
+    text.single(
+        "tidings_storage_watches",
+        "gauge",
+        "Watches of the store.",
+        stats.watches,
+    );
+    text.single(
+        "tidings_storage_revision",
+        "gauge",
+        "The revision of the latest change.",
+        stats.revision,
+    );
+}
+
+/// The codes this server answers with.
+fn code_label(code: u16) -> &'static str {
+    const CODES: [(u16, &str); 22] = [
+        (Metrics::CLIENT_GONE, "0"),
+        (200, "200"),
+        (201, "201"),
+        (202, "202"),
+        (204, "204"),
+        (304, "304"),
+        (400, "400"),
+        (401, "401"),
+        (403, "403"),
+        (404, "404"),
+        (405, "405"),
+        (406, "406"),
+        (409, "409"),
+        (410, "410"),
+        (413, "413"),
+        (415, "415"),
+        (422, "422"),
+        (429, "429"),
+        (500, "500"),
+        (503, "503"),
+        (504, "504"),
+        (507, "507"),
+    ];
+    CODES
+        .into_iter()
+        .find_map(|(known, label)| (known == code).then_some(label))
+        .unwrap_or("other")
+}

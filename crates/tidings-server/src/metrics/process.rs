@@ -1,0 +1,83 @@
+//! `process_*`: what the kernel says of this process, where there is `/proc`.
+
+use std::fs;
+
+use super::series::Text;
+
+/// The unit of times in `/proc`, which Linux fixes for programs at a hundredth of a second.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Appends what can be found out; nothing on systems without `/proc`.
+pub(crate) fn write(text: &mut Text) {
+    if let Some((cpu, start)) = stat() {
+        text.single(
+            "process_cpu_seconds_total",
+            "counter",
+            "Total user and system CPU time spent in seconds.",
+            cpu,
+        );
+        if let Some(boot) = boot_time() {
+            text.single(
+                "process_start_time_seconds",
+                "gauge",
+                "Start time of the process since unix epoch in seconds.",
+                boot + start,
+            );
+        }
+    }
+    for (name, help, key) in [
+        (
+            "process_resident_memory_bytes",
+            "Resident memory size in bytes.",
+            "VmRSS:",
+        ),
+        (
+            "process_virtual_memory_bytes",
+            "Virtual memory size in bytes.",
+            "VmSize:",
+        ),
+    ] {
+        if let Some(kib) = number("/proc/self/status", key) {
+            text.single(name, "gauge", help, kib * 1024);
+        }
+    }
+    if let Ok(open) = fs::read_dir("/proc/self/fd") {
+        text.single(
+            "process_open_fds",
+            "gauge",
+            "Number of open file descriptors.",
+            open.count(),
+        );
+    }
+    if let Some(max) = number("/proc/self/limits", "Max open files") {
+        text.single(
+            "process_max_fds",
+            "gauge",
+            "Maximum number of open file descriptors.",
+            max,
+        );
+    }
+}
+
+/// CPU time used, and when the process started after the machine did, in seconds.
+fn stat() -> Option<(f64, f64)> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The program's name stands in parentheses and may hold anything; the third field follows it.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let seconds = |field: usize| -> Option<f64> {
+        let ticks: f64 = fields.get(field - 3)?.parse().ok()?;
+        Some(ticks / TICKS_PER_SECOND)
+    };
+    Some((seconds(14)? + seconds(15)?, seconds(22)?))
+}
+
+fn boot_time() -> Option<f64> {
+    number("/proc/stat", "btime").map(|seconds| seconds as f64)
+}
+
+/// The first number in the line that starts so.
+fn number(file: &str, start: &str) -> Option<u64> {
+    let content = fs::read_to_string(file).ok()?;
+    let line = content.lines().find_map(|line| line.strip_prefix(start))?;
+    line.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,270 @@
+//! What kind of request it is, in the words of kube-apiserver's metrics, and the measuring of it until its last byte.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use futures::StreamExt;
+use http::{Method, header};
+
+use crate::clock;
+use crate::metrics::Metrics;
+use crate::query::Query;
+use crate::server::ApiServer;
+
+/// The labels that most of kube-apiserver's request metrics share, in its order, `component` aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestKind {
+    pub(crate) verb: &'static str,
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) subresource: &'static str,
+    pub(crate) scope: &'static str,
+}
+
+/// Paths that are no resource's; the label is the path.
+const PATHS: [&str; 10] = [
+    "/api",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi",
+    "/readyz",
+    "/version",
+    "/api/v1",
+    "/apis/events.k8s.io/v1",
+];
+/// Resources beside events.
+const RESOURCES: [&str; 4] = [
+    "namespaces",
+    "selfsubjectaccessreviews",
+    "selfsubjectreviews",
+    "selfsubjectrulesreviews",
+];
+const GROUPS: [&str; 3] = [
+    "events.k8s.io",
+    "authorization.k8s.io",
+    "authentication.k8s.io",
+];
+
+fn one_of<const N: usize>(known: [&'static str; N], name: &str) -> Option<&'static str> {
+    known.into_iter().find(|known| *known == name)
+}
+
+impl RequestKind {
+    pub(crate) fn of(request: &Request) -> Self {
+        let path = request.uri().path();
+        let method = request.method();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (group, rest) = match parts.as_slice() {
+            ["api", "v1", rest @ ..] => (Some(""), rest),
+            ["apis", group, "v1", rest @ ..] => (one_of(GROUPS, group), rest),
+            _ => (None, &[][..]),
+        };
+        let (watch_path, rest) = match rest {
+            ["watch", rest @ ..] => (true, rest),
+            rest => (false, rest),
+        };
+        let (resource, scope) = match rest {
+            ["events"] => ("events", "cluster"),
+            ["namespaces", _, "events"] => ("events", "namespace"),
+            ["namespaces", _, "events", _] => ("events", "resource"),
+            [resource] => (one_of(RESOURCES, resource).unwrap_or_default(), "cluster"),
+            ["namespaces", _] => ("namespaces", "resource"),
+            _ => ("", ""),
+        };
+        let Some(group) = group.filter(|_| !resource.is_empty()) else {
+            return Self {
+                verb: plain_verb(method),
+                group: "",
+                version: "",
+                resource: "",
+                subresource: path_label(path),
+                scope: "",
+            };
+        };
+        let named = scope == "resource";
+        let query = Query::parse(request.uri().query());
+        let apply = || {
+            let content_type = request.headers().get(header::CONTENT_TYPE);
+            content_type
+                .is_some_and(|value| value.as_bytes().starts_with(b"application/apply-patch"))
+        };
+        let verb = match *method {
+            Method::GET if watch_path || query.flag("watch") => "WATCH",
+            Method::GET if !named => "LIST",
+            Method::DELETE if !named => "DELETECOLLECTION",
+            Method::PATCH if apply() => "APPLY",
+            _ => plain_verb(method),
+        };
+        Self {
+            verb,
+            group,
+            version: "v1",
+            resource,
+            subresource: "",
+            scope,
+        }
+    }
+
+    pub(crate) fn labels(self) -> [&'static str; 7] {
+        [
+            self.verb,
+            self.group,
+            self.version,
+            self.resource,
+            self.subresource,
+            self.scope,
+            "apiserver",
+        ]
+    }
+}
+
+fn plain_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        _ => "OTHER",
+    }
+}
+
+fn path_label(path: &str) -> &'static str {
+    let path = path.trim_end_matches('/');
+    let first = path.get(1..).and_then(|rest| rest.split('/').next());
+    one_of(PATHS, path)
+        .or_else(|| {
+            let first = first.filter(|first| !first.starts_with("api"))?;
+            PATHS
+                .into_iter()
+                .find(|known| known.strip_prefix('/') == Some(first))
+        })
+        .unwrap_or_default()
+}
+
+/// A request that is being answered. It is over when the answer's last byte was taken, or nobody wants the rest.
+struct Measured {
+    server: Arc<ApiServer>,
+    kind: RequestKind,
+    dry_run: &'static str,
+    started: Instant,
+    code: u16,
+    bytes: u64,
+    long_running: bool,
+}
+
+impl Measured {
+    fn sent(&mut self, len: usize) {
+        self.bytes += len as u64;
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        let took = clock::monotonic().saturating_duration_since(self.started);
+        let metrics = &self.server.metrics;
+        if self.long_running {
+            metrics.long_running(self.kind, -1);
+        }
+        metrics.request(self.kind, self.dry_run, self.code, took, self.bytes);
+    }
+}
+
+/// Measures every request.
+pub(crate) async fn measure(
+    State(server): State<Arc<ApiServer>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let kind = RequestKind::of(&request);
+    request.extensions_mut().insert(kind);
+    let dry_run = Query::parse(request.uri().query()).has("dryRun");
+    let long_running = kind.verb == "WATCH";
+    if let Some(len) = request.body().size_hint().exact().filter(|len| *len > 0) {
+        server.metrics.request_body(kind, len);
+    }
+    if long_running {
+        server.metrics.long_running(kind, 1);
+    }
+    // Dropped without an answer it is one that the client gave up.
+    let mut measured = Measured {
+        server,
+        kind,
+        dry_run: if dry_run { "All" } else { "" },
+        started: clock::monotonic(),
+        code: Metrics::CLIENT_GONE,
+        bytes: 0,
+        long_running,
+    };
+    let response = next.run(request).await;
+    measured.code = response.status().as_u16();
+    if let Some(len) = response.body().size_hint().exact() {
+        measured.bytes = len;
+        return response;
+    }
+    response.map(|body| {
+        Body::from_stream(body.into_data_stream().inspect(move |chunk| {
+            if let Ok(chunk) = chunk {
+                measured.sent(chunk.len());
+            }
+        }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_named_as_kube_apiserver_names_them() {
+        const SHOP: &str = "/api/v1/namespaces/shop/events";
+        for (method, uri, expected) in [
+            ("GET", "/api/v1/events", "LIST  v1 events  cluster"),
+            ("GET", "/api/v1/events?watch=1", "WATCH  v1 events  cluster"),
+            ("GET", "/api/v1/watch/events", "WATCH  v1 events  cluster"),
+            ("GET", SHOP, "LIST  v1 events  namespace"),
+            ("DELETE", SHOP, "DELETECOLLECTION  v1 events  namespace"),
+            (
+                "POST",
+                "/apis/events.k8s.io/v1/namespaces/x/events",
+                "POST events.k8s.io v1 events  namespace",
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/shop/events/a",
+                "PUT  v1 events  resource",
+            ),
+            (
+                "PATCH",
+                "/api/v1/namespaces/shop/events/a",
+                "PATCH  v1 events  resource",
+            ),
+            ("GET", "/api/v1/namespaces", "LIST  v1 namespaces  cluster"),
+            (
+                "POST",
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                "POST authorization.k8s.io v1 selfsubjectaccessreviews  cluster",
+            ),
+            ("GET", "/readyz/ping", "GET    /readyz "),
+            ("GET", "/openapi/v3/api/v1", "GET    /openapi "),
+            ("GET", "/api/v1", "GET    /api/v1 "),
+            ("BREW", "/api/v2/x/../y", "OTHER     "),
+            ("GET", "/apis/other.example/v1/events", "GET     "),
+            ("GET", "/api/v1/pods", "GET     "),
+        ] {
+            let request = Request::builder().method(method).uri(uri);
+            let kind = RequestKind::of(&request.body(Body::empty()).unwrap());
+            let [verb, group, version, resource, subresource, scope, _] = kind.labels();
+            let found = [verb, group, version, resource, subresource, scope].join(" ");
+            assert_eq!(found, expected, "{method} {uri}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `/metrics`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+
+use crate::metrics::Now;
+use crate::server::ApiServer;
+
+/// GET of everything that is counted.
+pub(crate) async fn metrics(State(server): State<Arc<ApiServer>>) -> Response {
+    let options = &server.options;
+    let now = Now {
+        reads_in_flight: options
+            .max_requests_inflight
+            .saturating_sub(server.reads.available_permits()),
+        writes_in_flight: options
+            .max_mutating_requests_inflight
+            .saturating_sub(server.writes.available_permits()),
+        stats: server.observed.stats(&*server.store).await.ok(),
+    };
+    let content_type = [(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+    )];
+    (content_type, server.metrics.to_text(&now)).into_response()
+}
