@@ -1,9 +1,10 @@
-//! What the benchmark programs share: measuring, figures as lines of JSON, and the recording benchmarks themselves.
+//! What the benchmark programs share: measuring, figures as lines of JSON, and the benchmarks themselves.
 //!
 //! Time and allocations are measured by two programs: an allocator that counts is shared by all threads and would slow down what is timed.
 
 pub mod recording;
 pub mod serving;
+pub mod storing;
 
 use std::alloc::System;
 use std::time::{Duration, Instant};
@@ -43,6 +44,13 @@ impl Figure {
         fields.insert("peer".to_owned(), peer.into());
         fields.insert("name".to_owned(), name.into());
         Self(fields)
+    }
+
+    /// Adds a number as it is.
+    #[must_use]
+    pub fn with_exact(mut self, name: &str, number: f64) -> Self {
+        self.0.insert(name.to_owned(), number.into());
+        self
     }
 
     /// Adds a number, rounded to hundredths.

@@ -1,5 +1,5 @@
-//! The tasks of the project: `cargo xtask test | tidy | bench | soak | reference`. Nothing here is needed to build or use
-//! tidings.
+//! The tasks of the project: `cargo xtask test | tidy | contract | crash | bench | soak | reference`. Nothing here is needed to
+//! build or use tidings.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -8,6 +8,8 @@
 
 mod bench;
 mod command;
+mod contract;
+mod crash;
 mod reference;
 mod test;
 mod tidy;
@@ -28,6 +30,10 @@ enum Task {
     Test(test::Args),
     /// The rules of the repository: who may use whom, and what every file keeps
     Tidy,
+    /// The store's contract suite, counted for each backend
+    Contract(contract::Args),
+    /// The store's process killed again and again, and what it left checked
+    Crash(crash::Args),
     /// Our figures beside those of client-go and kube-rs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -43,6 +49,8 @@ fn main() -> ExitCode {
     let result = match task {
         Task::Test(args) => test::run(&root, &args),
         Task::Tidy => tidy::run(&root),
+        Task::Contract(args) => contract::run(&root, &args),
+        Task::Crash(args) => crash::run(&root, &args),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Soak(args) => bench::soak::run(&root, &args),
         Task::Reference(args) => reference::run(&root, &args),

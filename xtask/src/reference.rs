@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
             return Ok(());
         }
     };
-    if !tools.has("ETCD") {
+    if tools.program("ETCD").is_none() {
         println!("skipped: kube-apiserver needs an etcd");
         return Ok(());
     }

@@ -69,9 +69,11 @@ impl Tools {
         tools
     }
 
-    /// Whether the program tests find by this variable is there.
-    pub(crate) fn has(&self, variable: &str) -> bool {
-        self.environment.iter().any(|(name, _)| name == variable)
+    /// Where the program is that tests find by this variable, if it could be had.
+    pub(crate) fn program(&self, variable: &str) -> Option<PathBuf> {
+        let mut environment = self.environment.iter();
+        let (_, file) = environment.find(|(name, _)| name == variable)?;
+        Some(PathBuf::from(file))
     }
 
     /// Tells a command where they are.

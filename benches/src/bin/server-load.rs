@@ -100,6 +100,9 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     let figure = |name: &str| Figure::of(&arguments.peer, name);
     // Two runs against one server do not take each other's names.
     let run = format!("{:x}.", std::process::id());
+    if !matches!(arguments.part, Part::Ready) {
+        serving::make_namespaces(&target).await?;
+    }
     match arguments.part {
         Part::Ready => {
             ready(&target).await?;

@@ -54,9 +54,12 @@ const SAID: [(&str, &str, &str, &str); 8] = [
     ),
 ];
 
+/// Namespaces the objects are in, in turn.
+pub(super) const NAMESPACES: u64 = 10;
+
 /// The namespace of an object.
 pub(super) fn namespace(object: u64) -> String {
-    format!("team-{}", object % 10)
+    format!("team-{}", object % NAMESPACES)
 }
 
 /// The name of an object.

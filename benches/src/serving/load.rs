@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::events::{event, namespace, object_name, patch};
@@ -38,6 +38,25 @@ impl Load {
 enum Bound {
     Count(u64),
     Time(Duration),
+}
+
+/// Makes the namespaces the loads write to, where the server wants that.
+///
+/// # Errors
+/// [`LoadError::Connect`] and [`LoadError::Http`]; a refusal is none, for a server may know every namespace or have it already.
+pub async fn make_namespaces(target: &Target) -> Result<(), LoadError> {
+    let mut connection = target.connect().await?;
+    for number in 0..super::events::NAMESPACES {
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace(number)}});
+        match connection
+            .write(Method::POST, "/api/v1/namespaces", JSON, body.to_string())
+            .await
+        {
+            Ok(_) | Err(LoadError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Creates events for so long, each about another object than the one before.

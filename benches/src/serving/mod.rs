@@ -14,7 +14,7 @@ mod watchers;
 pub use client::{Connection, LoadError, Target};
 pub use events::{event, patch};
 pub use latency::Latencies;
-pub use load::{Load, creates, fill, patches};
+pub use load::{Load, creates, fill, make_namespaces, patches};
 pub use reads::{Reads, reads};
 pub use soak::{Account, Plan, Stretch, soak};
 pub use watchers::{FanOut, fan_out};

@@ -42,6 +42,17 @@ enum Suite {
     ///
     /// Exits with 0 when all pass, 1 when one does not, 2 when nothing could be judged.
     Clients(clients::Args),
+    /// Runs a kube-apiserver with an etcd of its own, for measurements, until standard input ends.
+    ///
+    /// Prints one line of JSON when it is ready: the path of a kubeconfig, and the two processes.
+    KubeApiserver {
+        /// The kube-apiserver to run.
+        #[arg(long)]
+        kube_apiserver: PathBuf,
+        /// The etcd to run.
+        #[arg(long)]
+        etcd: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -50,6 +61,10 @@ fn main() -> ExitCode {
         Suite::Correlator { dir } => correlator::run(&dir, &mut out).map_err(Box::from),
         Suite::Reference(args) => block_on(reference::run(&args, &mut out)),
         Suite::Clients(args) => block_on(clients::run(&args, &mut out)),
+        Suite::KubeApiserver {
+            kube_apiserver,
+            etcd,
+        } => block_on(servers::keep(&kube_apiserver, &etcd, &mut out)),
     };
     match same.and_then(|same| Ok((same, out.flush()?))) {
         Ok((true, ())) => ExitCode::SUCCESS,

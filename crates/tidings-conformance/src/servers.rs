@@ -1,6 +1,7 @@
 //! The programs that are judged, and those they are judged by: each started on a free port of the loopback interface
 //! with a folder of its own, and ended with the value that stands for it.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -44,14 +45,33 @@ pub(crate) struct ApiServer {
     /// For kubectl; its user may do everything.
     pub(crate) kubeconfig: PathBuf,
     // Ended and removed when this is dropped.
-    _process: Child,
+    process: Child,
     _folder: TempDir,
+}
+
+/// Runs kube-apiserver with an etcd of its own until standard input ends; says where they are when they are ready.
+pub(crate) async fn keep(
+    kube_apiserver: &Path,
+    etcd: &Path,
+    out: &mut impl Write,
+) -> Result<bool, StartError> {
+    let etcd = Etcd::start(etcd)?;
+    let server = ApiServer::start_kube(kube_apiserver, &etcd).await?;
+    let said = serde_json::json!({
+        "kubeconfig": server.kubeconfig,
+        "processes": [server.process.id(), etcd.process.id()],
+    });
+    writeln!(out, "{said}")?;
+    out.flush()?;
+    // Not by tokio: its standard input cannot be given up, and there is nothing else to do.
+    std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
+    Ok(true)
 }
 
 /// An etcd.
 pub(crate) struct Etcd {
     pub(crate) url: String,
-    _process: Child,
+    process: Child,
     _folder: TempDir,
 }
 
@@ -82,7 +102,7 @@ impl Etcd {
         )?;
         Ok(Self {
             url,
-            _process: process,
+            process,
             _folder: folder,
         })
     }
@@ -145,7 +165,7 @@ impl ApiServer {
         Ok(Self {
             kubeconfig: write_kubeconfig(place, &address, &certificate)?,
             client,
-            _process: process,
+            process,
             _folder: folder,
         })
     }
@@ -195,7 +215,7 @@ impl ApiServer {
         Ok(Self {
             kubeconfig: write_kubeconfig(place, &address, &certificate)?,
             client: Client::new(&address, &std::fs::read(&certificate)?)?,
-            _process: process,
+            process,
             _folder: folder,
         })
     }

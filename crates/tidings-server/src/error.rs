@@ -8,6 +8,7 @@ use serde::Serialize;
 use tidings_core::validate::FieldError;
 use tidings_store::{Fault, ReadError, WriteError};
 
+use crate::auth::attributes::Attributes;
 use crate::codec::Api;
 use crate::managed::Conflict;
 
@@ -110,6 +111,77 @@ impl Status {
 
     pub(crate) fn unauthorized() -> Self {
         Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// The user may not do this (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
+    pub(crate) fn forbidden(user: &str, asked: &Attributes<'_>, why: &str) -> Self {
+        let (what, details, deed) = match asked {
+            Attributes::Path { verb, path } => (
+                "forbidden".to_owned(),
+                Details::default(),
+                format!("User {user:?} cannot {verb} path {path:?}"),
+            ),
+            Attributes::Resource(asked) => {
+                let qualified = if asked.group.is_empty() {
+                    asked.resource.to_string()
+                } else {
+                    format!("{}.{}", asked.resource, asked.group)
+                };
+                let what = if asked.name.is_empty() {
+                    format!("{qualified} is forbidden")
+                } else {
+                    format!("{qualified} {:?} is forbidden", asked.name)
+                };
+                let resource = if asked.subresource.is_empty() {
+                    asked.resource.to_string()
+                } else {
+                    format!("{}/{}", asked.resource, asked.subresource)
+                };
+                let place = if asked.namespace.is_empty() {
+                    "at the cluster scope".to_owned()
+                } else {
+                    format!("in the namespace {:?}", asked.namespace)
+                };
+                let deed = format!(
+                    "User {user:?} cannot {} resource {resource:?} in API group {:?} {place}",
+                    asked.verb, asked.group
+                );
+                let details = Details {
+                    name: asked.name.to_string(),
+                    group: asked.group.to_string(),
+                    kind: asked.resource.to_string(),
+                    ..Details::default()
+                };
+                (what, details, deed)
+            }
+        };
+        // What a user chose must not look like HTML.
+        let deed = deed
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
+        let why = if why.is_empty() {
+            String::new()
+        } else {
+            format!(": {why}")
+        };
+        Self::of(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            format!("{what}: {deed}{why}"),
+        )
+        .details(details)
+    }
+
+    /// Whoever has to be asked about a token or a permission does not answer. Worth another try.
+    pub(crate) fn cannot_check() -> Self {
+        let mut status = Self::unavailable(
+            "the credentials or permissions of this request could not be checked",
+        );
+        if let Some(details) = &mut status.0.details {
+            details.retry_after_seconds = Some(1);
+        }
+        status
     }
 
     pub(crate) fn not_found(api: Api, name: &str) -> Self {
@@ -354,6 +426,16 @@ impl Status {
                 "InternalError",
                 "no space left in the event store",
             ),
+            // As for etcd's own timeouts: the client cannot know either, and must look before it tries again.
+            Fault::Unknown(_) => {
+                tracing::warn!(error = %fault, "a write was left unknown");
+                Self::of(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "Timeout",
+                    format!("Timeout: {fault}; it may have been done, read before trying again"),
+                )
+                .details(Details::default())
+            }
             other => {
                 tracing::error!(error = %other, "the store failed");
                 Self::of(
@@ -478,5 +560,25 @@ impl IntoResponse for Status {
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_write_whose_outcome_is_unknown_is_a_timeout_and_not_a_refusal() {
+        let fault = Fault::Unknown(Arc::new(std::io::Error::other("connection reset")));
+        let status = Status::from_write(&WriteError::Fault(fault), Api::Core, "web.1");
+        assert_eq!(status.code(), StatusCode::GATEWAY_TIMEOUT);
+        let json: serde_json::Value = serde_json::from_slice(&status.to_json()).unwrap_or_default();
+        assert_eq!(json["reason"], "Timeout");
+        assert_eq!(
+            json["message"],
+            "Timeout: the outcome of the write is unknown: connection reset; it may have been done, read before trying again"
+        );
     }
 }

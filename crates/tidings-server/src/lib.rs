@@ -33,7 +33,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let ann = Token { token: "s3cret".into(), user: User::new("ann", "1", []) };
+//! let ann = Token { token: "s3cret".into(), user: User::new("ann", "1", ["system:masters".to_owned()]) };
 //! let server = ApiServer::new(
 //!     Arc::new(MemoryStore::default()),
 //!     Arc::new(SystemClock),
@@ -50,16 +50,18 @@
 //! # What it serves
 //!
 //! - `v1` and `events.k8s.io/v1` Events, two views of one stored object: get, list, watch, create, update (which creates,
-//!   too), JSON, merge and strategic merge patch, server-side apply, delete, deletecollection; dry runs, field validation, generated names.
+//!   too), JSON, merge and strategic merge patch, server-side apply, delete, deletecollection; dry runs, field validation,
+//!   generated names.
 //! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch stream.
 //! - JSON as Go writes it, YAML, Kubernetes' protobuf, `Table` and `PartialObjectMetadata`.
+//! - Users by token, client certificate or a cluster's `TokenReview`; permissions by RBAC from a file or a cluster's
+//!   `SubjectAccessReview`; impersonation, and reviews of oneself. Without any of these only `system:masters` may touch events,
+//!   and who shows no credentials sees health and version, as with a kube-apiserver's default policy.
 //! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works), OpenAPI v3 as far as
-//!   kubectl reads it, health, metrics, access reviews of oneself. Long answers are compressed for who accepts it.
+//!   kubectl reads it, health, metrics. Long answers are compressed for who accepts it.
 //!
 //! # What it does not do
 //!
-//! - Authorization: whoever shows a known token may do everything. Nobody else is let in; only health and `/version` are
-//!   open, as a kube-apiserver's are by default.
 //! - Namespaces are not objects: every valid name is one, and it is always there.
 
 mod auth;
@@ -82,6 +84,7 @@ mod query;
 mod random;
 mod routes;
 mod rules;
+mod security;
 mod selector;
 mod serve;
 mod server;
@@ -89,10 +92,14 @@ mod start;
 mod table;
 mod tls;
 
-pub use auth::{Authenticator, Token, TokenFileError, User, parse_token_file};
+pub use auth::{
+    AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
+    ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
+};
 pub use query::parse_go_duration;
 pub use routes::router;
+pub use security::{AuthorizationMode, SecurityOptions};
 pub use serve::serve;
 pub use server::{ApiOptions, ApiServer, ManagedFields};
 pub use start::{Running, StartError, StartOptions, start, start_with_store};
-pub use tls::TlsError;
+pub use tls::{Tls, TlsError};

@@ -1,115 +1,271 @@
 //! Connections: accepted, put behind TLS, served, and ended in good order.
+//!
+//! Nobody holds one for nothing: the handshake, the first request, and the pause between two requests each have a deadline,
+//! whichever protocol is spoken. A request that is being answered, a watch above all, keeps its connection.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
-use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::auth::certificate::PeerCertificate;
 use crate::router;
-use crate::server::ApiServer;
+use crate::server::{ApiOptions, ApiServer};
+use crate::tls::Tls;
 
-/// A client has this long for the TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client has this long to send the head of a request; kube-apiserver's own value.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 /// A silent HTTP/2 connection is pinged this often, and dropped if no answer comes as fast.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// So many requests are open at once on one HTTP/2 connection; kube-apiserver's own value.
 const HTTP2_STREAMS_MAX: u32 = 100;
-/// So many connections are open at once; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 10_000;
 /// After this, requests that still run at shutdown are cut off.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+type Api = TowerToHyperService<axum::Router>;
+
 /// Serves the API over TLS until `shutdown` resolves; then ends watches, finishes what is in flight and returns.
 pub async fn serve(
     listener: TcpListener,
     server: Arc<ApiServer>,
-    tls: Arc<ServerConfig>,
+    tls: impl Into<Tls>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let acceptor = TlsAcceptor::from(tls);
-    let service = TowerToHyperService::new(router(server.clone()));
-    let graceful = GracefulShutdown::new();
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut shutdown = std::pin::pin!(shutdown);
+    let tls = tls.into();
+    let api = TowerToHyperService::new(router(server.clone()));
+    let places = Arc::new(Semaphore::new(server.options.max_connections));
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept(&listener, &connections) => accepted,
+            // Those that ended are forgotten.
+            Some(_) = connections.join_next() => continue,
+            accepted = accept(&listener, &places) => accepted,
         };
-        let (stream, permit) = match accepted {
-            Ok(accepted) => accepted,
+        match accepted {
+            Ok((stream, place)) => {
+                let acceptor = TlsAcceptor::from(tls.current());
+                let (server, api) = (server.clone(), api.clone());
+                connections.spawn(async move {
+                    let _place = place;
+                    connection(stream, acceptor, &server, api).await;
+                });
+            }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_RETRY).await;
-                continue;
             }
-        };
-        let (acceptor, service, watcher) = (acceptor.clone(), service.clone(), graceful.watcher());
-        tokio::spawn(async move {
-            let _permit = permit;
-            // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
-            let _ = stream.set_nodelay(true);
-            let stream =
-                match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => stream,
-                    Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
-                    Err(_) => return tracing::debug!("TLS handshake timed out"),
-                };
-            let builder = connection_builder();
-            let connection = builder
-                .serve_connection(TokioIo::new(stream), service)
-                .into_owned();
-            if let Err(error) = watcher.watch(connection).await {
-                tracing::debug!(error, "connection ended with an error");
-            }
-        });
+        }
     }
     drop(listener);
     server.stop();
-    if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown())
-        .await
-        .is_err()
-    {
-        tracing::warn!("some requests did not end in time and were cut off");
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(SHUTDOWN_GRACE, ended).await.is_err() {
+        tracing::warn!(
+            connections = connections.len(),
+            "some requests did not end in time and were cut off"
+        );
+        connections.shutdown().await;
     }
 }
 
 async fn accept(
     listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = connections
+    places: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = places
         .clone()
         .acquire_owned()
         .await
         .map_err(std::io::Error::other)?;
     let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
+    Ok((stream, place))
 }
 
-fn connection_builder() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE)
-        .max_concurrent_streams(HTTP2_STREAMS_MAX);
-    builder
+/// One connection, from the handshake to its end.
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer, api: Api) {
+    let options = &server.options;
+    // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
+    let _ = stream.set_nodelay(true);
+    let stream =
+        match tokio::time::timeout(options.tls_handshake_timeout, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+            Err(_) => return tracing::debug!("TLS handshake timed out"),
+        };
+    let (_, session) = stream.get_ref();
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    let certificate = session
+        .peer_certificates()
+        .map(|chain| Arc::new(PeerCertificate::new(chain.to_vec())));
+    let activity = Arc::new(Activity::default());
+    let service = Connected {
+        api,
+        certificate,
+        activity: activity.clone(),
+    };
+    let stream = TokioIo::new(stream);
+    let stopped = server.stopped();
+    if http2 {
+        let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .max_concurrent_streams(HTTP2_STREAMS_MAX)
+            .serve_connection(stream, service);
+        drive(connection, &activity, stopped, options).await;
+    } else {
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(options.idle_timeout)
+            .serve_connection(stream, service);
+        drive(connection, &activity, stopped, options).await;
+    }
+}
+
+/// Serves a connection until its client ends it, has nothing to ask for too long, or the server stops.
+async fn drive<C>(
+    connection: C,
+    activity: &Activity,
+    stopped: impl Future<Output = ()>,
+    options: &ApiOptions,
+) where
+    C: GracefulConnection,
+    C::Error: std::fmt::Display,
+{
+    let mut connection = pin!(connection);
+    let mut stopped = pin!(stopped);
+    let mut idle = pin!(activity.idle(options.read_header_timeout, options.idle_timeout));
+    let mut ending = false;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended with an error");
+                }
+                return;
+            }
+            () = &mut stopped, if !ending => {}
+            () = &mut idle => {
+                if ending {
+                    return tracing::debug!("a client would not end an idle connection");
+                }
+                tracing::debug!("an idle connection is ended");
+                idle.set(activity.idle(options.read_header_timeout, options.read_header_timeout));
+            }
+        }
+        connection.as_mut().graceful_shutdown();
+        ending = true;
+    }
+}
+
+/// What happens on one connection.
+#[derive(Default)]
+struct Activity {
+    /// Requests that were begun.
+    begun: AtomicU64,
+    /// Requests whose answers are not sent in full.
+    open: AtomicUsize,
+}
+
+impl Activity {
+    /// Resolves when nothing was going on for some time: `first` if no request ever came, otherwise between `pause` and
+    /// twice that.
+    async fn idle(&self, first: Duration, pause: Duration) {
+        let mut before = (0, 0);
+        loop {
+            let limit = if before.0 == 0 { first } else { pause };
+            tokio::time::sleep(limit).await;
+            let begun = self.begun.load(Ordering::Relaxed);
+            let now = (begun, self.open.load(Ordering::Relaxed));
+            if now == before && now.1 == 0 {
+                return;
+            }
+            before = now;
+        }
+    }
+}
+
+/// The API, as one connection sees it.
+struct Connected {
+    api: Api,
+    certificate: Option<Arc<PeerCertificate>>,
+    activity: Arc<Activity>,
+}
+
+impl Service<Request<Incoming>> for Connected {
+    type Response = Response<Answer>;
+    type Error = std::convert::Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let open = Open::new(&self.activity);
+        if let Some(certificate) = &self.certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
+        let answered = self.api.call(request);
+        Box::pin(async move {
+            let response = answered.await?;
+            Ok(response.map(|body| Answer { body, _open: open }))
+        })
+    }
+}
+
+/// A request from its first byte to the last of its answer.
+struct Open(Arc<Activity>);
+
+impl Open {
+    fn new(activity: &Arc<Activity>) -> Self {
+        activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.open.fetch_add(1, Ordering::Relaxed);
+        Self(activity.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An answer's body.
+struct Answer {
+    body: Body,
+    _open: Open,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

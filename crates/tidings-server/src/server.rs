@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidings_store::{BoxFuture, ReadError, Record, Store, UnixMillis};
 use tokio::sync::{Semaphore, watch};
 
-use crate::auth::Authenticator;
+use crate::auth::{AccessCounters, Authenticator, Authorizer};
 use crate::clock::Clock;
 use crate::codec::{self, Api};
 use crate::encoded::EncodedEvents;
@@ -30,6 +30,15 @@ pub struct ApiOptions {
     pub min_request_timeout: Duration,
     /// A watcher that allows bookmarks gets one this often, also when nothing happens. Default: one minute.
     pub bookmark_interval: Duration,
+    /// So many connections are open at once (`--max-connections`); more wait to be accepted. Default: 10,000.
+    pub max_connections: usize,
+    /// A client has this long for the TLS handshake. Default: ten seconds.
+    pub tls_handshake_timeout: Duration,
+    /// A client has this long from the handshake to its first request. Default: 32 seconds, as in kube-apiserver.
+    pub read_header_timeout: Duration,
+    /// A connection on which nothing is asked or answered ends after this, at most twice this. Default: 90 seconds, as in
+    /// kube-apiserver.
+    pub idle_timeout: Duration,
     /// From when on it is kept who manages which field of an event. Default: from the first server-side apply.
     pub managed_fields: ManagedFields,
 }
@@ -58,6 +67,10 @@ impl Default for ApiOptions {
             request_timeout: Duration::from_secs(60),
             min_request_timeout: Duration::from_secs(1800),
             bookmark_interval: Duration::from_secs(60),
+            max_connections: 10_000,
+            tls_handshake_timeout: Duration::from_secs(10),
+            read_header_timeout: Duration::from_secs(32),
+            idle_timeout: Duration::from_secs(90),
             managed_fields: ManagedFields::default(),
         }
     }
@@ -69,6 +82,8 @@ pub struct ApiServer {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: ApiOptions,
     pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) access: AccessCounters,
     pub(crate) reads: Arc<Semaphore>,
     pub(crate) writes: Arc<Semaphore>,
     pub(crate) encoded: EncodedEvents,
@@ -86,7 +101,8 @@ impl std::fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// Serves a store to whom the authenticator lets in.
+    /// Serves a store to whom the authenticator lets in. What they may do is up to the default [`Authorizer`]: next to
+    /// nothing, unless they are in `system:masters`; see [`with_authorizer`](Self::with_authorizer).
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -97,6 +113,8 @@ impl ApiServer {
             store,
             clock,
             authenticator,
+            authorizer: Authorizer::default(),
+            access: AccessCounters::default(),
             reads: Arc::new(Semaphore::new(options.max_requests_inflight)),
             writes: Arc::new(Semaphore::new(options.max_mutating_requests_inflight)),
             encoded: EncodedEvents::default(),
@@ -105,6 +123,18 @@ impl ApiServer {
             stopping: watch::Sender::new(false),
             options,
         }
+    }
+
+    /// The same server, with another say in what users may do.
+    #[must_use]
+    pub fn with_authorizer(mut self, authorizer: Authorizer) -> Self {
+        self.authorizer = authorizer;
+        self
+    }
+
+    /// Who was let in and what was allowed, counted.
+    pub fn access_counters(&self) -> &AccessCounters {
+        &self.access
     }
 
     /// Ends all watches cleanly and reports not ready from now on. Other requests are still served.

@@ -9,16 +9,17 @@ use base64::Engine;
 use tidings_store::Store;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::auth::{Authenticator, Token, TokenFileError, User, parse_token_file};
+use crate::auth::{Token, TokenFileError, User, parse_token_file};
 use crate::clock::SystemClock;
 use crate::private::{create_private_dir, write_private};
 use crate::random;
+use crate::security::{AuthorizationMode, ReloadRequest, SecurityOptions};
 use crate::serve::serve;
 use crate::server::{ApiOptions, ApiServer};
-use crate::tls::{self, TlsError};
+use crate::tls::{self, Identity, TlsError};
 
 /// Where and how a server runs.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct StartOptions {
     pub secure_port: u16,
     /// Tokens in kube-apiserver's CSV form. Default: one token of the server's own, made on first start.
     pub token_auth_file: Option<PathBuf>,
+    /// Who may come in and what they may do.
+    pub security: SecurityOptions,
     /// How the API behaves.
     pub api: ApiOptions,
 }
@@ -44,6 +47,7 @@ impl StartOptions {
             bind_address: Ipv4Addr::LOCALHOST.into(),
             secure_port: 6443,
             token_auth_file: None,
+            security: SecurityOptions::default(),
             api: ApiOptions::default(),
         }
     }
@@ -72,6 +76,20 @@ pub enum StartError {
         /// What is wrong with it.
         source: TokenFileError,
     },
+    /// A file of certificates or permissions is not usable.
+    #[error("{}: {why}", path.display())]
+    SecurityFile {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two options contradict each other.
+    #[error("{why}")]
+    Options {
+        /// Which, and why.
+        why: &'static str,
+    },
     /// There is no certificate to serve with.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -94,6 +112,7 @@ pub struct Running {
     address: SocketAddr,
     kubeconfig: PathBuf,
     stop: Option<oneshot::Sender<()>>,
+    reload: mpsc::Sender<ReloadRequest>,
     task: JoinHandle<()>,
 }
 
@@ -106,6 +125,13 @@ impl Running {
     /// The path of a kubeconfig for it, readable by its owner only.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// Looks at once at the files of tokens, permissions and certificates, which it otherwise does every so often
+    /// ([`SecurityOptions::reload_interval`]). Whether every one that changed is in force now.
+    pub async fn reload(&self) -> bool {
+        let (asked, answered) = oneshot::channel();
+        self.reload.send(asked).await.is_ok() && answered.await.unwrap_or(false)
     }
 
     /// Stops accepting, ends watches cleanly, finishes requests in flight and closes the store.
@@ -161,10 +187,24 @@ pub async fn start_with_store(
         Some(path) => read_tokens(path)?,
         None => own_tokens(&options.data_dir.join("tokens.csv"))?,
     };
-    let identity = tls::server_identity(
-        &options.data_dir.join("pki"),
-        &tls::names(options.bind_address),
-    )?;
+    let own_identity = || {
+        let names = tls::names(options.bind_address);
+        Ok(Identity::own(&options.data_dir.join("pki"), &names)?)
+    };
+    let mut security =
+        options
+            .security
+            .load(options.token_auth_file.as_deref(), &tokens, own_identity)?;
+    if options.security.authorization_mode == AuthorizationMode::Rbac
+        && options.security.authorization_rbac_file.is_none()
+        && options.security.authorization_cluster.is_none()
+        && !tokens.iter().any(|token| token.user.is_master())
+    {
+        tracing::warn!(
+            "nobody may read or write events: no token is in system:masters, and no permissions are given \
+             (--authorization-rbac-file, --authorization-kubeconfig or --authorization-mode=AlwaysAllow)"
+        );
+    }
 
     let address = SocketAddr::new(options.bind_address, options.secure_port);
     let listening = |source| StartError::Listen { address, source };
@@ -176,7 +216,7 @@ pub async fn start_with_store(
         .first()
         .map(|token| token.token.as_str())
         .unwrap_or_default();
-    let text = kubeconfig_text(address, &identity.authority_pem, token);
+    let text = kubeconfig_text(address, &security.authority_pem, token);
     write_private(&kubeconfig, text.as_bytes()).map_err(|source| StartError::File {
         path: kubeconfig.clone(),
         source,
@@ -185,8 +225,17 @@ pub async fn start_with_store(
     let server = ApiServer::new(
         store.clone(),
         Arc::new(SystemClock),
-        Authenticator::new(tokens),
+        std::mem::take(&mut security.authenticator),
         options.api,
+    )
+    .with_authorizer(std::mem::take(&mut security.authorizer));
+    let server = Arc::new(server);
+    let tls = security.tls.clone();
+    let (reload, reloads) = mpsc::channel(1);
+    tokio::spawn(
+        security
+            .watcher(server.clone())
+            .run(options.security.reload_interval, reloads),
     );
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
@@ -194,13 +243,14 @@ pub async fn start_with_store(
             // A dropped sender ends the server as well.
             let _ = stopped.await;
         };
-        serve(listener, Arc::new(server), identity.config, stopped).await;
+        serve(listener, server, tls, stopped).await;
         store.close().await;
     });
     Ok(Running {
         address,
         kubeconfig,
         stop: Some(stop),
+        reload,
         task,
     })
 }

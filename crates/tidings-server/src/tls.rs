@@ -1,19 +1,22 @@
 //! The server's certificate. A certificate authority of our own is made on first start and kept in the data folder, so
-//! that clients which trust it still do after a restart; from it a serving certificate is made anew at every start.
+//! that clients which trust it still do after a restart; from it a serving certificate is made anew at every start. Or the
+//! certificate is somebody else's affair (`--tls-cert-file`), and then it is only read.
 
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::ServerConfig;
-use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use crate::auth::certificate::ClientAuthority;
 use crate::private::{create_private_dir, write_private};
 
 /// Why there is no certificate.
@@ -36,6 +39,14 @@ pub enum TlsError {
         /// What is wrong with it.
         source: rcgen::Error,
     },
+    /// A file in PEM form is not usable.
+    #[error("not a usable {what}: {why}")]
+    Pem {
+        /// What it should hold.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A certificate could not be made.
     #[error("a certificate could not be made: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -44,38 +55,96 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// What clients trust, and what connections are accepted with.
-pub(crate) struct ServerIdentity {
-    pub(crate) authority_pem: String,
-    pub(crate) config: Arc<ServerConfig>,
+/// What connections are accepted with. It can be replaced while they are; those that are open keep theirs.
+#[derive(Clone, Debug)]
+pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
+
+impl From<Arc<ServerConfig>> for Tls {
+    fn from(config: Arc<ServerConfig>) -> Self {
+        Self(Arc::new(RwLock::new(config)))
+    }
 }
 
-/// Loads or makes the authority in `folder` and makes a certificate for these names and addresses.
-pub(crate) fn server_identity(folder: &Path, names: &[String]) -> Result<ServerIdentity, TlsError> {
-    let (authority_pem, key) = authority(folder)?;
-    let issuer = Issuer::new(authority_params(), key);
+impl Tls {
+    /// What the next connection is accepted with.
+    pub fn current(&self) -> Arc<ServerConfig> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
 
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = common_name("tidings");
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.use_authority_key_identifier_extension = true;
-    let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, &issuer)?;
+    /// Accepts connections with this from now on.
+    pub fn replace(&self, config: Arc<ServerConfig>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+}
 
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![certificate.der().clone()],
-            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
-        )?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(ServerIdentity {
-        authority_pem,
-        config: Arc::new(config),
-    })
+/// A certificate to serve with, its key, and what clients trust it by.
+pub(crate) struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    pub(crate) authority_pem: String,
+}
+
+impl Identity {
+    /// Loads or makes the authority in `folder` and makes a certificate for these names and addresses.
+    pub(crate) fn own(folder: &Path, names: &[String]) -> Result<Self, TlsError> {
+        let (authority_pem, key) = authority(folder)?;
+        let issuer = Issuer::new(authority_params(), key);
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = common_name("tidings");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &issuer)?;
+        Ok(Self {
+            chain: vec![certificate.der().clone()],
+            key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+            authority_pem,
+        })
+    }
+
+    /// Reads a certificate, with those that vouch for it behind it, and its key, both in PEM form.
+    pub(crate) fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let pem = |what, error: pem::Error| TlsError::Pem {
+            what,
+            why: error.to_string(),
+        };
+        let chain = CertificateDer::pem_slice_iter(certificate)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| pem("certificate", error))?;
+        if chain.is_empty() {
+            return Err(TlsError::Pem {
+                what: "certificate",
+                why: "the file holds none".into(),
+            });
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| pem("private key", error))?;
+        Ok(Self {
+            chain,
+            key,
+            authority_pem: String::from_utf8_lossy(certificate).into_owned(),
+        })
+    }
+
+    /// What to accept connections with. Certificates of clients are asked for if there is an authority for them.
+    pub(crate) fn config(
+        &self,
+        clients: Option<&ClientAuthority>,
+    ) -> Result<ServerConfig, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder =
+            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let builder = match clients {
+            Some(clients) => builder.with_client_cert_verifier(clients.handshake_verifier()),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(self.chain.clone(), self.key.clone_key())?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
 }
 
 /// The names and addresses a server bound to this address is reached by.

@@ -3,10 +3,18 @@
 //! embedded store must survive: kills, torn files and hostile folders.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "contract/clocks.rs"]
+mod clocks;
 #[path = "contract/crash.rs"]
 mod crash;
 #[path = "contract/damage.rs"]
 mod damage;
+#[path = "support/fixture.rs"]
+mod fixture;
+#[path = "contract/folders.rs"]
+mod folders;
+#[path = "contract/formats.rs"]
+mod formats;
 #[path = "contract/full_disk.rs"]
 mod full_disk;
 #[path = "contract/histories.rs"]

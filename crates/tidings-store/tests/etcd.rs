@@ -338,12 +338,8 @@ async fn members_that_are_not_there_are_passed_over() {
     assert_eq!(next(&mut *watch, 1).await[0].revision(), second);
 }
 
-#[tokio::test]
-async fn user_and_password() {
-    let Some(mut cluster) = etcd::Cluster::start(1, &[]) else {
-        return;
-    };
-    let url = cluster.endpoints()[0].clone();
+/// Turns authentication on, with a user root whose password is secret.
+fn enable_authentication(url: &str) {
     for (method, body) in [
         (
             "auth/user/add",
@@ -353,8 +349,17 @@ async fn user_and_password() {
         ("auth/user/grant", json!({ "user": "root", "role": "root" })),
         ("auth/enable", json!({})),
     ] {
-        gateway::call(&url, method, &body);
+        gateway::call(url, method, &body);
     }
+}
+
+#[tokio::test]
+async fn user_and_password() {
+    let Some(mut cluster) = etcd::Cluster::start(1, &[]) else {
+        return;
+    };
+    let url = cluster.endpoints()[0].clone();
+    enable_authentication(&url);
     let mut options = options(&cluster);
     options.request_timeout = Duration::from_secs(5);
     let message = error_of_opening(options.clone()).await;
@@ -455,6 +460,78 @@ async fn tls_with_certificates_of_both_sides() {
         message.starts_with("etcd cannot be used: "),
         "without their authority: {message}"
     );
+}
+
+#[tokio::test]
+async fn tls_files_that_are_replaced_while_they_are_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    write_certificates(folder.path());
+    let file = |name: &str| folder.path().join(name);
+    let path = |name: &str| file(name).to_string_lossy().into_owned();
+    let arguments = [
+        "--client-cert-auth",
+        "--trusted-ca-file",
+        &path("ca.pem"),
+        "--cert-file",
+        &path("cert.pem"),
+        "--key-file",
+        &path("key.pem"),
+    ];
+    let Some(mut cluster) = etcd::Cluster::start(1, &arguments) else {
+        return;
+    };
+    let mut options = options(&cluster);
+    options.request_timeout = Duration::from_secs(20);
+    options.tls = Some(TlsFiles {
+        ca_file: Some(file("ca.pem")),
+        cert_file: Some(file("cert.pem")),
+        key_file: Some(file("key.pem")),
+    });
+    let store = open(options, ManualClock::at(UnixMillis(START))).await;
+    let first = store
+        .create("a".into(), record("1", START + HOUR))
+        .await
+        .unwrap();
+    let mut watch = store.watch(Bytes::new(), first).await.unwrap();
+    // Another authority altogether: neither side knows the other by what it knew before. Files that are no certificates come between.
+    cluster.members[0].kill();
+    std::fs::write(file("cert.pem"), "half a fi").unwrap();
+    write_certificates(folder.path());
+    cluster.members[0].start();
+    assert!(store.get("a".into()).await.unwrap().is_some());
+    let second = store
+        .create("b".into(), record("2", START + HOUR))
+        .await
+        .unwrap();
+    assert_eq!(next(&mut *watch, 1).await[0].revision(), second);
+}
+
+#[tokio::test]
+async fn a_token_that_expires_is_renewed() {
+    // One second, and the watch and the store are left alone for longer.
+    let Some(cluster) = etcd::Cluster::start(1, &["--auth-token-ttl", "1"]) else {
+        return;
+    };
+    let url = cluster.endpoints()[0].clone();
+    enable_authentication(&url);
+    let mut options = options(&cluster);
+    options.credentials = Some(Credentials {
+        user: "root".into(),
+        password: "secret".into(),
+    });
+    let store = open(options, ManualClock::at(UnixMillis(START))).await;
+    let mut after = store
+        .create("a".into(), record("1", START + HOUR))
+        .await
+        .unwrap();
+    let mut watch = store.watch(Bytes::new(), after).await.unwrap();
+    for key in ["b", "c"] {
+        tokio::time::sleep(Duration::from_millis(3_500)).await;
+        let created = store.create(key.into(), record("1", START + HOUR)).await;
+        assert!(created.as_ref().is_ok_and(|it| *it > after), "{created:?}");
+        after = created.unwrap();
+        assert_eq!(next(&mut *watch, 1).await[0].revision(), after);
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@
 mod server;
 mod serving;
 pub(crate) mod soak;
+mod store;
+mod store_table;
 mod table;
 
 use std::path::Path;
@@ -22,6 +24,8 @@ pub(crate) enum Bench {
     Record(Args),
     /// The Event API server: writes, reads and watchers, beside kube-apiserver with etcd and a handler that only echoes
     Server(serving::Args),
+    /// Storing: the embedded store beside raw etcd and a bare log on the same disk
+    Store(store::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -58,6 +62,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
     match bench {
         Bench::Record(args) => record(root, args),
         Bench::Server(args) => serving::run(root, args),
+        Bench::Store(args) => store::run(root, args),
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::Result;
@@ -11,72 +12,101 @@ use crate::command::{self, cargo};
 
 /// A server with whoever started it: it ends when this is dropped, and its folder goes.
 pub(super) struct Running {
-    children: Vec<Child>,
-    folder: TempDir,
+    child: Child,
+    kubeconfig: PathBuf,
+    /// Whose memory is the server's.
+    processes: Vec<u32>,
+    /// Whether it ends its own children when its standard input ends.
+    is_keeper: bool,
+    _folder: TempDir,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // They may have ended by themselves; either way they are gone afterwards.
-        for child in self.children.iter_mut().rev() {
-            let _ = child.kill();
-            let _ = child.wait();
+        // It may have ended by itself; either way it is gone afterwards.
+        drop(self.child.stdin.take());
+        if !self.is_keeper {
+            let _ = self.child.kill();
         }
+        let _ = self.child.wait();
     }
 }
 
 impl Running {
     /// Runs a server of our kind: given a data folder it prints the path of a kubeconfig when it is ready.
     pub(super) fn start(server: &Path, arguments: &[&str]) -> Result<Self> {
-        let folder =
-            tempfile::tempdir().map_err(|error| format!("a folder for the server: {error}"))?;
-        let mut child = Command::new(server)
-            .args(arguments)
-            .arg("--data-dir")
-            .arg(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("could not run {}: {error}", server.display()))?;
-        let output = child.stdout.take();
-        let running = Self {
-            children: vec![child],
-            folder,
-        };
-        let mut line = String::new();
-        if let Some(output) = output {
-            BufReader::new(output)
-                .read_line(&mut line)
-                .map_err(|error| format!("the server: {error}"))?;
-        }
-        if running.kubeconfig().is_file() {
-            Ok(running)
-        } else {
-            Err(format!(
-                "{} did not become ready; it said {line:?}",
-                server.display()
-            ))
-        }
+        let folder = folder()?;
+        let mut command = Command::new(server);
+        command.args(arguments).arg("--data-dir").arg(folder.path());
+        let (child, line) = first_line(&mut command)?;
+        Ok(Self {
+            processes: vec![child.id()],
+            child,
+            kubeconfig: PathBuf::from(line.trim()),
+            is_keeper: false,
+            _folder: folder,
+        })
+    }
+
+    /// Runs a kube-apiserver with an etcd of its own, kept by a program of ours that says as JSON where they are.
+    pub(super) fn start_kube_apiserver(command: &mut Command) -> Result<Self> {
+        let folder = folder()?;
+        let (child, line) = first_line(command)?;
+        let said: Value = serde_json::from_str(&line)
+            .map_err(|error| format!("kube-apiserver: {error} in {line:?}"))?;
+        let processes = said["processes"].as_array().into_iter().flatten();
+        Ok(Self {
+            child,
+            kubeconfig: PathBuf::from(said["kubeconfig"].as_str().unwrap_or_default()),
+            processes: processes
+                .filter_map(|process| u32::try_from(process.as_u64()?).ok())
+                .collect(),
+            is_keeper: true,
+            _folder: folder,
+        })
     }
 
     /// What clients get in with.
-    pub(super) fn kubeconfig(&self) -> PathBuf {
-        self.folder.path().join("kubeconfig")
+    pub(super) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// The process that serves.
     pub(super) fn process(&self) -> u32 {
-        self.children.last().map_or(0, Child::id)
+        self.child.id()
     }
 
     /// Resident memory of its processes, in bytes, where the system tells (Linux).
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        self.children
-            .iter()
-            .map(|child| resident_bytes(child.id()))
-            .sum()
+        self.processes.iter().copied().map(resident_bytes).sum()
     }
+}
+
+fn folder() -> Result<TempDir> {
+    tempfile::tempdir().map_err(|error| format!("a folder for the server: {error}"))
+}
+
+/// Starts a program and waits for the line it prints when it is ready.
+fn first_line(command: &mut Command) -> Result<(Child, String)> {
+    let program = PathBuf::from(command.get_program());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("could not run {}: {error}", program.display()))?;
+    let mut line = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output)
+            .read_line(&mut line)
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+    }
+    if line.is_empty() {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(format!("{} did not become ready", program.display()));
+    }
+    Ok((child, line))
 }
 
 fn resident_bytes(process: u32) -> Option<u64> {

@@ -11,6 +11,8 @@ use super::server::{Running, build, program};
 use super::{Figure, figures, machine, table};
 use crate::Result;
 use crate::command::find;
+use crate::reference;
+use crate::tools::Tools;
 
 /// Events among which is read: what kube-apiserver still takes in reasonable time.
 const EVENTS: &str = "25000";
@@ -42,6 +44,8 @@ struct Programs {
     echo: PathBuf,
     load: PathBuf,
     kubectl: Option<PathBuf>,
+    /// The program that keeps a kube-apiserver, it, and etcd; or why there is none.
+    kube_apiserver: Result<[PathBuf; 3]>,
 }
 
 impl Peer {
@@ -57,7 +61,18 @@ impl Peer {
         match self {
             Self::Echo => Running::start(&programs.echo, &[]),
             Self::Tidings => Running::start(&programs.tidings, &["serve", "--secure-port", "0"]),
-            Self::KubeApiserver => Err("not yet".to_owned()),
+            Self::KubeApiserver => {
+                let [keeper, server, etcd] =
+                    programs.kube_apiserver.as_ref().map_err(Clone::clone)?;
+                Running::start_kube_apiserver(
+                    Command::new(keeper)
+                        .arg("kube-apiserver")
+                        .arg("--kube-apiserver")
+                        .arg(server)
+                        .arg("--etcd")
+                        .arg(etcd),
+                )
+            }
         }
     }
 }
@@ -69,6 +84,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         echo: program(&benches, "server-echo"),
         load: program(&benches, "server-load"),
         kubectl: find("kubectl"),
+        kube_apiserver: kube_apiserver(root),
     };
     let mut measured = Vec::new();
     let mut skipped = Vec::new();
@@ -105,6 +121,17 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         table::write(&root.join("docs/benchmarks.md"), "server", &table)?;
     }
     Ok(())
+}
+
+/// Finds or builds what a kube-apiserver needs.
+fn kube_apiserver(root: &Path) -> Result<[PathBuf; 3]> {
+    let tools = Tools::find(root, true);
+    let etcd = tools
+        .program("ETCD")
+        .ok_or_else(|| "there is no etcd".to_owned())?;
+    let server = reference::kube_apiserver(root, true)?;
+    let keeper = program(&build(root, "tidings-conformance")?, "tidings-conformance");
+    Ok([keeper, server, etcd])
 }
 
 /// The load program with a part of its own.

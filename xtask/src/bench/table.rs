@@ -166,12 +166,12 @@ fn is_of(figure: &Figure, peer: &str) -> bool {
     said == peer || said.is_empty() && peer == OURS
 }
 
-fn ratio(above: Option<f64>, below: Option<f64>) -> Option<f64> {
+pub(super) fn ratio(above: Option<f64>, below: Option<f64>) -> Option<f64> {
     let (above, below) = above.zip(below)?;
     (below > 0.0).then(|| above / below)
 }
 
-fn or_empty(value: Option<f64>, format: impl Fn(f64) -> String) -> String {
+pub(super) fn or_empty(value: Option<f64>, format: impl Fn(f64) -> String) -> String {
     value.map(format).unwrap_or_default()
 }
 

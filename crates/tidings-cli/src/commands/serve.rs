@@ -1,5 +1,9 @@
 //! `tidings serve`: an Event API server over the embedded store, until a signal ends it.
 
+mod cluster;
+mod files;
+mod security;
+
 use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
@@ -19,11 +23,11 @@ const FAILED: u8 = 1;
 ///
 /// Serves core/v1 and events.k8s.io/v1 Events over HTTPS, with a certificate of its own and, unless a token file is given,
 /// a token of its own. When it is ready it prints the path of a kubeconfig, and nothing else, on standard output; logs go
-/// to standard error (RUST_LOG=debug for more). SIGTERM and Ctrl-C end it in good order.
+/// to standard error (RUST_LOG=debug for more). SIGTERM and Ctrl-C end it in good order, a second one at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes:
-  0    ended by a signal
-  1    could not start
+  0    ended by a signal, everything finished
+  1    could not start, or a second signal cut the ending short
   2    wrong arguments
 
 Example:
@@ -39,12 +43,14 @@ pub(crate) struct Args {
     /// The port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 6443, value_name = "PORT")]
     secure_port: u16,
-    /// Who is let in: lines of token,user,uid and, in quotes, groups; without it, whoever has the token the server makes itself
-    #[arg(long, value_name = "CSV")]
-    token_auth_file: Option<PathBuf>,
     /// How long an event is kept after the last write to it, such as 1h or 90m
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = event_ttl)]
     event_ttl: Duration,
+    /// So many connections are open at once; more wait to be accepted
+    #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+    #[command(flatten)]
+    security: security::SecurityFlags,
     /// From when on it is kept who manages which field of an event: apply (the first server-side apply) or always, which makes
     /// every event larger by a third
     #[arg(
@@ -103,17 +109,27 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     let mut options = StartOptions::new(args.data_dir);
     options.bind_address = args.bind_address;
     options.secure_port = args.secure_port;
-    options.token_auth_file = args.token_auth_file;
     options.api.event_ttl = args.event_ttl;
+    options.api.max_connections = files::connections(args.max_connections);
+    options
+        .token_auth_file
+        .clone_from(&args.security.token_auth_file);
+    options.security = args.security.options().await?;
     options.api.managed_fields = args.managed_fields.into();
     let server = tidings_server::start(options).await?;
     tracing::info!(address = %server.address(), "serving");
     // Nobody reading the path is no reason not to serve.
     let _ = writeln!(std::io::stdout(), "{}", server.kubeconfig().display());
     signals.wait().await;
-    tracing::info!("ending");
-    server.shutdown().await;
-    Ok(())
+    tracing::info!("ending; a second signal ends at once");
+    tokio::select! {
+        () = server.shutdown() => Ok(()),
+        () = signals.wait() => {
+            // What was acknowledged is on disk; the rest is not waited for.
+            let _ = writeln!(std::io::stderr(), "error: a second signal cut the ending short");
+            std::process::exit(FAILED.into())
+        }
+    }
 }
 
 fn fail(error: &(dyn Error + 'static)) {
@@ -128,6 +144,9 @@ fn fail(error: &(dyn Error + 'static)) {
         }
         Some(StartError::TokenFile { .. }) => {
             "each line is token,user,uid and, if wanted, \"group1,group2\""
+        }
+        Some(StartError::SecurityFile { .. }) => {
+            "certificates and keys are in PEM form, permissions as kubectl get -o yaml prints them"
         }
         Some(StartError::Store(_)) => {
             "is another server running on this folder? each needs its own --data-dir"

@@ -1,129 +1,118 @@
-//! Who is let in. Nobody is, unless they show a bearer token this server knows; nobody is anonymous.
+//! Who is let in, and what they may do.
+//!
+//! - [`authenticator`]: whose request it is (bearer tokens, client certificates, a cluster's `TokenReview`).
+//! - [`attributes`]: what it asks for, in the authorizer's terms.
+//! - [`authorizer`]: whether that is allowed (RBAC from a file, a cluster's `SubjectAccessReview`).
+//!
+//! Whatever cannot be checked is refused. Credentials are compared and kept as digests and appear in no log, error or `Debug`.
 
+pub(crate) mod attributes;
+pub(crate) mod authenticator;
+pub(crate) mod authorizer;
+pub(crate) mod certificate;
+pub(crate) mod cluster;
+pub(crate) mod counters;
+pub(crate) mod impersonation;
+pub(crate) mod rbac;
+pub(crate) mod reviewed;
 mod tokens;
 
-use http::{HeaderMap, header};
-use subtle::ConstantTimeEq;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
-pub use tokens::{TokenFileError, parse_token_file};
+pub use authenticator::Authenticator;
+pub use authorizer::Authorizer;
+pub use certificate::AuthorityError;
+pub use cluster::{ReviewError, Reviewer};
+pub use counters::{AccessCounters, Count};
+pub use rbac::{RbacError, RbacPolicy};
+pub use tokens::{Token, TokenFileError, parse_token_file};
 
-/// Somebody who was let in.
+/// Members may do everything, and are in no one's way: neither authorization nor the limits of requests in flight apply.
+pub(crate) const MASTERS: &str = "system:masters";
+/// Everybody who showed valid credentials.
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+/// Everybody else.
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// Who showed none.
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+
+/// Somebody who was let in. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub struct User(Arc<UserInfo>);
+
+/// What is known of a [`User`]; Kubernetes' `user.Info`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UserInfo {
     /// The name.
     pub name: String,
     /// A name that is never given again; may be empty.
     pub uid: String,
-    /// The groups, `system:authenticated` among them.
+    /// The groups.
     pub groups: Vec<String>,
+    /// What else whoever authenticated the user knows.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
     /// A user of these groups, and of `system:authenticated`.
+    ///
+    /// ```
+    /// let ann = tidings_server::User::new("ann", "7", ["dev".to_owned()]);
+    /// assert_eq!(ann.groups, ["dev", "system:authenticated"]);
+    /// ```
     pub fn new(
         name: impl Into<String>,
         uid: impl Into<String>,
         groups: impl IntoIterator<Item = String>,
     ) -> Self {
+        Self::with_extra(name.into(), uid.into(), groups, BTreeMap::new())
+    }
+
+    pub(crate) fn with_extra(
+        name: String,
+        uid: String,
+        groups: impl IntoIterator<Item = String>,
+        extra: BTreeMap<String, Vec<String>>,
+    ) -> Self {
         let mut groups: Vec<String> = groups.into_iter().collect();
-        let everybody = "system:authenticated";
-        if !groups.iter().any(|group| group == everybody) {
-            groups.push(everybody.into());
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.into());
         }
-        Self {
-            name: name.into(),
-            uid: uid.into(),
+        Self::exactly(UserInfo {
+            name,
+            uid,
             groups,
-        }
+            extra,
+        })
+    }
+
+    /// A user of no other groups than these.
+    pub(crate) fn exactly(info: UserInfo) -> Self {
+        Self(Arc::new(info))
+    }
+
+    /// Who shows no credentials.
+    pub(crate) fn anonymous() -> Self {
+        Self::exactly(UserInfo {
+            name: ANONYMOUS.into(),
+            groups: vec![UNAUTHENTICATED.into()],
+            ..UserInfo::default()
+        })
+    }
+
+    /// Whether the user is in `system:masters`.
+    pub(crate) fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == MASTERS)
     }
 }
 
-/// A bearer token and whose it is. Its `Debug` does not show the token.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token {
-    /// The secret.
-    pub token: String,
-    /// Who shows it.
-    pub user: User,
-}
+impl Deref for User {
+    type Target = UserInfo;
 
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Token")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Knows users by their tokens.
-#[derive(Clone, Debug, Default)]
-pub struct Authenticator {
-    tokens: Vec<Token>,
-}
-
-impl Authenticator {
-    /// Lets in those who show one of these tokens.
-    pub fn new(tokens: Vec<Token>) -> Self {
-        Self { tokens }
-    }
-
-    /// Who makes a request, if it shows a known token. Every token is compared, each in constant time.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Option<&User> {
-        let shown = bearer_token(headers)?.as_bytes();
-        let mut found = None;
-        for token in &self.tokens {
-            if bool::from(token.token.as_bytes().ct_eq(shown)) {
-                found = Some(&token.user);
-            }
-        }
-        found
-    }
-}
-
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.trim().split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
-}
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn only_known_tokens_are_let_in() {
-        let token = |token: &str, name| Token {
-            token: token.into(),
-            user: User::new(name, "", []),
-        };
-        let authenticator = Authenticator::new(vec![token("s3cret", "ann"), token("other", "bob")]);
-        for (header, name) in [
-            ("Bearer s3cret", Some("ann")),
-            ("bearer  other ", Some("bob")),
-            ("Bearer s3cre", None),
-            ("Bearer s3crett", None),
-            ("Bearer ", None),
-            ("Basic s3cret", None),
-            ("s3cret", None),
-            ("", None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(
-                header::AUTHORIZATION,
-                HeaderValue::from_str(header).unwrap(),
-            );
-            assert_eq!(
-                authenticator
-                    .authenticate(&headers)
-                    .map(|user| user.name.as_str()),
-                name,
-                "{header}"
-            );
-        }
-        assert!(authenticator.authenticate(&HeaderMap::new()).is_none());
-        assert!(!format!("{authenticator:?}").contains("s3cret"));
+    fn deref(&self) -> &UserInfo {
+        &self.0
     }
 }

@@ -1,6 +1,54 @@
-//! The token file, in kube-apiserver's form: lines of `token,user,uid` and, if any, `"group1,group2"`.
+//! Static tokens: the file they come from, in kube-apiserver's form (lines of `token,user,uid` and, if any,
+//! `"group1,group2"`), and the table they are looked up in.
 
-use super::{Token, User};
+use std::collections::HashMap;
+
+use ring::digest::{SHA256, digest};
+
+use super::User;
+
+/// A bearer token and whose it is. Its `Debug` does not show the token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The secret.
+    pub token: String,
+    /// Who shows it.
+    pub user: User,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What stands for a token where it is looked up: how long a look takes tells nothing about the token itself.
+pub(super) type TokenDigest = [u8; 32];
+
+pub(super) fn token_digest(token: &str) -> TokenDigest {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    bytes
+}
+
+/// Users by the digests of their tokens. A token given twice is the later user's, as in kube-apiserver.
+#[derive(Default)]
+pub(super) struct TokenTable(HashMap<TokenDigest, User>);
+
+impl TokenTable {
+    pub(super) fn new(tokens: &[Token]) -> Self {
+        let entries = tokens
+            .iter()
+            .map(|token| (token_digest(&token.token), token.user.clone()));
+        Self(entries.collect())
+    }
+
+    pub(super) fn find(&self, digest: &TokenDigest) -> Option<&User> {
+        self.0.get(digest)
+    }
+}
 
 /// What is wrong with a token file. No token is ever part of a message.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@ use http::StatusCode;
 use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
 
+use super::access;
 use super::body::event_response;
 use super::call::Call;
 use super::write::{
@@ -53,6 +54,8 @@ pub(super) async fn apply(
             |code, event| event_response(call, form, code, event, server.clock.now(), &warnings);
         let Some(stored) = stored else {
             metadata.resource_version = None;
+            access::require_create(server, &call.user, call.api, &call.namespace, &call.name)
+                .await?;
             match store_new(server, call, event, options.dry_run).await {
                 // Somebody else created it just now: apply to that.
                 Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {

@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
+use crate::auth::User;
 use crate::codec::Api;
 use crate::error::Status;
 use crate::limits::read_body;
@@ -18,6 +19,8 @@ use crate::server::{ApiServer, Key};
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) api: Api,
+    /// Whose request it is.
+    pub(crate) user: User,
     /// From the path; empty for all namespaces.
     pub(crate) namespace: String,
     /// From the path; empty for a collection.
@@ -82,6 +85,11 @@ impl FromRequest<Arc<ApiServer>> for Call {
                 .unwrap_or_default()
         };
         let (namespace, name) = (parameter("namespace"), parameter("name"));
+        let user = parts
+            .extensions
+            .get::<User>()
+            .cloned()
+            .ok_or_else(Status::unauthorized)?;
         let body = if parts.method == Method::GET {
             Bytes::new()
         } else {
@@ -89,6 +97,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
         };
         Ok(Self {
             api,
+            user,
             namespace,
             name,
             watch_path,

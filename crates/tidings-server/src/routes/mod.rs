@@ -1,5 +1,6 @@
 //! Which path is answered by whom, and what every answer has in common.
 
+mod access;
 mod apply;
 mod body;
 mod call;
@@ -19,10 +20,10 @@ mod write;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 
 use crate::compress;
@@ -76,6 +77,10 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             post(review::access),
         )
         .route(
+            "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+            post(review::rules),
+        )
+        .route(
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
             post(review::subject),
         )
@@ -84,6 +89,11 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .route("/openapi/v3/{*path}", get(openapi::version))
         .fallback(|| async { Status::no_such_path() })
         .method_not_allowed_fallback(|| async { Status::method_not_allowed() })
+        // The last is passed first.
+        .layer(middleware::from_fn_with_state(
+            server.clone(),
+            access::authorize,
+        ))
         .layer(middleware::from_fn_with_state(
             server.clone(),
             compress::compress,
@@ -91,10 +101,9 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .layer(middleware::from_fn_with_state(
             server.clone(),
             limits::limit,
-        ))
-        .layer(middleware::from_fn_with_state(server.clone(), authenticate));
-    // What kube-apiserver's default roles let everybody read.
-    let public = Router::new()
+        ));
+    // A probe is answered however much there is to do.
+    let probes = Router::new()
         .route("/version", get(discovery::version))
         .route("/healthz", get(health::all))
         .route("/healthz/{check}", get(health::one))
@@ -104,46 +113,17 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .route("/readyz/{check}", get(health::one))
         .layer(middleware::from_fn_with_state(
             server.clone(),
-            refuse_unknown,
+            access::authorize,
         ));
-    public
+    probes
         .merge(api)
         .layer(middleware::from_fn_with_state(
             server.clone(),
-            common_headers,
+            access::authenticate,
         ))
+        .layer(middleware::from_fn(common_headers))
         .layer(middleware::from_fn_with_state(server.clone(), measure))
         .with_state(server)
-}
-
-/// Lets in whom the authenticator knows.
-async fn authenticate(
-    State(server): State<Arc<ApiServer>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let Some(user) = server.authenticator.authenticate(request.headers()) else {
-        server.metrics.authentication("failure");
-        return Status::unauthorized().into_response();
-    };
-    server.metrics.authentication("success");
-    request.extensions_mut().insert(user.clone());
-    next.run(request).await
-}
-
-/// Lets in everybody who shows no credentials, and nobody who shows wrong ones.
-async fn refuse_unknown(
-    State(server): State<Arc<ApiServer>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let headers = request.headers();
-    if headers.contains_key(header::AUTHORIZATION)
-        && server.authenticator.authenticate(headers).is_none()
-    {
-        return Status::unauthorized().into_response();
-    }
-    next.run(request).await
 }
 
 static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -151,11 +131,7 @@ static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const AUDIT_ID_BYTES_MAX: usize = 64;
 
 /// The headers of every answer.
-async fn common_headers(
-    State(_server): State<Arc<ApiServer>>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn common_headers(request: Request, next: Next) -> Response {
     let given = request
         .headers()
         .get(&AUDIT_ID)

@@ -1,78 +1,279 @@
-//! `kubectl auth can-i` and `auth whoami`: whoever is let in may do everything with events.
+//! What somebody may ask about itself: `kubectl auth can-i`, `auth can-i --list` and `auth whoami`. The answers are the
+//! authorizer's own: what a review says is allowed is, and nothing else.
 
-use axum::extract::Request;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use http::StatusCode;
-use k8s_pb::api::authorization::v1::SelfSubjectAccessReview;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use k8s_pb::api::authorization::v1 as pb;
 use prost::Message;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tidings_core::validate::FieldError;
 
 use crate::auth::User;
+use crate::auth::attributes::{Attributes, ResourceAttributes};
+use crate::clock;
 use crate::codec;
 use crate::error::Status;
 use crate::limits::read_body;
 use crate::negotiate::{Media, body_media};
+use crate::server::ApiServer;
+
+const GROUP: &str = "authorization.k8s.io";
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct ReviewBody {
-    spec: Value,
+struct Review<T> {
+    spec: T,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AccessSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_attributes: Option<AskedResource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    non_resource_attributes: Option<AskedPath>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct AskedResource {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    verb: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    resource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    subresource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct AskedPath {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    path: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    verb: String,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct RulesSpec {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+}
+
+/// A spec in Kubernetes' protobuf.
+trait FromProtobuf: Sized {
+    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError>;
+}
+
+impl FromProtobuf for AccessSpec {
+    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError> {
+        let spec = pb::SelfSubjectAccessReview::decode(raw)?
+            .spec
+            .unwrap_or_default();
+        Ok(Self {
+            resource_attributes: spec.resource_attributes.map(|asked| AskedResource {
+                namespace: asked.namespace.unwrap_or_default(),
+                verb: asked.verb.unwrap_or_default(),
+                group: asked.group.unwrap_or_default(),
+                version: asked.version.unwrap_or_default(),
+                resource: asked.resource.unwrap_or_default(),
+                subresource: asked.subresource.unwrap_or_default(),
+                name: asked.name.unwrap_or_default(),
+            }),
+            non_resource_attributes: spec.non_resource_attributes.map(|asked| AskedPath {
+                path: asked.path.unwrap_or_default(),
+                verb: asked.verb.unwrap_or_default(),
+            }),
+        })
+    }
+}
+
+impl FromProtobuf for RulesSpec {
+    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError> {
+        let spec = pb::SelfSubjectRulesReview::decode(raw)?
+            .spec
+            .unwrap_or_default();
+        Ok(Self {
+            namespace: spec.namespace.unwrap_or_default(),
+        })
+    }
+}
+
+fn read_spec<T>(kind: &str, headers: &HeaderMap, body: &Bytes) -> Result<T, Status>
+where
+    T: FromProtobuf + Default + for<'a> Deserialize<'a>,
+{
+    let spec = match body_media(headers)? {
+        Media::Protobuf => codec::protobuf::open(body).and_then(|enveloped| {
+            T::from_protobuf(&enveloped.raw).map_err(|error| error.to_string())
+        }),
+        Media::Yaml => serde_saphyr::from_slice::<Review<T>>(body)
+            .map(|review| review.spec)
+            .map_err(|error| error.to_string()),
+        Media::Json => serde_json::from_slice::<Review<T>>(body)
+            .map(|review| review.spec)
+            .map_err(|error| error.to_string()),
+    };
+    spec.map_err(|why| Status::bad_request(format!("{kind} cannot be handled: {why}")))
+}
+
+fn answer(kind: &str, group: &str, spec: impl Serialize, status: &Value) -> Response {
+    let review = json!({
+        "kind": kind,
+        "apiVersion": format!("{group}/v1"),
+        "metadata": {"creationTimestamp": null},
+        "spec": spec,
+        "status": status,
+    });
+    (StatusCode::CREATED, Json(review)).into_response()
 }
 
 /// POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews
-pub(crate) async fn access(request: Request) -> Result<Response, Status> {
+pub(crate) async fn access(
+    State(server): State<Arc<ApiServer>>,
+    Extension(user): Extension<User>,
+    request: Request,
+) -> Result<Response, Status> {
+    const KIND: &str = "SelfSubjectAccessReview";
     let (parts, body) = request.into_parts();
     let body = read_body(body).await?;
-    let unreadable = |why: String| {
-        Status::bad_request(format!("SelfSubjectAccessReview cannot be handled: {why}"))
+    let spec: AccessSpec = read_spec(KIND, &parts.headers, &body)?;
+    let asked = match (&spec.resource_attributes, &spec.non_resource_attributes) {
+        (Some(asked), None) => Attributes::Resource(ResourceAttributes {
+            verb: asked.verb.as_str().into(),
+            group: asked.group.as_str().into(),
+            version: asked.version.as_str().into(),
+            resource: asked.resource.as_str().into(),
+            subresource: asked.subresource.as_str().into(),
+            namespace: asked.namespace.as_str().into(),
+            name: asked.name.as_str().into(),
+        }),
+        (None, Some(asked)) => Attributes::Path {
+            verb: asked.verb.as_str().into(),
+            path: asked.path.as_str().into(),
+        },
+        (both, _) => {
+            let error = if both.is_some() {
+                FieldError::invalid(
+                    "spec.nonResourceAttributes",
+                    "",
+                    "cannot be specified in combination with resourceAttributes",
+                )
+            } else {
+                FieldError::invalid(
+                    "spec.resourceAttributes",
+                    "",
+                    "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+                )
+            };
+            return Err(Status::invalid(KIND, GROUP, "", &[error]));
+        }
     };
-    let spec = match body_media(&parts.headers)? {
-        Media::Protobuf => {
-            let enveloped = codec::protobuf::open(&body).map_err(unreadable)?;
-            let review = SelfSubjectAccessReview::decode(enveloped.raw)
-                .map_err(|error| unreadable(error.to_string()))?;
-            let spec = review.spec.unwrap_or_default();
-            match (spec.resource_attributes, spec.non_resource_attributes) {
-                (Some(asked), _) => json!({"resourceAttributes": {
-                    "namespace": asked.namespace, "verb": asked.verb, "group": asked.group, "version": asked.version,
-                    "resource": asked.resource, "subresource": asked.subresource, "name": asked.name,
-                }}),
-                (None, Some(asked)) => {
-                    json!({"nonResourceAttributes": {"path": asked.path, "verb": asked.verb}})
-                }
-                (None, None) => json!({}),
+    let decided = server
+        .authorizer
+        .authorize(&user, &asked, clock::monotonic(), &server.access)
+        .await;
+    let mut status = json!({});
+    match decided {
+        Ok(decision) => {
+            status["allowed"] = decision.allowed.into();
+            if decision.denied {
+                status["denied"] = true.into();
+            }
+            if !decision.reason.is_empty() {
+                status["reason"] = decision.reason.into();
             }
         }
-        Media::Yaml => {
-            serde_saphyr::from_slice::<ReviewBody>(&body)
-                .map_err(|error| unreadable(error.to_string()))?
-                .spec
+        Err(error) => {
+            status["allowed"] = false.into();
+            status["evaluationError"] = error.to_string().into();
         }
-        Media::Json => {
-            serde_json::from_slice::<ReviewBody>(&body)
-                .map_err(|error| unreadable(error.to_string()))?
-                .spec
-        }
-    };
-    let review = json!({
-        "kind": "SelfSubjectAccessReview",
-        "apiVersion": "authorization.k8s.io/v1",
-        "metadata": {"creationTimestamp": null},
-        "spec": spec,
-        "status": {"allowed": true, "reason": "every authenticated user is allowed everything"},
+    }
+    Ok(answer(KIND, GROUP, &spec, &status))
+}
+
+/// POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews
+pub(crate) async fn rules(
+    State(server): State<Arc<ApiServer>>,
+    Extension(user): Extension<User>,
+    request: Request,
+) -> Result<Response, Status> {
+    const KIND: &str = "SelfSubjectRulesReview";
+    let (parts, body) = request.into_parts();
+    let body = read_body(body).await?;
+    let spec: RulesSpec = read_spec(KIND, &parts.headers, &body)?;
+    if spec.namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let found = server.authorizer.rules(&user, &spec.namespace);
+    let (paths, resources): (Vec<_>, Vec<_>) = found
+        .rules
+        .into_iter()
+        .partition(|rule| !rule.non_resource_urls.is_empty());
+    let resources: Vec<Value> = resources
+        .into_iter()
+        .map(|rule| {
+            let mut shown = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
+            if !rule.resource_names.is_empty() {
+                shown["resourceNames"] = rule.resource_names.into();
+            }
+            shown
+        })
+        .collect();
+    let paths: Vec<Value> = paths
+        .into_iter()
+        .map(|rule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}))
+        .collect();
+    let mut status = json!({
+        "resourceRules": resources,
+        "nonResourceRules": paths,
+        "incomplete": found.incomplete.is_some(),
     });
-    Ok((StatusCode::CREATED, Json(review)).into_response())
+    if let Some(why) = found.incomplete {
+        status["evaluationError"] = why.into();
+    }
+    // The spec is not given back; upstream does not, either.
+    Ok(answer(KIND, GROUP, json!({}), &status))
 }
 
 /// POST /apis/authentication.k8s.io/v1/selfsubjectreviews
 pub(crate) async fn subject(Extension(user): Extension<User>) -> Response {
+    #[derive(Serialize)]
+    struct UserInfo<'a> {
+        username: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        uid: &'a str,
+        groups: &'a [String],
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        extra: &'a BTreeMap<String, Vec<String>>,
+    }
+    let info = UserInfo {
+        username: &user.name,
+        uid: &user.uid,
+        groups: &user.groups,
+        extra: &user.extra,
+    };
     let review = json!({
         "kind": "SelfSubjectReview",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"creationTimestamp": null},
-        "status": {"userInfo": {"username": user.name, "uid": user.uid, "groups": user.groups}},
+        "status": {"userInfo": info},
     });
     (StatusCode::CREATED, Json(review)).into_response()
 }

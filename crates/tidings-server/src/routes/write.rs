@@ -10,6 +10,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
 use tidings_store::{NewRecord, WriteError};
 
+use super::access;
 use super::apply;
 use super::body::{self, Sent, event_response};
 use super::call::Call;
@@ -167,6 +168,8 @@ pub(crate) async fn replace(
                 if !metadata.uid().is_empty() {
                     return Err(wrong_uid(call.api, &call.name, metadata.uid(), ""));
                 }
+                access::require_create(&server, &call.user, call.api, &call.namespace, &call.name)
+                    .await?;
                 let mut event = event.clone();
                 event.metadata.get_or_insert_default().resource_version = None;
                 match create_event(&server, &call, event, &options).await {

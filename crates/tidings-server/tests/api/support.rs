@@ -7,7 +7,7 @@ use axum::body::{Body, BodyDataStream};
 use futures::StreamExt;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
-use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, router};
+use tidings_server::{ApiOptions, ApiServer, Authenticator, Authorizer, Token, User, router};
 use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tidings_store::{Store, UnixMillis};
@@ -76,7 +76,8 @@ impl Server {
             Arc::new(Arc::new(clock.clone())),
             Authenticator::new(tokens),
             options,
-        );
+        )
+        .with_authorizer(Authorizer::always_allow());
         Self {
             store,
             clock,

@@ -2,7 +2,6 @@
 //!
 //! Only a request that certainly was not taken, or that may be done twice without harm, is sent again from here.
 
-use std::error::Error;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -10,11 +9,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::failure::{Failure, Outcome, chain};
+use super::members::{Members, REFRESH_EVERY};
 use super::wire;
 use super::{Credentials, EtcdOptions, OpenError};
 use crate::Revision;
@@ -25,10 +25,6 @@ const ANSWER_LEN_MAX: usize = 256 << 20;
 /// Longest request sent, in bytes; etcd refuses more than 1.5 MiB by default.
 const REQUEST_LEN_MAX: usize = 16 << 20;
 
-/// Connections are probed this often; etcd objects to less than 5 s (`--grpc-keepalive-min-time`).
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
-
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
 pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
 pub(super) const COMPACT: &str = "/etcdserverpb.KV/Compact";
@@ -38,14 +34,9 @@ pub(super) const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive
 pub(super) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
-struct Member {
-    url: String,
-    channel: Channel,
-}
-
 /// A cluster. Shared by everything that talks to it.
 pub(super) struct Client {
-    members: Vec<Member>,
+    members: Members,
     /// The member that is asked first: the last one that answered.
     current: AtomicUsize,
     credentials: Option<Credentials>,
@@ -58,39 +49,8 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
-        let tls = options.tls.as_ref().map(super::options::TlsFiles::load);
-        let tls = tls.transpose()?;
-        let member = |url: &String| {
-            let refuse = |error: tonic::transport::Error| {
-                let cause = error
-                    .source()
-                    .map_or_else(String::new, |it| format!(": {it}"));
-                OpenError::Options(format!("endpoint {url:?} cannot be used: {error}{cause}"))
-            };
-            let mut endpoint = Endpoint::from_shared(url.clone())
-                .map_err(refuse)?
-                .connect_timeout(options.connect_timeout)
-                .tcp_nodelay(true)
-                .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
-                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-                .keep_alive_while_idle(true)
-                .initial_stream_window_size(4 << 20)
-                .initial_connection_window_size(16 << 20);
-            if url.starts_with("https://") {
-                let config = tls.clone().unwrap_or_default();
-                endpoint = endpoint.tls_config(config).map_err(refuse)?;
-            }
-            Ok(Member {
-                url: url.clone(),
-                channel: endpoint.connect_lazy(),
-            })
-        };
         Ok(Self {
-            members: options
-                .endpoints
-                .iter()
-                .map(member)
-                .collect::<Result<_, _>>()?,
+            members: Members::new(options)?,
             current: AtomicUsize::new(0),
             credentials: options.credentials.clone(),
             token: RwLock::default(),
@@ -273,10 +233,7 @@ impl Client {
     }
 
     fn grpc(&self, member: usize) -> Result<tonic::client::Grpc<Channel>, Failure> {
-        let channel = self
-            .members
-            .get(member)
-            .map(|member| member.channel.clone());
+        let channel = self.members.channel(member);
         let channel = channel
             .ok_or_else(|| self.failure(member, &Status::internal("there is no such member")))?;
         Ok(tonic::client::Grpc::new(channel)
@@ -350,17 +307,25 @@ impl Client {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Turns to the next member, unless somebody has turned away from this one already.
+    /// Turns to the next member, unless somebody has turned away from this one already; with new TLS files, if there are.
     pub(super) fn leave(&self, member: usize) {
+        self.members.refresh();
         let next = (member + 1) % self.members.len().max(1);
         let _ = self
             .current
             .compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Looks after the TLS files for ever.
+    pub(super) async fn keep_tls(&self) {
+        loop {
+            sleep(REFRESH_EVERY).await;
+            self.members.refresh();
+        }
+    }
+
     pub(super) fn failure(&self, member: usize, status: &Status) -> Failure {
-        let url = self.members.get(member).map_or("", |member| &member.url);
-        Failure::new(url, status)
+        Failure::new(self.members.url(member), status)
     }
 }
 

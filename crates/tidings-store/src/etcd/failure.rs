@@ -82,7 +82,7 @@ fn outcome(status: &Status) -> Outcome {
     let message = status.message();
     let says = |text| message.contains(text);
     if let Some(cause) = status.source() {
-        return if is_connecting(cause) {
+        return if is_unsent(cause) {
             Outcome::NotDone
         } else {
             Outcome::Unknown
@@ -108,11 +108,15 @@ fn outcome(status: &Status) -> Outcome {
     }
 }
 
-/// No connection could be made, so nothing was sent.
-fn is_connecting(cause: &(dyn Error + 'static)) -> bool {
+/// No connection could be made, so nothing was sent; or the member refused to begin with the request, which HTTP/2 lets it say only
+/// of one it has not looked at (RFC 9113, 8.7).
+fn is_unsent(cause: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(cause);
     while let Some(error) = cause {
-        if error.is::<tonic::ConnectError>() {
+        let refused = error
+            .downcast_ref::<h2::Error>()
+            .is_some_and(|error| error.reason() == Some(h2::Reason::REFUSED_STREAM));
+        if refused || error.is::<tonic::ConnectError>() {
             return true;
         }
         cause = error.source();
@@ -189,6 +193,18 @@ mod tests {
             (
                 Status::from_error(Box::new(tonic::ConnectError("refused".into()))),
                 Outcome::NotDone,
+            ),
+            (
+                Status::from_error(Box::new(h2::Error::from(h2::Reason::REFUSED_STREAM))),
+                Outcome::NotDone,
+            ),
+            (
+                Status::from_error(Box::new(h2::Error::from(h2::Reason::CANCEL))),
+                Outcome::Unknown,
+            ),
+            (
+                Status::from_error(Box::new(h2::Error::from(h2::Reason::INTERNAL_ERROR))),
+                Outcome::Unknown,
             ),
         ];
         for (status, want) in cases {

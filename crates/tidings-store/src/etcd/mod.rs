@@ -5,8 +5,9 @@
 //!   write to the cluster, also those of other programs. [`Store::revision`] is the latest one seen by this process.
 //! - **Writes** are transactions on the key's `ModRevision`. A write is sent again only where that cannot do it twice: an
 //!   update or a delete (its condition can hold but once), or a create that was certainly not taken. When the answer to a
-//!   write is lost, the key is read back: if it holds what was written the write is acknowledged; otherwise it is
-//!   [`Fault::Unknown`]. It is never reported as failed when it may have been done.
+//!   write is lost, the key and its history are read: if they hold what was written the write is acknowledged, if they show that it
+//!   was not and will not be done it is refused, and otherwise it is [`Fault::Unknown`]. It is never reported as failed when it may
+//!   have been done.
 //! - **Expiry.** Leases do the deleting, shared as kube-apiserver shares them, and may be late: by up to `min(60 s, 5 %)`, and
 //!   by a whole life when etcd's leader changes. Reads hide a record from its true end on. The end is exact for what this
 //!   process wrote (and for values that say it themselves, see [`Description::expires_at`]); for what another tidings, or
@@ -35,8 +36,10 @@ mod feed;
 mod index;
 mod keys;
 mod lease;
+mod members;
 mod options;
 mod read;
+mod settle;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -168,6 +171,10 @@ impl EtcdStore {
         let shared = Arc::new(shared);
         let mut tasks = JoinSet::new();
         tasks.spawn(feed::follow(Arc::clone(&shared)));
+        if shared.options.tls.is_some() {
+            let client = Arc::clone(&shared.client);
+            tasks.spawn(async move { client.keep_tls().await });
+        }
         if shared.options.index_len_max > 0 {
             tasks.spawn(feed::keep_index(Arc::clone(&shared)));
             tasks.spawn(feed::sweep(Arc::clone(&shared)));

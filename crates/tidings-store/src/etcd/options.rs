@@ -67,7 +67,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// PEM files for TLS, read once when the store is opened.
+/// PEM files for TLS. They may be replaced while the store is open: they are read again every ten seconds and when etcd cannot be reached.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
     /// The authorities that may have signed etcd's certificate (`--etcd-cafile`).
@@ -142,29 +142,47 @@ impl EtcdOptions {
     }
 }
 
+/// What TLS files hold.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct TlsMaterial {
+    ca: Option<Vec<u8>>,
+    /// Certificate and key.
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
 impl TlsFiles {
-    pub(super) fn load(&self) -> Result<ClientTlsConfig, OpenError> {
+    pub(super) fn read(&self) -> Result<TlsMaterial, OpenError> {
         let read = |path: &PathBuf| {
             std::fs::read(path).map_err(|source| OpenError::TlsFile {
                 path: path.clone(),
                 source,
             })
         };
-        let mut config = ClientTlsConfig::new();
-        if let Some(path) = &self.ca_file {
-            config = config.ca_certificate(Certificate::from_pem(read(path)?));
-        }
-        match (&self.cert_file, &self.key_file) {
-            (Some(cert), Some(key)) => {
-                config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
-            }
-            (None, None) => {}
+        let identity = match (&self.cert_file, &self.key_file) {
+            (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+            (None, None) => None,
             _ => {
                 return Err(OpenError::Options(
                     "cert_file and key_file go together; only one is given".into(),
                 ));
             }
+        };
+        Ok(TlsMaterial {
+            ca: self.ca_file.as_ref().map(read).transpose()?,
+            identity,
+        })
+    }
+}
+
+impl TlsMaterial {
+    pub(super) fn config(&self) -> ClientTlsConfig {
+        let mut config = ClientTlsConfig::new();
+        if let Some(ca) = &self.ca {
+            config = config.ca_certificate(Certificate::from_pem(ca));
         }
-        Ok(config)
+        if let Some((cert, key)) = &self.identity {
+            config = config.identity(Identity::from_pem(cert, key));
+        }
+        config
     }
 }

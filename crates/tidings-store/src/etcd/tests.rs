@@ -328,3 +328,79 @@ async fn records_that_outlive_their_lease_are_deleted() {
         crate::Change::Delete { expired: true, .. }
     ));
 }
+
+#[tokio::test]
+async fn what_became_of_a_write_whose_answer_was_lost() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let store = open(options(&cluster), &clock).await;
+    let other = open(options(&cluster), &clock).await;
+    let end = UnixMillis(clock.now().0 + 60_000);
+    let record = |value: &'static str| NewRecord::new(value).expires_at(end);
+    let first = store.create("a/1".into(), record("1@1")).await.unwrap();
+    let shared = &store.shared;
+    let (key, value) = (Bytes::from("a/1"), Bytes::from("1@2"));
+    let deadline = shared.client.deadline();
+    let attached = shared
+        .leases
+        .attach(&shared.client, clock.now(), end, deadline);
+    let lease = attached.await.unwrap();
+    let failure =
+        || Failure::new("", &tonic::Status::unavailable("reset")).knowing(Outcome::Unknown);
+    let settle = async |expected: Option<Revision>| {
+        let lost = settle::Lost {
+            key: &key,
+            value: &value,
+            lease,
+            expected,
+            before: first,
+        };
+        // As while the call is still in its loop.
+        let _in_flight = shared.expiries.begin(&key, &value, lease, end);
+        shared.settle(lost, failure()).await
+    };
+    let unknown = |answer: &Result<Revision, WriteError>| {
+        matches!(answer, Err(WriteError::Fault(Fault::Unknown(_))))
+    };
+    // Still at the revision: it may yet be done.
+    assert!(unknown(&settle(Some(first)).await));
+    assert!(unknown(&settle(None).await));
+
+    // Others were faster, and so it never will be.
+    let second = other
+        .update("a/1".into(), record("1@3"), first)
+        .await
+        .unwrap();
+    let third = other
+        .update("a/1".into(), record("1@4"), second)
+        .await
+        .unwrap();
+    let refused = settle(Some(first)).await;
+    assert!(
+        matches!(refused, Err(WriteError::Conflict { expected, current }) if (expected, current) == (first, third)),
+        "{refused:?}"
+    );
+    // A create of the same might still be done, should the key be deleted.
+    assert!(unknown(&settle(None).await));
+
+    // It was done, and others went on from it.
+    let fourth = store
+        .update("a/1".into(), record("1@2"), third)
+        .await
+        .unwrap();
+    assert_eq!(settle(Some(third)).await.unwrap(), fourth);
+    let fifth = other
+        .update("a/1".into(), record("1@5"), fourth)
+        .await
+        .unwrap();
+    assert_eq!(settle(Some(third)).await.unwrap(), fourth);
+
+    // Deleted since: the key tells nothing any more.
+    other.delete("a/1".into(), Some(fifth)).await.unwrap();
+    assert!(unknown(&settle(Some(third)).await));
+    // Made anew in between: its history does not reach back to the revision.
+    other.create("a/1".into(), record("1@6")).await.unwrap();
+    assert!(unknown(&settle(Some(third)).await));
+}

@@ -5,9 +5,8 @@
 //! - An update or a delete on revision r: yes. The key can be at r only before it, so of all copies one takes effect.
 //! - A create: no. The key could have been created by the first copy, deleted by somebody, and created anew by the second.
 //!
-//! What was done is then told by reading the key: if it holds our value under our lease, from a revision later than any known
-//! when the call began, and no other call of this process is writing the same there, the write is ours and its revision is
-//! the key's. Else the outcome is [`Fault::Unknown`].
+//! What was done is then told by reading the key and, for an update, its history (`settle.rs`). Where that cannot tell, the outcome
+//! is [`Fault::Unknown`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +14,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::client::{Pause, RANGE, TXN, signed, unsigned};
+use super::client::{Pause, RANGE, TXN, signed};
+use super::settle::Lost;
 use super::wire::{
     Compare, CompareWith, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RangeResponse,
     Request, Response, TxnRequest, TxnResponse,
@@ -108,8 +108,14 @@ impl Shared {
                     continue;
                 }
                 Err(failure) if failure.outcome == Outcome::Unknown => {
-                    let settled = self.settle(&key, &record.value, lease, before, failure);
-                    let revision = settled.await?;
+                    let lost = Lost {
+                        key: &key,
+                        value: &record.value,
+                        lease,
+                        expected,
+                        before,
+                    };
+                    let revision = self.settle(lost, failure).await?;
                     if let Some(end) = record.expires_at {
                         self.expiries.wrote(revision, end);
                     }
@@ -186,7 +192,11 @@ impl Shared {
     }
 
     /// Why a write is refused, seeing what is there.
-    fn refusal(&self, current: Option<&Record>, expected: Option<Revision>) -> WriteError {
+    pub(super) fn refusal(
+        &self,
+        current: Option<&Record>,
+        expected: Option<Revision>,
+    ) -> WriteError {
         match (current.filter(|current| self.is_live(current)), expected) {
             (None, _) => WriteError::NotFound,
             (Some(current), None) => WriteError::AlreadyExists {
@@ -261,37 +271,6 @@ impl Shared {
             Some(Response::Range(range)) => Answered::Other(range.kvs.into_iter().next()),
             _ => Answered::Other(None),
         }
-    }
-
-    /// Learns what became of a put whose answer was lost.
-    async fn settle(
-        &self,
-        key: &Bytes,
-        value: &Bytes,
-        lease: i64,
-        before: Revision,
-        failure: Failure,
-    ) -> Result<Revision, WriteError> {
-        let request = RangeRequest {
-            key: self.keys.full(key),
-            ..RangeRequest::default()
-        };
-        // A time of its own: the write's may be used up, and an answer is worth waiting for.
-        let deadline = self.client.deadline();
-        let answer: Result<RangeResponse, _> = self.client.ask(RANGE, request, deadline).await;
-        if let Ok(answer) = answer {
-            self.client.observe(answer.header);
-            if let Some(version) = answer.kvs.into_iter().next()
-                && lease != 0
-                && version.lease == lease
-                && version.value == *value
-                && unsigned(version.mod_revision) > before
-                && self.expiries.is_alone(key, lease, value)
-            {
-                return Ok(unsigned(version.mod_revision));
-            }
-        }
-        Err(Fault::Unknown(Arc::new(failure)).into())
     }
 
     pub(super) async fn remove(

@@ -1,0 +1,75 @@
+//! What storing costs, one part at a time: see [`tidings_bench::storing`]. `cargo xtask bench store` runs them all.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tidings_bench::storing;
+
+/// Measures one part and prints its figures as lines of JSON.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    part: Part,
+    /// A folder for the files, on the disk that is to be measured.
+    #[arg(long, global = true, default_value = ".")]
+    folder: PathBuf,
+    /// How many events.
+    #[arg(long, global = true, default_value_t = 50_000)]
+    events: u64,
+    /// How many of them are updated.
+    #[arg(long, global = true, default_value_t = 20_000)]
+    updates: u64,
+    /// How many writers at once.
+    #[arg(long, global = true, default_value_t = 64)]
+    writers: u64,
+}
+
+#[derive(clap::Subcommand)]
+enum Part {
+    /// Creates and updates in the embedded store
+    Writes,
+    /// Reads of what `writes` left in the folder
+    Reads,
+    /// Half of the events expire beside other writers
+    Expiry,
+    /// Real events, from a folder of JSON Lines
+    Real {
+        /// The folder.
+        captures: PathBuf,
+    },
+    /// The same writes to etcd
+    Etcd {
+        /// The program.
+        program: PathBuf,
+    },
+    /// The same writes to a bare log
+    Log,
+}
+
+#[tokio::main]
+#[expect(clippy::print_stderr, reason = "a program's last word")]
+async fn main() -> ExitCode {
+    let Arguments {
+        part,
+        folder,
+        events,
+        updates,
+        writers,
+    } = Arguments::parse();
+    let result = match part {
+        Part::Writes => storing::writes(&folder, events, updates, writers).await,
+        Part::Reads => storing::reads(&folder, events).await,
+        Part::Expiry => storing::expiry(&folder, events).await,
+        Part::Real { captures } => storing::real_events(&folder, &captures, events).await,
+        Part::Etcd { program } => storing::etcd(&program, &folder, events, updates, writers).await,
+        Part::Log => storing::log(&folder, events, updates, writers).await,
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("store: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The embedded store, through its contract.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tidings_store::clock::{Clock, ManualClock};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::{ListRequest, NewestRequest, ObjectSelector, Store, UnixMillis};
+
+use super::events::{EVENTS_PER_OBJECT, Events, NewEvent, START};
+use super::load::{self, Steady, Target, Writes, burst, repeat, revisions, timed};
+use super::process::{bytes_written, disk_bytes};
+use super::real::RealEvents;
+use super::{Failure, LONE_WRITES, TTL, figure, with_amplification, with_burst, with_peak};
+
+const NAME: &str = "embedded";
+
+/// Steady writers beside an expiry, together so many writes a second.
+const STEADY_WRITERS: u64 = 32;
+const STEADY_PER_SECOND: u64 = 2_000;
+
+/// How long they are watched while nothing expires.
+const IDLE: Duration = Duration::from_secs(5);
+
+struct Embedded {
+    store: EmbeddedStore,
+    clock: ManualClock,
+    ttl: AtomicI64,
+}
+
+impl Embedded {
+    fn open(folder: &Path) -> Result<Self, Failure> {
+        // A clock moved by hand: what expires does when the part says so, and nothing else takes time of the figures.
+        let clock = ManualClock::at(UnixMillis(START));
+        let mut options = EmbeddedOptions::default();
+        options.clock = Arc::new(clock.clone());
+        options.expire_by_itself = false;
+        Ok(Self {
+            store: EmbeddedStore::open(folder, options)?,
+            clock,
+            ttl: AtomicI64::new(TTL),
+        })
+    }
+
+    fn expires_at(&self) -> UnixMillis {
+        UnixMillis(self.clock.now().0 + self.ttl.load(Ordering::Relaxed))
+    }
+}
+
+impl Target for Embedded {
+    async fn create(&self, event: NewEvent) -> Result<u64, Failure> {
+        let (key, record) = event.record(self.expires_at());
+        Ok(self.store.create(key, record).await?)
+    }
+
+    async fn update(&self, event: NewEvent, revision: u64) -> Result<u64, Failure> {
+        let (key, record) = event.record(self.expires_at());
+        Ok(self.store.update(key, record, revision).await?)
+    }
+}
+
+/// Creates `count` events and updates `updates` of them, with so many writers; then one writer alone. Leaves the store in the folder.
+///
+/// # Errors
+/// What the store answered.
+pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Result<(), Failure> {
+    let target = Arc::new(Embedded::open(folder)?);
+    let events = Arc::new(Events::new(count));
+    let (updates, process) = (updates.min(count), std::process::id());
+    let revisions = revisions(updates);
+    let before = bytes_written(process);
+    let created = burst(
+        &target,
+        &events,
+        0..count,
+        writers,
+        Writes::Creates,
+        &revisions,
+    )
+    .await?;
+    let payload = created.bytes;
+    let updated = burst(
+        &target,
+        &events,
+        0..updates,
+        writers,
+        Writes::Updates,
+        &revisions,
+    )
+    .await?;
+    let payload = payload + updated.bytes;
+    let line = with_burst(
+        figure(NAME, &format!("writes_{writers}")),
+        created,
+        "creates_",
+    );
+    let line = with_burst(line, updated, "updates_");
+    // Closed, so that what was still to be written out is counted too.
+    target.store.close().await;
+    let line = with_amplification(line, before, bytes_written(process), payload);
+    let bytes = disk_bytes(folder)? as f64 / count as f64;
+    with_peak(line)
+        .with("events", count as f64)
+        .with("disk_bytes_per_event", bytes)
+        .print();
+
+    let alone = tempfile::tempdir_in(folder.parent().unwrap_or(folder))?;
+    let target = Embedded::open(alone.path())?;
+    load::lone(
+        &target,
+        &events,
+        LONE_WRITES,
+        figure(NAME, &format!("lone_{writers}")),
+    )
+    .await?
+    .print();
+    target.store.close().await;
+    Ok(())
+}
+
+/// Opens a store [`writes`] left behind and reads: one object's events, the newest 50, all of it.
+///
+/// # Errors
+/// What the store answered, and answers that are not what was written.
+pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
+    let (reopen, target) = timed(async { Embedded::open(folder) }).await?;
+    let events = Events::new(count);
+    let about = |number: u64| {
+        let store = &target.store;
+        // Every object once in turn, in no order of the disk's.
+        let object = number.wrapping_mul(7_919) % events.objects();
+        let uid = ObjectSelector::Uid(Events::object_uid(object));
+        async move {
+            let page = store.list(ListRequest::default().object(uid)).await?;
+            if page.records.len() as u64 == EVENTS_PER_OBJECT {
+                Ok(())
+            } else {
+                Err(format!("{} events of an object", page.records.len()).into())
+            }
+        }
+    };
+    let first = repeat(1, &about).await?;
+    let by_object = repeat(1_000, &about).await?;
+    let newest = repeat(300, |_| async {
+        let request = NewestRequest {
+            limit: 50,
+            ..NewestRequest::default()
+        };
+        let page = target.store.newest(request).await?;
+        if page.records.len() == 50 {
+            Ok(())
+        } else {
+            Err(Failure::from("not fifty events"))
+        }
+    })
+    .await?;
+    let (seconds, listed) = timed(list_all(&target.store)).await?;
+    let line = figure(NAME, "reads")
+        .with("reopen_seconds", reopen)
+        .with("list_per_second", listed as f64 / seconds);
+    let line = first.into_figure(line, "object_first_");
+    let line = by_object.into_figure(line, "object_");
+    with_peak(newest.into_figure(line, "newest_")).print();
+    if listed != count {
+        return Err(format!("{listed} events listed of {count} that were written").into());
+    }
+    target.store.close().await;
+    Ok(())
+}
+
+async fn list_all(store: &EmbeddedStore) -> Result<u64, Failure> {
+    let mut listed = 0;
+    let mut request = ListRequest::default().limit(10_000);
+    loop {
+        let page = store.list(request.clone()).await?;
+        listed += page.records.len() as u64;
+        match page.records.last().filter(|_| page.more) {
+            Some(last) => request = request.after(last.key.clone()).at(page.revision),
+            None => return Ok(listed),
+        }
+    }
+}
+
+/// Half of `count` events expire at once beside writers at a steady pace.
+///
+/// # Errors
+/// What the store answered, and another number of expired events than were due.
+pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
+    let events = Arc::new(Events::new(count));
+    let (half, none) = (count / 2, revisions(0));
+    let target = Arc::new(Embedded::open(folder)?);
+    burst(&target, &events, 0..half, 256, Writes::Creates, &none).await?;
+    // The other half, and what comes later, stays.
+    target.ttl.store(100 * TTL, Ordering::Relaxed);
+    burst(&target, &events, half..count, 256, Writes::Creates, &none).await?;
+    let full = disk_bytes(folder)?;
+
+    let steady = Steady::start(&target, &events, count, STEADY_WRITERS, STEADY_PER_SECOND);
+    tokio::time::sleep(IDLE).await;
+    let mut idle = steady.stop().await?;
+    let next = count + idle.count() as u64;
+
+    target.clock.advance(2 * TTL);
+    let steady = Steady::start(&target, &events, next, STEADY_WRITERS, STEADY_PER_SECOND);
+    let (seconds, expired) = timed(async { Ok(target.store.expire().await?) }).await?;
+    let mut during = steady.stop().await?;
+    let ratio = during.within(990) / idle.within(990);
+    // Their space is kept for as long as the history reaches back.
+    target.clock.advance(2 * TTL);
+    target.store.expire().await?;
+    target.store.close().await;
+    let line = figure(NAME, "expiry")
+        .with("expired", expired as f64)
+        .with("seconds", seconds)
+        .with("stall_ratio", ratio)
+        .with("disk_bytes_before", full as f64)
+        .with("disk_bytes_after", disk_bytes(folder)? as f64);
+    let line = idle.into_figure(line, "idle_");
+    with_peak(during.into_figure(line, "during_")).print();
+    if expired != half {
+        return Err(format!("{expired} events expired, {half} were due").into());
+    }
+    Ok(())
+}
+
+/// Stores real events and says what they take on disk.
+///
+/// # Errors
+/// The captures cannot be read, or what the store answered.
+pub async fn real_events(folder: &Path, captures: &Path, count: u64) -> Result<(), Failure> {
+    let real = RealEvents::read(captures)?;
+    let target = Embedded::open(folder)?;
+    let mut payload = 0;
+    let mut stored = 0;
+    let mut number = 0;
+    while stored < count {
+        let mut batch = Vec::new();
+        while batch.len() < 256 {
+            batch.push(real.event(number)?);
+            number += 1;
+        }
+        let writes = batch.into_iter().map(|event| {
+            payload += event.bytes();
+            let (key, record) = event.record(target.expires_at());
+            target.store.create(key, record)
+        });
+        for written in futures::future::join_all(writes).await {
+            match written {
+                Ok(_) => stored += 1,
+                // Captures of one cluster overlap.
+                Err(tidings_store::WriteError::AlreadyExists { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    target.store.close().await;
+    figure(NAME, "real")
+        .with("events", stored as f64)
+        .with("distinct", real.distinct() as f64)
+        .with("skipped", real.skipped as f64)
+        .with("payload_bytes_per_event", payload as f64 / number as f64)
+        .with(
+            "disk_bytes_per_event",
+            disk_bytes(folder)? as f64 / stored as f64,
+        )
+        .print();
+    Ok(())
+}

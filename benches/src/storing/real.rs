@@ -1,0 +1,125 @@
+//! Events captured on real clusters, as JSON Lines, repeated under other names, uids and times until there are enough of them.
+
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tidings_store::{Index, UnixMillis};
+
+use super::Failure;
+use super::encode::encode;
+use super::events::{NewEvent, Numbers};
+
+/// What a folder of captures holds.
+pub(super) struct RealEvents {
+    events: Vec<Event>,
+    /// Lines that are no core/v1 event with a name and a namespace.
+    pub(super) skipped: usize,
+}
+
+impl RealEvents {
+    /// Reads every `.jsonl` file of a folder.
+    ///
+    /// # Errors
+    /// What could not be read, and that there was no event in it.
+    pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
+        let mut files: Vec<_> = fs::read_dir(folder)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|it| it == "jsonl"))
+            .collect();
+        files.sort();
+        let (mut events, mut skipped) = (Vec::new(), 0);
+        for file in files {
+            for line in fs::read_to_string(file)?.lines() {
+                // The other API's form of an event is another document of the same event.
+                let is_core = !line.contains("\"events.k8s.io/v1\"");
+                match serde_json::from_str::<Event>(line) {
+                    Ok(event) if is_core && event.metadata.name.is_some() => events.push(event),
+                    _ => skipped += 1,
+                }
+            }
+        }
+        if events.is_empty() {
+            return Err(format!("{} has no event in a .jsonl file", folder.display()).into());
+        }
+        Ok(Self { events, skipped })
+    }
+
+    /// How many there are before they are repeated.
+    pub(super) fn distinct(&self) -> usize {
+        self.events.len()
+    }
+
+    /// An event by number. From the second round on its name, its uids and its times are its own, so that no value is like another
+    /// and only what real events have in common helps to compress them.
+    pub(super) fn event(&self, number: u64) -> Result<NewEvent, Failure> {
+        let (round, at) = (
+            number / self.events.len() as u64,
+            number as usize % self.events.len(),
+        );
+        let mut event = self.events.get(at).cloned().ok_or("no such event")?;
+        if round > 0 {
+            renew(&mut event, number, round);
+        }
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let object = &event.involved_object;
+        let seen = event.last_timestamp.as_ref().map(|time| time.0);
+        let seen = seen.or_else(|| event.event_time.as_ref().map(|time| time.0));
+        let key = format!(
+            "{}/{}",
+            text(&event.metadata.namespace),
+            text(&event.metadata.name)
+        );
+        Ok(NewEvent {
+            key: Bytes::from(key),
+            value: encode(&event).into(),
+            index: Index {
+                object_uid: text(&object.uid),
+                object_kind: text(&object.kind),
+                object_namespace: text(&object.namespace),
+                object_name: text(&object.name),
+                last_seen: UnixMillis(seen.map_or(0, Timestamp::as_millisecond)),
+            },
+        })
+    }
+}
+
+fn renew(event: &mut Event, number: u64, round: u64) {
+    let mut numbers = Numbers(number);
+    let suffix = format!("{:016x}", numbers.next());
+    if let Some(name) = &mut event.metadata.name {
+        let end = name.rfind('.').unwrap_or(name.len());
+        name.truncate(end);
+        name.push('.');
+        name.push_str(&suffix);
+    }
+    event.metadata.uid = Some(numbers.uid());
+    // Uids of nodes are their names.
+    if let Some(uid) = &mut event.involved_object.uid
+        && uid.len() == 36
+    {
+        *uid = numbers.uid();
+    }
+    if event.involved_object.resource_version.is_some() {
+        event.involved_object.resource_version = Some(numbers.below(90_000_000).to_string());
+    }
+    let later = SignedDuration::from_secs((round * 86_400 + numbers.below(80_000)).cast_signed());
+    let shift = |time: &mut Option<Time>| {
+        if let Some(time) = time
+            && let Ok(shifted) = time.0.checked_add(later)
+        {
+            time.0 = shifted;
+        }
+    };
+    shift(&mut event.metadata.creation_timestamp);
+    shift(&mut event.first_timestamp);
+    shift(&mut event.last_timestamp);
+    if let Some(time) = &mut event.event_time
+        && let Ok(shifted) = time.0.checked_add(later)
+    {
+        time.0 = shifted;
+    }
+}

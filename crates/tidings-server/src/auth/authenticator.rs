@@ -1,0 +1,233 @@
+//! Whose request it is. A client certificate, a token this server knows, a token a cluster knows: the first that is good
+//! counts. Credentials of which none is good are refused, also where anonymous requests are let in.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use http::{HeaderMap, header, request};
+use jiff::Timestamp;
+
+use super::User;
+use super::certificate::{ClientAuthority, PeerCertificate};
+use super::cluster::{ReviewError, Reviewer, TokenReviews};
+use super::counters::AccessCounters;
+use super::tokens::{Token, TokenTable, token_digest};
+
+/// Open to those who show nothing, as kube-apiserver's default policy and its aggregated servers have it: a probe has no
+/// credentials.
+const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+
+/// Knows users by their tokens and certificates.
+#[derive(Default)]
+pub struct Authenticator {
+    tokens: RwLock<Arc<TokenTable>>,
+    client_authority: RwLock<Option<ClientAuthority>>,
+    cluster: Option<TokenReviews>,
+    anonymous: bool,
+}
+
+impl std::fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authenticator")
+            .field("anonymous", &self.anonymous)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why nobody was found.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The credentials are wrong, or there are none.
+    Unauthorized,
+    /// The credentials could not be checked.
+    Unchecked,
+}
+
+impl Authenticator {
+    /// Lets in those who show one of these tokens.
+    pub fn new(tokens: Vec<Token>) -> Self {
+        let authenticator = Self::default();
+        authenticator.replace_tokens(&tokens);
+        authenticator
+    }
+
+    /// Lets in those who show no credentials, as `system:anonymous` of `system:unauthenticated`. Default: only to health and
+    /// version.
+    #[must_use]
+    pub fn anonymous(mut self, allowed: bool) -> Self {
+        self.anonymous = allowed;
+        self
+    }
+
+    /// Asks a cluster about tokens that are not known here. Its answers are kept for ten seconds, at most 4,096 of them.
+    #[must_use]
+    pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
+        self.cluster = Some(TokenReviews::new(cluster));
+        self
+    }
+
+    /// Knows these tokens instead of the former, for requests from now on.
+    pub fn replace_tokens(&self, tokens: &[Token]) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(TokenTable::new(tokens));
+    }
+
+    pub(crate) fn replace_client_authority(&self, authority: ClientAuthority) {
+        *self
+            .client_authority
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(authority);
+    }
+
+    /// Whose request it is.
+    pub(crate) async fn authenticate(
+        &self,
+        request: &request::Parts,
+        wall: Timestamp,
+        now: Instant,
+        counters: &AccessCounters,
+    ) -> Result<User, Refusal> {
+        let found = self.find(request, wall, now, counters).await;
+        match &found {
+            Ok(_) => counters.authenticated.add(),
+            Err(Refusal::Unauthorized) => counters.unauthenticated.add(),
+            Err(Refusal::Unchecked) => counters.authentication_errors.add(),
+        }
+        found
+    }
+
+    async fn find(
+        &self,
+        request: &request::Parts,
+        wall: Timestamp,
+        now: Instant,
+        counters: &AccessCounters,
+    ) -> Result<User, Refusal> {
+        let authority = self
+            .client_authority
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        // Without an authority certificates are not asked for and mean nothing.
+        let certificate = authority
+            .as_ref()
+            .and_then(|_| request.extensions.get::<Arc<PeerCertificate>>());
+        if let (Some(authority), Some(certificate)) = (&authority, certificate)
+            && let Some(user) = certificate.user(authority, wall)
+        {
+            return Ok(user);
+        }
+        let Some(shown) = bearer_token(&request.headers) else {
+            let nothing_shown =
+                certificate.is_none() && !request.headers.contains_key(header::AUTHORIZATION);
+            let open = self.anonymous || PUBLIC_PATHS.contains(&request.uri.path());
+            return if nothing_shown && open {
+                Ok(User::anonymous())
+            } else {
+                Err(Refusal::Unauthorized)
+            };
+        };
+        let tokens = self
+            .tokens
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(user) = tokens.find(&token_digest(shown)) {
+            return Ok(user.clone());
+        }
+        let Some(cluster) = &self.cluster else {
+            return Err(Refusal::Unauthorized);
+        };
+        match cluster.user(shown, now, counters).await {
+            Ok(Some(user)) => Ok(user),
+            Ok(None) => Err(Refusal::Unauthorized),
+            Err(error) => {
+                let error: &ReviewError = &error;
+                tracing::warn!(%error, "a token could not be checked; the request is refused");
+                Err(Refusal::Unchecked)
+            }
+        }
+    }
+}
+
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.trim().split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    async fn find(authenticator: &Authenticator, path: &str, credentials: Option<&str>) -> String {
+        let mut request = http::Request::get(path);
+        if let Some(credentials) = credentials {
+            request = request.header(header::AUTHORIZATION, credentials);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let counters = AccessCounters::default();
+        match authenticator
+            .authenticate(&parts, Timestamp::UNIX_EPOCH, clock::monotonic(), &counters)
+            .await
+        {
+            Ok(user) => user.name.clone(),
+            Err(refusal) => format!("{refusal:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn only_known_tokens_are_let_in() {
+        let token = |token: &str, name| Token {
+            token: token.into(),
+            user: User::new(name, "", []),
+        };
+        let known = vec![token("s3cret", "ann"), token("other", "bob")];
+        let closed = Authenticator::new(known.clone());
+        let open = Authenticator::new(known).anonymous(true);
+        let no = "Unauthorized";
+        for (credentials, with_anonymous, without) in [
+            (Some("Bearer s3cret"), "ann", "ann"),
+            (Some("bearer  other "), "bob", "bob"),
+            (Some("Bearer s3cre"), no, no),
+            (Some("Bearer s3crett"), no, no),
+            (Some("Bearer "), no, no),
+            (Some("Basic s3cret"), no, no),
+            (Some("s3cret"), no, no),
+            (Some(""), no, no),
+            (None, "system:anonymous", no),
+        ] {
+            assert_eq!(
+                find(&open, "/api", credentials).await,
+                with_anonymous,
+                "{credentials:?}"
+            );
+            assert_eq!(
+                find(&closed, "/api", credentials).await,
+                without,
+                "{credentials:?}"
+            );
+        }
+        for (path, expected) in [
+            ("/healthz", "system:anonymous"),
+            ("/readyz?verbose", "system:anonymous"),
+            ("/version", "system:anonymous"),
+            ("/healthz/ping", no),
+            ("/healthz/", no),
+            ("/metrics", no),
+        ] {
+            assert_eq!(find(&closed, path, None).await, expected, "{path}");
+            assert_eq!(
+                find(&closed, path, Some("Bearer wrong")).await,
+                no,
+                "{path}"
+            );
+        }
+        closed.replace_tokens(&[token("new", "eve")]);
+        assert_eq!(find(&closed, "/api", Some("Bearer s3cret")).await, no);
+        assert_eq!(find(&closed, "/api", Some("Bearer new")).await, "eve");
+        assert!(!format!("{closed:?} {:?}", token("s3cret", "ann")).contains("s3cret"));
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether a request is allowed. In this order: members of `system:masters` may do everything; what the rules of the RBAC
+//! policy allow is allowed; what they do not, a cluster is asked about, if there is one to ask; the rest is forbidden.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use super::User;
+use super::attributes::Attributes;
+use super::cluster::{AccessReviews, ReviewError, Reviewer};
+use super::counters::AccessCounters;
+use super::rbac::{RbacPolicy, Rule};
+
+/// Decides what a user may do. The default allows what kube-apiserver's default policy does: everything to
+/// `system:masters`, discovery and reviews of oneself to whoever is authenticated, health and version to everybody.
+#[derive(Debug, Default)]
+pub struct Authorizer {
+    allows_everything: bool,
+    policy: RwLock<Arc<RbacPolicy>>,
+    cluster: Option<AccessReviews>,
+}
+
+/// What an [`Authorizer`] says of one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) allowed: bool,
+    /// Not allowed, and nobody else is to be asked.
+    pub(crate) denied: bool,
+    /// Why; may be empty.
+    pub(crate) reason: String,
+}
+
+/// Every rule that holds for somebody somewhere.
+pub(crate) struct Rules {
+    pub(crate) rules: Vec<Rule>,
+    /// Why there may be more, if so.
+    pub(crate) incomplete: Option<&'static str>,
+}
+
+impl Authorizer {
+    /// Allows everything to everybody who is let in; kube-apiserver's `AlwaysAllow`.
+    pub fn always_allow() -> Self {
+        Self {
+            allows_everything: true,
+            ..Self::default()
+        }
+    }
+
+    /// Allows what the policy does.
+    pub fn rbac(policy: RbacPolicy) -> Self {
+        Self {
+            policy: RwLock::new(Arc::new(policy)),
+            ..Self::default()
+        }
+    }
+
+    /// Asks a cluster about whatever the policy does not allow. Its answers are kept for ten seconds, at most 4,096 of them;
+    /// without an answer within ten seconds a request is refused.
+    #[must_use]
+    pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
+        self.cluster = Some(AccessReviews::new(cluster));
+        self
+    }
+
+    /// Puts another policy in force, for requests from now on.
+    pub fn replace_policy(&self, policy: RbacPolicy) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+
+    fn policy(&self) -> Arc<RbacPolicy> {
+        self.policy
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// # Errors
+    /// Whoever would have to be asked gives no answer. The request is not allowed then.
+    pub(crate) async fn authorize(
+        &self,
+        user: &User,
+        asked: &Attributes<'_>,
+        now: Instant,
+        counters: &AccessCounters,
+    ) -> Result<Decision, ReviewError> {
+        let decision = self.decide(user, asked, now, counters).await;
+        match &decision {
+            Ok(decision) if decision.allowed => counters.allowed.add(),
+            Ok(_) => counters.forbidden.add(),
+            Err(error) => {
+                counters.authorization_errors.add();
+                tracing::warn!(user = user.name, %error, "a permission could not be checked; the request is refused");
+            }
+        }
+        decision
+    }
+
+    async fn decide(
+        &self,
+        user: &User,
+        asked: &Attributes<'_>,
+        now: Instant,
+        counters: &AccessCounters,
+    ) -> Result<Decision, ReviewError> {
+        let allowed = |reason: &str| Decision {
+            allowed: true,
+            denied: false,
+            reason: reason.to_owned(),
+        };
+        if user.is_master() || self.allows_everything {
+            return Ok(allowed(""));
+        }
+        if let Some(reason) = self.policy().allows(user, asked) {
+            return Ok(allowed(reason));
+        }
+        match &self.cluster {
+            Some(cluster) => cluster.authorize(user, asked, now, counters).await,
+            None => Ok(Decision::default()),
+        }
+    }
+
+    /// What a user may do in a namespace, and everywhere.
+    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Rules {
+        if user.is_master() || self.allows_everything {
+            let all = || vec!["*".to_owned()];
+            let rules = vec![
+                Rule {
+                    verbs: all(),
+                    api_groups: all(),
+                    resources: all(),
+                    ..Rule::default()
+                },
+                Rule {
+                    verbs: all(),
+                    non_resource_urls: all(),
+                    ..Rule::default()
+                },
+            ];
+            return Rules {
+                rules,
+                incomplete: None,
+            };
+        }
+        let policy = self.policy();
+        Rules {
+            rules: policy.rules(user, namespace).into_iter().cloned().collect(),
+            incomplete: self
+                .cluster
+                .as_ref()
+                .map(|_| "webhook authorizer does not support user rule resolution"),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What a cluster is asked: whose a token is (`TokenReview`), and what somebody may do (`SubjectAccessReview`), as the
+//! aggregated API servers of Kubernetes do (`k8s.io/apiserver/pkg/server/options/authentication.go`, `authorization.go`).
+//!
+//! No answer is no permission. How the cluster is reached is the caller's affair: see [`Reviewer`].
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tidings_store::BoxFuture;
+
+use super::User;
+use super::attributes::Attributes;
+use super::authorizer::Decision;
+use super::counters::AccessCounters;
+use super::reviewed::Reviewed;
+use super::tokens::token_digest;
+
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// A question the cluster was too busy for, or that got lost, is asked again after these.
+const RETRY_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(1500)];
+/// Longer tokens are nobody's; a service account's has some 1,200 bytes.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
+
+/// Creates reviews in a cluster.
+pub trait Reviewer: Debug + Send + Sync + 'static {
+    /// POSTs the JSON of a review to a path and returns the review the cluster answers with. Need not know a deadline: it is
+    /// dropped when its answer comes too late.
+    ///
+    /// The body of a `TokenReview` is a secret: it must not be logged.
+    fn review<'a>(
+        &'a self,
+        path: &'static str,
+        body: Value,
+    ) -> BoxFuture<'a, Result<Value, ReviewError>>;
+}
+
+/// Why a cluster could not be asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReviewError {
+    /// It was not reached.
+    #[error("the cluster cannot be reached: {why}")]
+    Unreachable {
+        /// What went wrong on the way.
+        why: String,
+    },
+    /// It would not answer.
+    #[error("the cluster answered {code}: {message}")]
+    Refused {
+        /// The HTTP code.
+        code: u16,
+        /// Its message.
+        message: String,
+    },
+    /// It answered something else.
+    #[error("the cluster's answer is not a review: {why}")]
+    Unreadable {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It did not answer in time.
+    #[error("the cluster did not answer in time")]
+    TimedOut,
+}
+
+impl ReviewError {
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Refused { code, .. } => *code == 429 || *code >= 500,
+            _ => false,
+        }
+    }
+}
+
+async fn ask<T: for<'a> Deserialize<'a>>(
+    cluster: &dyn Reviewer,
+    path: &'static str,
+    body: Value,
+) -> Result<T, ReviewError> {
+    #[derive(Deserialize)]
+    struct Review<T> {
+        status: T,
+    }
+    let mut pauses = RETRY_AFTER.into_iter();
+    let answer = loop {
+        match cluster.review(path, body.clone()).await {
+            Err(error) if error.may_pass() => match pauses.next() {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(error),
+            },
+            answer => break answer?,
+        }
+    };
+    serde_json::from_value::<Review<T>>(answer)
+        .map(|review| review.status)
+        .map_err(|error| ReviewError::Unreadable {
+            why: error.to_string(),
+        })
+}
+
+/// Whose tokens are.
+pub(super) struct TokenReviews {
+    cluster: Arc<dyn Reviewer>,
+    answers: Reviewed<Option<User>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenStatus {
+    authenticated: bool,
+    user: Option<UserStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct UserStatus {
+    username: String,
+    uid: String,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Vec<String>>>,
+}
+
+impl TokenReviews {
+    pub(super) fn new(cluster: Arc<dyn Reviewer>) -> Self {
+        Self {
+            cluster,
+            answers: Reviewed::new(),
+        }
+    }
+
+    /// Whose a token is; `None` if it is nobody's.
+    pub(super) async fn user(
+        &self,
+        token: &str,
+        now: Instant,
+        counters: &AccessCounters,
+    ) -> Result<Option<User>, ReviewError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Ok(None);
+        }
+        let ask = || async {
+            counters.token_reviews.add();
+            let body = json!({
+                "kind": "TokenReview",
+                "apiVersion": "authentication.k8s.io/v1",
+                "spec": {"token": token},
+            });
+            let status: TokenStatus = ask(&*self.cluster, TOKEN_REVIEWS, body)
+                .await
+                .inspect_err(|_| counters.token_review_failures.add())?;
+            let user = status
+                .user
+                .filter(|user| status.authenticated && !user.username.is_empty());
+            Ok(user.map(|user| {
+                let groups = user.groups.unwrap_or_default();
+                User::with_extra(
+                    user.username,
+                    user.uid,
+                    groups,
+                    user.extra.unwrap_or_default(),
+                )
+            }))
+        };
+        self.answers.get(token_digest(token), now, ask).await
+    }
+}
+
+/// What users may do.
+pub(super) struct AccessReviews {
+    cluster: Arc<dyn Reviewer>,
+    answers: Reviewed<Decision>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessStatus {
+    allowed: bool,
+    denied: bool,
+    reason: String,
+}
+
+impl Debug for AccessReviews {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("AccessReviews").field(&self.cluster).finish()
+    }
+}
+
+impl AccessReviews {
+    pub(super) fn new(cluster: Arc<dyn Reviewer>) -> Self {
+        Self {
+            cluster,
+            answers: Reviewed::new(),
+        }
+    }
+
+    pub(super) async fn authorize(
+        &self,
+        user: &User,
+        asked: &Attributes<'_>,
+        now: Instant,
+        counters: &AccessCounters,
+    ) -> Result<Decision, ReviewError> {
+        let mut spec = json!({
+            "user": user.name,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+        });
+        match asked {
+            Attributes::Resource(asked) => {
+                spec["resourceAttributes"] = json!({
+                    "namespace": asked.namespace, "verb": asked.verb, "group": asked.group, "version": asked.version,
+                    "resource": asked.resource, "subresource": asked.subresource, "name": asked.name,
+                });
+            }
+            Attributes::Path { verb, path } => {
+                spec["nonResourceAttributes"] = json!({"path": path, "verb": verb});
+            }
+        }
+        let mut question = [0; 32];
+        question.copy_from_slice(digest(&SHA256, spec.to_string().as_bytes()).as_ref());
+        let ask = || async {
+            counters.access_reviews.add();
+            let body = json!({
+                "kind": "SubjectAccessReview",
+                "apiVersion": "authorization.k8s.io/v1",
+                "spec": spec,
+            });
+            let status: AccessStatus = ask(&*self.cluster, ACCESS_REVIEWS, body)
+                .await
+                .inspect_err(|_| counters.access_review_failures.add())?;
+            Ok(Decision {
+                // One that contradicts itself allows nothing.
+                allowed: status.allowed && !status.denied,
+                denied: status.denied,
+                reason: status.reason,
+            })
+        };
+        self.answers.get(question, now, ask).await
+    }
+}

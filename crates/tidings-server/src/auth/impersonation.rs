@@ -1,0 +1,214 @@
+//! Acting as somebody else (`Impersonate-User` and its kin, `kubectl --as`). Whoever asks for it needs the verb
+//! `impersonate` on everything it wants to be (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
+
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+use percent_encoding::percent_decode_str;
+
+use super::attributes::{Attributes, ResourceAttributes};
+use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, UserInfo};
+use crate::error::Status;
+
+const USER: &str = "impersonate-user";
+const GROUP: &str = "impersonate-group";
+const UID: &str = "impersonate-uid";
+const EXTRA_PREFIX: &str = "impersonate-extra-";
+const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
+
+/// Whom a request wants to be, and what it takes.
+#[derive(Debug)]
+pub(crate) struct Impersonation {
+    pub(crate) user: User,
+    /// All of these have to be allowed.
+    pub(crate) needed: Vec<Attributes<'static>>,
+}
+
+/// What a request asks for, if it does.
+///
+/// # Errors
+/// 400 for groups, uid or extras without a user, and for headers that are no text.
+pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status> {
+    if !headers
+        .keys()
+        .any(|name| name.as_str().starts_with("impersonate-"))
+    {
+        return Ok(None);
+    }
+    let text = |value: &http::HeaderValue| {
+        value.to_str().map(str::to_owned).map_err(|_| {
+            Status::bad_request("the Impersonate headers have to be visible ASCII characters")
+        })
+    };
+    let first = |name| headers.get(name).map(text).transpose();
+    let name = first(USER)?.unwrap_or_default();
+    let uid = first(UID)?.unwrap_or_default();
+    let mut groups = headers
+        .get_all(GROUP)
+        .iter()
+        .map(text)
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (header, value) in headers {
+        if let Some(key) = header.as_str().strip_prefix(EXTRA_PREFIX) {
+            let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
+            extra.entry(key).or_default().push(text(value)?);
+        }
+    }
+    if name.is_empty() {
+        return Err(Status::bad_request(
+            "requested impersonation without impersonating a user: Impersonate-User is missing",
+        ));
+    }
+
+    let mut needed = Vec::new();
+    let mut need =
+        |group: &'static str, resource: &'static str, rest: ResourceAttributes<'static>| {
+            needed.push(Attributes::Resource(ResourceAttributes {
+                verb: "impersonate".into(),
+                group: group.into(),
+                version: "v1".into(),
+                resource: resource.into(),
+                ..rest
+            }));
+        };
+    let named = |name: &str| ResourceAttributes {
+        name: name.to_owned().into(),
+        ..ResourceAttributes::default()
+    };
+    let account = name
+        .strip_prefix("system:serviceaccount:")
+        .and_then(|account| account.split_once(':'))
+        .filter(|(_, name)| !name.contains(':'));
+    match account {
+        Some((namespace, account)) => {
+            need(
+                "",
+                "serviceaccounts",
+                ResourceAttributes {
+                    namespace: namespace.to_owned().into(),
+                    ..named(account)
+                },
+            );
+        }
+        None => need("", "users", named(&name)),
+    }
+    for group in &groups {
+        need("", "groups", named(group));
+    }
+    for (key, values) in &extra {
+        for value in values {
+            need(
+                AUTHENTICATION_GROUP,
+                "userextras",
+                ResourceAttributes {
+                    subresource: key.clone().into(),
+                    ..named(value)
+                },
+            );
+        }
+    }
+    if !uid.is_empty() {
+        need(AUTHENTICATION_GROUP, "uids", named(&uid));
+    }
+
+    if groups.is_empty()
+        && let Some((namespace, _)) = account
+    {
+        groups = vec![
+            "system:serviceaccounts".into(),
+            format!("system:serviceaccounts:{namespace}"),
+        ];
+    }
+    let among = |wanted: &str| groups.iter().any(|group| group == wanted);
+    if name == ANONYMOUS {
+        if !among(UNAUTHENTICATED) {
+            groups.push(UNAUTHENTICATED.into());
+        }
+    } else if !among(AUTHENTICATED) && !among(UNAUTHENTICATED) {
+        groups.push(AUTHENTICATED.into());
+    }
+    let user = User::exactly(UserInfo {
+        name,
+        uid,
+        groups,
+        extra,
+    });
+    Ok(Some(Impersonation { user, needed }))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    /// Beside upstream's own `TestImpersonationFilter`.
+    #[test]
+    fn whom_and_what_it_takes() {
+        for (headers, expected) in [
+            (&["other: x"][..], "nobody"),
+            (
+                &["impersonate-user: eve"],
+                "eve [system:authenticated] users/eve",
+            ),
+            (
+                &[
+                    "impersonate-user: eve",
+                    "impersonate-group: a",
+                    "impersonate-group: b",
+                    "impersonate-uid: 7",
+                ],
+                "eve [a,b,system:authenticated] users/eve groups/a groups/b authentication.k8s.io:uids/7",
+            ),
+            (
+                &["impersonate-user: system:serviceaccount:shop:robot"],
+                "system:serviceaccount:shop:robot [system:serviceaccounts,system:serviceaccounts:shop,system:authenticated] shop:serviceaccounts/robot",
+            ),
+            (
+                &["impersonate-user: system:anonymous"],
+                "system:anonymous [system:unauthenticated] users/system:anonymous",
+            ),
+            (
+                &["impersonate-user: eve", "impersonate-extra-a%2fb: x"],
+                "eve [system:authenticated] users/eve authentication.k8s.io:userextras(a/b)/x",
+            ),
+            (&["impersonate-group: system:masters"], "refused"),
+            (&["impersonate-uid: 7"], "refused"),
+        ] {
+            let headers: HeaderMap = headers
+                .iter()
+                .map(|line| {
+                    let (name, value) = line.split_once(": ").unwrap();
+                    (
+                        HeaderName::try_from(name).unwrap(),
+                        HeaderValue::from_str(value).unwrap(),
+                    )
+                })
+                .collect();
+            let found = match asked(&headers) {
+                Err(_) => "refused".to_owned(),
+                Ok(None) => "nobody".to_owned(),
+                Ok(Some(asked)) => {
+                    let mut text = format!("{} [{}]", asked.user.name, asked.user.groups.join(","));
+                    for needed in asked.needed {
+                        let Attributes::Resource(needed) = needed else {
+                            panic!("{needed:?}")
+                        };
+                        assert_eq!(needed.verb, "impersonate");
+                        let place = [needed.group, needed.namespace].concat();
+                        let place = if place.is_empty() { place } else { place + ":" };
+                        let sub = if needed.subresource.is_empty() {
+                            String::new()
+                        } else {
+                            format!("({})", needed.subresource)
+                        };
+                        text += &format!(" {place}{}{sub}/{}", needed.resource, needed.name);
+                    }
+                    text
+                }
+            };
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! The file: documents in YAML or JSON, each a Role, ClusterRole, RoleBinding, ClusterRoleBinding, or a List of them, as
+//! `kubectl get -o yaml` prints them. Rules are those of `k8s.io/kubernetes/pkg/apis/rbac/validation`; a field that is not
+//! known is an error, because a misspelt one would grant or deny something else than was meant.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tidings_core::validate::check_path_segment_name;
+
+use super::RbacError;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// One document, read and checked.
+#[derive(Debug)]
+pub(super) enum Object {
+    Role(Role),
+    Binding(Binding),
+}
+
+/// A Role, or without a namespace a ClusterRole.
+#[derive(Debug)]
+pub(super) struct Role {
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) rules: Vec<Rule>,
+    /// The rules are those of the ClusterRoles one of these matches.
+    pub(super) aggregated: Option<Vec<LabelSelector>>,
+}
+
+/// A RoleBinding, or without a namespace a ClusterRoleBinding.
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+    /// Whether the role is a ClusterRole.
+    pub(super) to_cluster_role: bool,
+    pub(super) role: String,
+    pub(super) subjects: Vec<Subject>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Subject {
+    User(String),
+    Group(String),
+    ServiceAccount { namespace: String, name: String },
+}
+
+/// What may be done. In a rule about objects the URLs are empty, in one about URLs everything but the verbs is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Rule {
+    pub(crate) verbs: Vec<String>,
+    pub(crate) api_groups: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    pub(crate) resource_names: Vec<String>,
+    #[serde(rename = "nonResourceURLs")]
+    pub(crate) non_resource_urls: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Document {
+    api_version: String,
+    kind: String,
+    metadata: Metadata,
+    rules: Option<Vec<Rule>>,
+    aggregation_rule: Option<AggregationRule>,
+    role_ref: Option<RoleRef>,
+    subjects: Option<Vec<SubjectRef>>,
+    items: Option<Vec<Value>>,
+}
+
+/// As the API gives it: much of it is of no concern here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    name: String,
+    namespace: String,
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct AggregationRule {
+    cluster_role_selectors: Vec<LabelSelector>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LabelSelector {
+    match_labels: BTreeMap<String, String>,
+    match_expressions: Vec<LabelRequirement>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LabelRequirement {
+    key: String,
+    operator: Operator,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct RoleRef {
+    api_group: String,
+    kind: String,
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct SubjectRef {
+    api_group: String,
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+impl LabelSelector {
+    pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.match_labels
+            .iter()
+            .all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|requirement| {
+                let value = labels.get(&requirement.key);
+                let listed = value.is_some_and(|value| requirement.values.contains(value));
+                match requirement.operator {
+                    Operator::In => listed,
+                    Operator::NotIn => !listed,
+                    Operator::Exists => value.is_some(),
+                    Operator::DoesNotExist => value.is_none(),
+                }
+            })
+    }
+}
+
+/// Reads every object of a file. An empty document (two separators in a row, a comment) is none.
+pub(super) fn read(text: &str) -> Result<Vec<Object>, RbacError> {
+    // A user or namespace may be called y or no.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let documents: Vec<Option<Value>> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| RbacError::Unreadable {
+            why: error.to_string(),
+        })?;
+    let mut objects = Vec::new();
+    for (number, document) in (1..).zip(documents) {
+        if let Some(document) = document.filter(|value| !value.is_null()) {
+            read_document(format!("document {number}"), document, true, &mut objects)?;
+        }
+    }
+    Ok(objects)
+}
+
+fn read_document(
+    place: String,
+    value: Value,
+    may_be_list: bool,
+    objects: &mut Vec<Object>,
+) -> Result<(), RbacError> {
+    let invalid = |place: &str, why: String| RbacError::Invalid {
+        place: place.to_owned(),
+        why,
+    };
+    let text = |key: &str| {
+        value
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let kind = text("kind");
+    let name = value
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let place = match (kind.as_str(), name) {
+        ("", _) => return Err(invalid(&place, "kind: Required value".into())),
+        (kind, "") => format!("{place} ({kind})"),
+        (kind, name) => format!("{place} ({kind} {name})"),
+    };
+    let is_list = kind == "List" || kind.strip_suffix("List").is_some_and(is_kind);
+    if !is_list && !is_kind(&kind) {
+        let why = format!(
+            "kind: Unsupported value: {kind:?}: supported values: \"ClusterRole\", \"ClusterRoleBinding\", \"Role\", \"RoleBinding\", \"List\""
+        );
+        return Err(invalid(&place, why));
+    }
+    let version = text("apiVersion");
+    let supported = format!("{GROUP}/v1");
+    let list_of_any = kind == "List" && version == "v1";
+    if version != supported && !list_of_any {
+        let why =
+            format!("apiVersion: Unsupported value: {version:?}: supported values: {supported:?}");
+        return Err(invalid(&place, why));
+    }
+    let document: Document =
+        serde_json::from_value(value).map_err(|error| invalid(&place, error.to_string()))?;
+    if is_list {
+        if !may_be_list {
+            return Err(invalid(&place, "a List within a List".into()));
+        }
+        for (number, item) in (0..).zip(document.items.unwrap_or_default()) {
+            read_document(format!("{place}, items[{number}]"), item, false, objects)?;
+        }
+        return Ok(());
+    }
+    let mut problems = Problems::default();
+    let object = read_object(document, &mut problems);
+    if problems.0.is_empty() {
+        objects.push(object);
+        Ok(())
+    } else {
+        Err(invalid(&place, problems.0.join("; ")))
+    }
+}
+
+fn is_kind(kind: &str) -> bool {
+    matches!(
+        kind,
+        "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding"
+    )
+}
+
+/// Everything that is wrong with one object.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn add(&mut self, field: impl std::fmt::Display, why: impl std::fmt::Display) {
+        self.0.push(format!("{field}: {why}"));
+    }
+
+    fn require_name(&mut self, field: &str, name: &str) {
+        if name.is_empty() {
+            self.add(field, "Required value");
+        }
+        for why in check_path_segment_name(name) {
+            self.add(field, format_args!("Invalid value: {name:?}: {why}"));
+        }
+    }
+
+    fn forbid<T>(&mut self, field: &str, value: Option<&T>, kind: &str) {
+        if value.is_some() {
+            self.add(field, format_args!("a {kind} has none"));
+        }
+    }
+}
+
+fn read_object(document: Document, problems: &mut Problems) -> Object {
+    let kind = document.kind.as_str();
+    let in_cluster = kind.starts_with("Cluster");
+    let Metadata {
+        name,
+        namespace,
+        labels,
+    } = document.metadata;
+    problems.require_name("metadata.name", &name);
+    if in_cluster && !namespace.is_empty() {
+        problems.add("metadata.namespace", format_args!("a {kind} has none"));
+    }
+    if !in_cluster {
+        problems.require_name("metadata.namespace", &namespace);
+    }
+    let namespace = (!in_cluster).then_some(namespace);
+    problems.forbid("items", document.items.as_ref(), kind);
+
+    if kind.ends_with("Role") {
+        problems.forbid("roleRef", document.role_ref.as_ref(), kind);
+        problems.forbid("subjects", document.subjects.as_ref(), kind);
+        if !in_cluster {
+            problems.forbid("aggregationRule", document.aggregation_rule.as_ref(), kind);
+        }
+        let rules = document.rules.unwrap_or_default();
+        for (number, rule) in rules.iter().enumerate() {
+            check_rule(rule, in_cluster, &format!("rules[{number}]"), problems);
+        }
+        let aggregated = document
+            .aggregation_rule
+            .map(|rule| rule.cluster_role_selectors);
+        if aggregated.as_ref().is_some_and(Vec::is_empty) {
+            problems.add(
+                "aggregationRule.clusterRoleSelectors",
+                "at least one clusterRoleSelector required if aggregationRule is non-nil",
+            );
+        }
+        return Object::Role(Role {
+            namespace,
+            name,
+            labels: labels.unwrap_or_default(),
+            rules,
+            aggregated,
+        });
+    }
+
+    problems.forbid("rules", document.rules.as_ref(), kind);
+    problems.forbid("aggregationRule", document.aggregation_rule.as_ref(), kind);
+    let role = document.role_ref.unwrap_or_default();
+    // kube-apiserver, too, takes an empty group for its own.
+    if !role.api_group.is_empty() && role.api_group != GROUP {
+        unsupported(problems, "roleRef.apiGroup", &role.api_group, &[GROUP]);
+    }
+    let kinds: &[&str] = if in_cluster {
+        &["ClusterRole"]
+    } else {
+        &["Role", "ClusterRole"]
+    };
+    if !kinds.contains(&role.kind.as_str()) {
+        unsupported(problems, "roleRef.kind", &role.kind, kinds);
+    }
+    problems.require_name("roleRef.name", &role.name);
+    let subjects = document.subjects.unwrap_or_default();
+    let subjects = subjects
+        .into_iter()
+        .enumerate()
+        .filter_map(|(number, subject)| {
+            read_subject(
+                subject,
+                namespace.as_deref(),
+                &format!("subjects[{number}]"),
+                problems,
+            )
+        })
+        .collect();
+    Object::Binding(Binding {
+        namespace,
+        name,
+        to_cluster_role: role.kind == "ClusterRole",
+        role: role.name,
+        subjects,
+    })
+}
+
+fn unsupported(problems: &mut Problems, field: &str, value: &str, supported: &[&str]) {
+    let list = supported
+        .iter()
+        .map(|value| format!("{value:?}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    problems.add(
+        field,
+        format_args!("Unsupported value: {value:?}: supported values: {list}"),
+    );
+}
+
+fn check_rule(rule: &Rule, in_cluster: bool, field: &str, problems: &mut Problems) {
+    if rule.verbs.is_empty() {
+        problems.add(
+            format_args!("{field}.verbs"),
+            "Required value: verbs must contain at least one value",
+        );
+    }
+    if !rule.non_resource_urls.is_empty() {
+        let field = format!("{field}.nonResourceURLs");
+        if !in_cluster {
+            problems.add(&field, "namespaced rules cannot apply to non-resource URLs");
+        }
+        if !(rule.api_groups.is_empty()
+            && rule.resources.is_empty()
+            && rule.resource_names.is_empty())
+        {
+            problems.add(
+                &field,
+                "rules cannot apply to both regular resources and non-resource URLs",
+            );
+        }
+        return;
+    }
+    if rule.api_groups.is_empty() {
+        problems.add(
+            format_args!("{field}.apiGroups"),
+            "Required value: resource rules must supply at least one api group",
+        );
+    }
+    if rule.resources.is_empty() {
+        problems.add(
+            format_args!("{field}.resources"),
+            "Required value: resource rules must supply at least one resource",
+        );
+    }
+}
+
+fn read_subject(
+    subject: SubjectRef,
+    binding_namespace: Option<&str>,
+    field: &str,
+    problems: &mut Problems,
+) -> Option<Subject> {
+    if subject.name.is_empty() {
+        problems.add(format_args!("{field}.name"), "Required value");
+    }
+    let group = subject.api_group.as_str();
+    match subject.kind.as_str() {
+        "ServiceAccount" => {
+            if !group.is_empty() {
+                unsupported(problems, &format!("{field}.apiGroup"), group, &[""]);
+            }
+            // Within a namespace the account is of that one if it names none.
+            let namespace = if subject.namespace.is_empty() {
+                binding_namespace.unwrap_or_default().to_owned()
+            } else {
+                subject.namespace
+            };
+            if namespace.is_empty() {
+                problems.add(format_args!("{field}.namespace"), "Required value");
+            }
+            Some(Subject::ServiceAccount {
+                namespace,
+                name: subject.name,
+            })
+        }
+        kind @ ("User" | "Group") => {
+            if !group.is_empty() && group != GROUP {
+                unsupported(problems, &format!("{field}.apiGroup"), group, &[GROUP]);
+            }
+            Some(match kind {
+                "User" => Subject::User(subject.name),
+                _ => Subject::Group(subject.name),
+            })
+        }
+        kind => {
+            let kinds = ["ServiceAccount", "User", "Group"];
+            unsupported(problems, &format!("{field}.kind"), kind, &kinds);
+            None
+        }
+    }
+}

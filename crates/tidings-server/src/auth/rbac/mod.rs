@@ -1,0 +1,308 @@
+//! Permissions from a file, evaluated as kube-apiserver's RBAC does (`k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac`):
+//! whatever no rule allows is not allowed, and no rule forbids.
+//!
+//! Roles and bindings are resolved once, when the file is read: a question costs a look at the grants of one user and of its
+//! groups. A binding to a role that is not there is an error, not a grant of nothing.
+
+mod file;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+pub(crate) use file::Rule;
+use file::{Binding, Object, Role, Subject};
+
+use super::User;
+use super::attributes::{Attributes, ResourceAttributes};
+
+/// What everybody may, and the roles one can bind without defining them.
+const DEFAULTS: &str = include_str!("defaults.yaml");
+
+/// What is wrong with a file of permissions.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RbacError {
+    /// It is neither YAML nor JSON.
+    #[error("not valid YAML: {why}")]
+    Unreadable {
+        /// Where and why.
+        why: String,
+    },
+    /// A document breaks a rule.
+    #[error("{place}: {why}")]
+    Invalid {
+        /// Which document.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two objects are the same.
+    #[error("{object} is there twice")]
+    Duplicate {
+        /// Kind, namespace and name.
+        object: String,
+    },
+    /// A binding grants a role that is not there.
+    #[error("{binding}: there is no {role}")]
+    NoSuchRole {
+        /// Kind, namespace and name of the binding.
+        binding: String,
+        /// Kind, namespace and name of the role.
+        role: String,
+    },
+}
+
+/// Who may do what. See [`RbacPolicy::parse`].
+#[derive(Debug)]
+pub struct RbacPolicy {
+    users: HashMap<String, Vec<Grant>>,
+    groups: HashMap<String, Vec<Grant>>,
+}
+
+/// One role, given to one subject.
+#[derive(Clone, Debug)]
+struct Grant {
+    /// Where it holds; everywhere if there is none.
+    namespace: Option<String>,
+    rules: Arc<[Rule]>,
+    /// What is said of a request it allows.
+    reason: String,
+}
+
+type Place = (Option<String>, String);
+
+impl RbacPolicy {
+    /// Reads Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, one or more YAML documents as `kubectl get -o yaml`
+    /// prints them. They add to the roles `cluster-admin`, `admin`, `edit` and `view` (as far as these concern Events) and to
+    /// what kube-apiserver's default policy grants everybody; an object with the same kind and name replaces a default.
+    ///
+    /// # Errors
+    /// [`RbacError`] says which document is wrong and how.
+    ///
+    /// ```
+    /// use tidings_server::RbacPolicy;
+    ///
+    /// RbacPolicy::parse(
+    ///     r#"
+    /// apiVersion: rbac.authorization.k8s.io/v1
+    /// kind: RoleBinding
+    /// metadata: {name: readers, namespace: shop}
+    /// roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+    /// subjects:
+    /// - {kind: Group, name: shop-developers}
+    /// - {kind: ServiceAccount, name: dashboard, namespace: tools}
+    /// "#,
+    /// )?;
+    ///
+    /// let error = RbacPolicy::parse("{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}}").unwrap_err();
+    /// assert_eq!(error.to_string(), "document 1 (Role a): metadata.namespace: Required value");
+    /// # Ok::<_, tidings_server::RbacError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, RbacError> {
+        let mut roles: BTreeMap<Place, Role> = BTreeMap::new();
+        let mut bindings: BTreeMap<Place, Binding> = BTreeMap::new();
+        for part in [DEFAULTS, text] {
+            let mut seen = HashSet::new();
+            for object in file::read(part)? {
+                let described = match &object {
+                    Object::Role(role) => describe("Role", role.namespace.as_deref(), &role.name),
+                    Object::Binding(binding) => {
+                        describe("RoleBinding", binding.namespace.as_deref(), &binding.name)
+                    }
+                };
+                if !seen.insert(described.clone()) {
+                    return Err(RbacError::Duplicate { object: described });
+                }
+                match object {
+                    Object::Role(role) => {
+                        roles.insert((role.namespace.clone(), role.name.clone()), role);
+                    }
+                    Object::Binding(binding) => {
+                        bindings.insert((binding.namespace.clone(), binding.name.clone()), binding);
+                    }
+                }
+            }
+        }
+        Self::resolve(&roles, bindings)
+    }
+
+    fn resolve(
+        roles: &BTreeMap<Place, Role>,
+        bindings: BTreeMap<Place, Binding>,
+    ) -> Result<Self, RbacError> {
+        let mut policy = Self {
+            users: HashMap::new(),
+            groups: HashMap::new(),
+        };
+        // Without a namespace first: what holds everywhere is looked at first, as upstream does.
+        for (_, binding) in bindings {
+            let namespace = binding.namespace.as_deref();
+            let role_namespace = namespace.filter(|_| !binding.to_cluster_role);
+            let place = (role_namespace.map(str::to_owned), binding.role.clone());
+            let Some(role) = roles.get(&place) else {
+                return Err(RbacError::NoSuchRole {
+                    binding: describe("RoleBinding", namespace, &binding.name),
+                    role: describe("Role", role_namespace, &binding.role),
+                });
+            };
+            let rules: Arc<[Rule]> = rules_of(role, roles).into();
+            let kind = if binding.to_cluster_role {
+                "ClusterRole"
+            } else {
+                "Role"
+            };
+            let binding_text = match namespace {
+                None => format!("ClusterRoleBinding {:?}", binding.name),
+                Some(namespace) => {
+                    format!("RoleBinding {:?}", format!("{}/{namespace}", binding.name))
+                }
+            };
+            for subject in binding.subjects {
+                let subject_text = match &subject {
+                    Subject::User(name) => format!("User {name:?}"),
+                    Subject::Group(name) => format!("Group {name:?}"),
+                    Subject::ServiceAccount { namespace, name } => {
+                        format!("ServiceAccount {:?}", format!("{name}/{namespace}"))
+                    }
+                };
+                let grant = Grant {
+                    namespace: namespace.map(str::to_owned),
+                    rules: rules.clone(),
+                    reason: format!(
+                        "RBAC: allowed by {binding_text} of {kind} {:?} to {subject_text}",
+                        binding.role
+                    ),
+                };
+                let grants = match subject {
+                    Subject::User(name) => policy.users.entry(name),
+                    Subject::Group(name) => policy.groups.entry(name),
+                    Subject::ServiceAccount { namespace, name } => policy
+                        .users
+                        .entry(format!("system:serviceaccount:{namespace}:{name}")),
+                };
+                grants.or_default().push(grant);
+            }
+        }
+        Ok(policy)
+    }
+
+    /// Why a request is allowed; `None` if nothing allows it.
+    pub(crate) fn allows(&self, user: &User, asked: &Attributes<'_>) -> Option<&str> {
+        let namespace = match asked {
+            Attributes::Resource(asked) => asked.namespace.as_ref(),
+            Attributes::Path { .. } => "",
+        };
+        self.grants(user, namespace)
+            .find(|grant| grant.rules.iter().any(|rule| rule.allows(asked)))
+            .map(|grant| grant.reason.as_str())
+    }
+
+    /// Every rule that holds for a user in a namespace.
+    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<&Rule> {
+        self.grants(user, namespace)
+            .flat_map(|grant| grant.rules.iter())
+            .collect()
+    }
+
+    fn grants<'a>(&'a self, user: &User, namespace: &str) -> impl Iterator<Item = &'a Grant> {
+        let of_groups = user
+            .groups
+            .iter()
+            .filter_map(|group| self.groups.get(group));
+        self.users
+            .get(&user.name)
+            .into_iter()
+            .chain(of_groups)
+            .flatten()
+            .filter(move |grant| {
+                grant
+                    .namespace
+                    .as_ref()
+                    .is_none_or(|held| !namespace.is_empty() && held == namespace)
+            })
+    }
+}
+
+fn describe(kind: &str, namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("Cluster{kind} {name}"),
+    }
+}
+
+/// The rules of a role; those of an aggregated one are the rules of the ClusterRoles it selects, whose rules may be
+/// aggregated in turn.
+fn rules_of(role: &Role, roles: &BTreeMap<Place, Role>) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::from([role.name.as_str()]);
+    let mut waiting = vec![role];
+    while let Some(role) = waiting.pop() {
+        let Some(selectors) = &role.aggregated else {
+            rules.extend(role.rules.iter().cloned());
+            continue;
+        };
+        for candidate in roles.values().filter(|role| role.namespace.is_none()) {
+            let selected = selectors
+                .iter()
+                .any(|selector| selector.matches(&candidate.labels));
+            if selected && seen.insert(&candidate.name) {
+                waiting.push(candidate);
+            }
+        }
+    }
+    rules
+}
+
+/// What is granted without a file.
+impl Default for RbacPolicy {
+    fn default() -> Self {
+        // The built-in policy is valid, which a test makes sure of; were it not, nothing would be granted.
+        Self::parse("").unwrap_or_else(|_| Self {
+            users: HashMap::new(),
+            groups: HashMap::new(),
+        })
+    }
+}
+
+impl Rule {
+    fn allows(&self, asked: &Attributes<'_>) -> bool {
+        match asked {
+            Attributes::Resource(asked) => {
+                has(&self.verbs, &asked.verb)
+                    && has(&self.api_groups, &asked.group)
+                    && self.covers_resource(asked)
+                    && (self.resource_names.is_empty()
+                        || self.resource_names.iter().any(|name| *name == asked.name))
+            }
+            Attributes::Path { verb, path } => {
+                has(&self.verbs, verb)
+                    && self.non_resource_urls.iter().any(|url| {
+                        url == path
+                            || url.ends_with('*') && path.starts_with(url.trim_end_matches('*'))
+                    })
+            }
+        }
+    }
+
+    fn covers_resource(&self, asked: &ResourceAttributes<'_>) -> bool {
+        self.resources
+            .iter()
+            .any(|resource| match resource.split_once('/') {
+                None => {
+                    resource == "*" || asked.subresource.is_empty() && *resource == asked.resource
+                }
+                Some((resource, subresource)) => {
+                    !asked.subresource.is_empty()
+                        && subresource == asked.subresource
+                        && (resource == "*" || resource == asked.resource)
+                }
+            })
+    }
+}
+
+fn has(list: &[String], wanted: &str) -> bool {
+    list.iter().any(|entry| entry == "*" || entry == wanted)
+}
+
+#[cfg(test)]
+mod tests;

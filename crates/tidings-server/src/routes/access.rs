@@ -1,0 +1,140 @@
+//! What every request passes before it is served: whose it is, whom it wants to act as, and whether that is allowed.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header;
+
+use crate::auth::User;
+use crate::auth::attributes::Attributes;
+use crate::auth::authenticator::Refusal;
+use crate::auth::impersonation;
+use crate::clock;
+use crate::codec::Api;
+use crate::error::Status;
+use crate::server::ApiServer;
+
+/// Finds out whose request it is, and leaves the [`User`] in it.
+pub(super) async fn authenticate(
+    State(server): State<Arc<ApiServer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let user = match server
+        .authenticator
+        .authenticate(
+            &parts,
+            server.clock.now(),
+            clock::monotonic(),
+            &server.access,
+        )
+        .await
+    {
+        Ok(user) => {
+            server.metrics.authentication("success");
+            user
+        }
+        Err(Refusal::Unauthorized) => {
+            server.metrics.authentication("failure");
+            return Status::unauthorized().into_response();
+        }
+        Err(Refusal::Unchecked) => {
+            server.metrics.authentication("error");
+            return Status::cannot_check().into_response();
+        }
+    };
+    // It has served its purpose, and cannot end in a log from here on.
+    parts.headers.remove(header::AUTHORIZATION);
+    let user = match impersonate(&server, user, &parts.headers).await {
+        Ok(user) => user,
+        Err(status) => return status.into_response(),
+    };
+    parts.extensions.insert(user);
+    next.run(Request::from_parts(parts, body)).await
+}
+
+async fn impersonate(
+    server: &ApiServer,
+    user: User,
+    headers: &http::HeaderMap,
+) -> Result<User, Status> {
+    let Some(asked) = impersonation::asked(headers)? else {
+        return Ok(user);
+    };
+    for needed in &asked.needed {
+        require(server, &user, needed).await?;
+    }
+    tracing::debug!(
+        user = user.name,
+        acting_as = asked.user.name,
+        "impersonating"
+    );
+    Ok(asked.user)
+}
+
+/// Lets pass what the user may do.
+pub(super) async fn authorize(
+    State(server): State<Arc<ApiServer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // No request gets here without one.
+    let Some(user) = request.extensions().get::<User>().cloned() else {
+        return Status::unauthorized().into_response();
+    };
+    let uri = request.uri().clone();
+    let asked = Attributes::of(request.method(), uri.path(), uri.query());
+    match require(&server, &user, &asked).await {
+        Ok(()) => next.run(request).await,
+        Err(status) => status.into_response(),
+    }
+}
+
+/// A PUT or an apply of an event that is not there creates it, which takes more than the permission to change it.
+///
+/// # Errors
+/// 403 if the user may not create it.
+pub(super) async fn require_create(
+    server: &ApiServer,
+    user: &User,
+    api: Api,
+    namespace: &str,
+    name: &str,
+) -> Result<(), Status> {
+    require(
+        server,
+        user,
+        &Attributes::create_event(api, namespace, name),
+    )
+    .await
+}
+
+async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Result<(), Status> {
+    match server
+        .authorizer
+        .authorize(user, asked, clock::monotonic(), &server.access)
+        .await
+    {
+        Ok(decision) if decision.allowed => {
+            server.metrics.authorization("allowed");
+            Ok(())
+        }
+        Ok(decision) => {
+            server.metrics.authorization("denied");
+            tracing::debug!(
+                user = user.name,
+                ?asked,
+                reason = decision.reason,
+                "forbidden"
+            );
+            Err(Status::forbidden(&user.name, asked, &decision.reason))
+        }
+        Err(_) => {
+            server.metrics.authorization("error");
+            Err(Status::cannot_check())
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A cluster that is asked about tokens and permissions: two endpoints on a real socket.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tidings_server::{ReviewError, Reviewer};
+use tokio::net::TcpListener;
+
+use crate::support::{Server, token};
+
+const EVENTS: &str = "/api/v1/namespaces/shop/events";
+
+/// What the cluster is asked and what it answers.
+#[derive(Default)]
+struct Cluster {
+    token_reviews: AtomicUsize,
+    access_reviews: AtomicUsize,
+    /// Answers with this code, if it is one.
+    failing: AtomicU16,
+}
+
+impl Cluster {
+    fn failure(&self) -> Result<(), (StatusCode, Json<Value>)> {
+        let code = StatusCode::from_u16(self.failing.load(Ordering::Relaxed));
+        code.map_or(Ok(()), |code| {
+            Err((code, Json(json!({"kind": "Status", "status": "Failure", "message": "no", "code": code.as_u16()}))))
+        })
+    }
+
+    async fn token_review(
+        State(cluster): State<Arc<Self>>,
+        Json(review): Json<Value>,
+    ) -> Result<Json<Value>, (StatusCode, Json<Value>)> {
+        cluster.token_reviews.fetch_add(1, Ordering::Relaxed);
+        cluster.failure()?;
+        assert_eq!(
+            (&review["kind"], &review["apiVersion"]),
+            (&json!("TokenReview"), &json!("authentication.k8s.io/v1"))
+        );
+        let name = match review["spec"]["token"].as_str().unwrap() {
+            "t-robot" => "system:serviceaccount:shop:robot",
+            "t-guest" => "guest",
+            "t-other" => "other",
+            _ => "",
+        };
+        let status = if name.is_empty() {
+            json!({"user": {}, "error": "unknown token"})
+        } else {
+            json!({"authenticated": true, "user": {"username": name, "uid": "9", "groups": ["g"], "extra": {"a/b": ["c"]}}})
+        };
+        Ok(Json(
+            json!({"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "status": status}),
+        ))
+    }
+
+    async fn access_review(
+        State(cluster): State<Arc<Self>>,
+        Json(review): Json<Value>,
+    ) -> Result<Json<Value>, (StatusCode, Json<Value>)> {
+        cluster.access_reviews.fetch_add(1, Ordering::Relaxed);
+        cluster.failure()?;
+        let guest = json!({
+            "user": "guest", "uid": "9", "groups": ["g", "system:authenticated"], "extra": {"a/b": ["c"]},
+            "resourceAttributes": {
+                "namespace": "shop", "verb": "list", "group": "", "version": "v1", "resource": "events", "subresource": "",
+                "name": "",
+            },
+        });
+        let status = if review["spec"] == guest {
+            json!({"allowed": true, "reason": "guests may look"})
+        } else {
+            json!({"allowed": false, "reason": "the cluster says no"})
+        };
+        Ok(Json(json!({"status": status})))
+    }
+}
+
+/// The way there, as a program would build it.
+struct Way(kube::Client);
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Way")
+    }
+}
+
+impl Reviewer for Way {
+    fn review<'a>(
+        &'a self,
+        path: &'static str,
+        body: Value,
+    ) -> BoxFuture<'a, Result<Value, ReviewError>> {
+        Box::pin(async move {
+            let request = http::Request::post(path).header("content-type", "application/json");
+            let request = request.body(body.to_string().into_bytes()).unwrap();
+            let answer = self.0.request_text(request).await;
+            answer
+                .map(|text| serde_json::from_str(&text).unwrap())
+                .map_err(|error| match error {
+                    kube::Error::Api(status) => ReviewError::Refused {
+                        code: status.code,
+                        message: status.message,
+                    },
+                    error => ReviewError::Unreachable {
+                        why: error.to_string(),
+                    },
+                })
+        })
+    }
+}
+
+async fn start() -> (Server, Arc<Cluster>) {
+    let cluster = Arc::new(Cluster::default());
+    let router = Router::new()
+        .route(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            post(Cluster::token_review),
+        )
+        .route(
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            post(Cluster::access_review),
+        )
+        .with_state(cluster.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
+    config.default_retry = false;
+    let way: Arc<dyn Reviewer> = Arc::new(Way(kube::Client::try_from(config).unwrap()));
+    let server = Server::start(|options, _| {
+        options.security.authentication_cluster = Some(way.clone());
+        options.security.authorization_cluster = Some(way);
+    })
+    .await;
+    (server, cluster)
+}
+
+#[tokio::test]
+async fn a_cluster_knows_tokens_and_permissions() {
+    let (server, cluster) = start().await;
+    let asked = || {
+        (
+            cluster.token_reviews.swap(0, Ordering::Relaxed),
+            cluster.access_reviews.swap(0, Ordering::Relaxed),
+        )
+    };
+    let code = async |shown: &str| server.client(&token(shown)).await.get(EVENTS).await.code;
+    // What is known here needs nobody to ask.
+    assert_eq!((code("t-ann").await, asked()), (200, (0, 0)));
+    // A service account of the cluster, with a role here.
+    assert_eq!((code("t-robot").await, asked()), (200, (1, 0)));
+    // A user of the cluster, with permissions there.
+    assert_eq!((code("t-guest").await, asked()), (200, (1, 1)));
+    // The answers are kept, the bad ones, too.
+    assert_eq!(
+        (code("t-guest").await, code("t-robot").await, asked()),
+        (200, 200, (0, 0))
+    );
+    assert_eq!(
+        (code("t-nobody").await, code("t-nobody").await, asked()),
+        (401, 401, (1, 0))
+    );
+    let other = server.client(&token("t-other")).await;
+    for _ in 0..2 {
+        let refused = other.get(EVENTS).await;
+        assert_eq!(
+            refused.body["message"],
+            r#"events is forbidden: User "other" cannot list resource "events" in API group "" in the namespace "shop": the cluster says no"#
+        );
+    }
+    assert_eq!(asked(), (1, 1));
+    // Something else is another question.
+    assert_eq!(other.get(&format!("{EVENTS}/web.1")).await.code, 403);
+    assert_eq!(asked(), (0, 1));
+    let rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let rules = other
+        .send(
+            http::Method::POST,
+            rules,
+            &json!({"spec": {"namespace": "shop"}}),
+        )
+        .await;
+    assert_eq!(rules.body["status"]["incomplete"], true);
+    server.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_answer_is_no_permission() {
+    let (server, cluster) = start().await;
+    // A cluster that does not let us ask is not asked again for each request.
+    cluster.failing.store(403, Ordering::Relaxed);
+    let guest = server.client(&token("t-guest")).await;
+    let refused = guest.get(EVENTS).await;
+    assert_eq!(
+        (refused.code, &refused.body["reason"]),
+        (503, &json!("ServiceUnavailable"))
+    );
+    assert_eq!(refused.body["details"]["retryAfterSeconds"], 1);
+    // One that is in trouble is asked three times.
+    cluster.failing.store(500, Ordering::Relaxed);
+    cluster.token_reviews.store(0, Ordering::Relaxed);
+    let robot = server.client(&token("t-robot")).await;
+    assert_eq!(robot.get(EVENTS).await.code, 503);
+    assert_eq!(cluster.token_reviews.load(Ordering::Relaxed), 3);
+    // Whoever is known here is not concerned, nor is what everybody may do.
+    assert_eq!(
+        server.client(&token("t-ann")).await.get(EVENTS).await.code,
+        200
+    );
+    cluster.failing.store(0, Ordering::Relaxed);
+    let stranger = server.client(&token("t-stranger")).await;
+    assert_eq!(stranger.get("/version").await.code, 200);
+    // Tokens are known, permissions are not.
+    cluster.failing.store(400, Ordering::Relaxed);
+    assert_eq!(stranger.get(EVENTS).await.code, 503);
+    server.running.shutdown().await;
+}

@@ -1,0 +1,153 @@
+//! What a connection may cost: nobody holds one for nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::support::Server;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const LIST: &str =
+    "GET /api/v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t-admin\r\n\r\n";
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+async fn start(max_connections: usize) -> Server {
+    Server::start(|options, _| {
+        options.api.max_connections = max_connections;
+        options.api.tls_handshake_timeout = Duration::from_secs(2);
+        options.api.read_header_timeout = Duration::from_secs(1);
+        options.api.idle_timeout = Duration::from_secs(1);
+        options.api.bookmark_interval = Duration::from_secs(3);
+    })
+    .await
+}
+
+async fn tcp(server: &Server) -> TcpStream {
+    TcpStream::connect(server.running.address()).await.unwrap()
+}
+
+async fn tls(server: &Server, protocol: &str) -> TlsStream<TcpStream> {
+    let mut roots = RootCertStore::empty();
+    let authority = server.folder.path().join("data/pki/ca.crt");
+    roots
+        .add(CertificateDer::from_pem_file(authority).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config))
+        .connect(name, tcp(server).await)
+        .await
+        .unwrap()
+}
+
+/// Reads until the server ends the connection.
+async fn until_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut bytes = Vec::new();
+    // How it is ended is of no concern.
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes))
+        .await
+        .expect("the server holds a connection that does nothing");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test]
+async fn silence_is_ended_wherever_it_falls() {
+    let server = start(100).await;
+    // Before the handshake, and before the first request, in either protocol.
+    assert_eq!(until_the_end(&mut tcp(&server).await).await, "");
+    assert_eq!(until_the_end(&mut tls(&server, "http/1.1").await).await, "");
+    until_the_end(&mut tls(&server, "h2").await).await;
+    // In the middle of the first.
+    let mut half = tls(&server, "http/1.1").await;
+    half.write_all(b"GET /api HTTP/1.1\r\nhost:").await.unwrap();
+    assert!(!until_the_end(&mut half).await.starts_with("HTTP/1.1 200"));
+    let mut half = tls(&server, "h2").await;
+    half.write_all(HTTP2_PREFACE).await.unwrap();
+    // The beginning of a request's headers, whose end never comes.
+    half.write_all(b"\0\0\x04\x01\x01\0\0\0\x01\x82\x87\x84\x41")
+        .await
+        .unwrap();
+    until_the_end(&mut half).await;
+    // Between two requests.
+    let mut idle = tls(&server, "http/1.1").await;
+    idle.write_all(LIST.as_bytes()).await.unwrap();
+    assert!(until_the_end(&mut idle).await.starts_with("HTTP/1.1 200"));
+    server.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn bytes_that_trickle_are_silence() {
+    let server = start(100).await;
+    let stream = tls(&server, "http/1.1").await;
+    let (mut read, mut write) = tokio::io::split(stream);
+    let trickle = async {
+        let mut tick = tokio::time::interval(Duration::from_millis(50));
+        for byte in b"GET /".iter().chain(std::iter::repeat(&b'x')) {
+            tick.tick().await;
+            if write.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = trickle => {}
+        _ = until_the_end(&mut read) => {}
+    }
+    server.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_watch_keeps_its_connection() {
+    let server = start(100).await;
+    let mut watch = tls(&server, "http/1.1").await;
+    let request = LIST.replace("/events", "/events?watch=true&allowWatchBookmarks=true");
+    watch.write_all(request.as_bytes()).await.unwrap();
+    // Three times as long as anybody may idle.
+    let mut text = String::new();
+    while !text.contains("BOOKMARK") {
+        let mut bytes = [0; 1024];
+        let count = tokio::time::timeout(PATIENCE, watch.read(&mut bytes))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_ne!(count, 0, "the watch was ended: {text}");
+        text += &String::from_utf8_lossy(&bytes[..count]);
+    }
+    server.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait() {
+    let server = start(1).await;
+    let mut first = tls(&server, "http/1.1").await;
+    let mut second = Box::pin(tls(&server, "http/1.1"));
+    assert!((&mut second).now_or_never().is_none());
+    first.write_all(LIST.as_bytes()).await.unwrap();
+    let mut bytes = [0; 12];
+    first.read_exact(&mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"HTTP/1.1 200");
+    assert!(
+        (&mut second).now_or_never().is_none(),
+        "there is place for one"
+    );
+    drop(first);
+    let mut second = tokio::time::timeout(PATIENCE, second).await.unwrap();
+    second.write_all(LIST.as_bytes()).await.unwrap();
+    assert!(until_the_end(&mut second).await.starts_with("HTTP/1.1 200"));
+    server.running.shutdown().await;
+}

@@ -1,0 +1,243 @@
+//! A server, and clients that show what the test tells them to.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tidings_server::{Running, StartOptions, start};
+
+/// Who does what: `ann` and `system:serviceaccount:shop:robot` everything with events in `shop`, `reader` reads them,
+/// `updater` changes those that are there, `stranger` does everything in `other`.
+pub(crate) const PERMISSIONS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: events}
+rules:
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, get, list, watch, update, patch, delete, deletecollection]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: right, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: events}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}
+- {kind: ServiceAccount, name: robot, namespace: shop}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: wrong, namespace: other}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: events}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: stranger}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: readers, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: updater, namespace: shop}
+rules: [{apiGroups: ["", events.k8s.io], resources: [events], verbs: [update]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: updaters, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: updater}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: updater}]
+"#;
+
+/// The admin's token stands first: it is the one in the kubeconfig.
+pub(crate) const TOKENS: &str = "t-admin,admin,1,\"system:masters\"\nt-ann,ann,2\nt-stranger,stranger,3\nt-reader,reader,4\nt-updater,updater,5\n";
+
+pub(crate) struct Server {
+    pub(crate) running: Running,
+    pub(crate) folder: TempDir,
+}
+
+/// What a client shows.
+#[derive(Clone)]
+pub(crate) enum Credentials {
+    Nothing,
+    Token(String),
+    Certificate(Signed),
+}
+
+pub(crate) fn token(token: &str) -> Credentials {
+    Credentials::Token(token.into())
+}
+
+/// A certificate and its key, both in PEM.
+#[derive(Clone)]
+pub(crate) struct Signed {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+/// Signs certificates.
+pub(crate) struct Authority {
+    pub(crate) pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self {
+            pem,
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// A client's certificate, good from 2020 to the end of `until`'s year before.
+    pub(crate) fn client(&self, name: &str, groups: &[&str], until: i32) -> Signed {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        for group in groups {
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, *group);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params, until)
+    }
+
+    /// A server's certificate for this machine.
+    pub(crate) fn server(&self, until: i32) -> Signed {
+        let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params, until)
+    }
+
+    fn sign(&self, mut params: CertificateParams, until: i32) -> Signed {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Signed {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+impl Server {
+    /// With the tokens and permissions above, and what `change` makes of the options.
+    pub(crate) async fn start(change: impl FnOnce(&mut StartOptions, &Path)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = StartOptions::new(folder.path().join("data"));
+        options.secure_port = 0;
+        options.token_auth_file = Some(write(folder.path(), "tokens.csv", TOKENS));
+        options.security.authorization_rbac_file =
+            Some(write(folder.path(), "rbac.yaml", PERMISSIONS));
+        change(&mut options, folder.path());
+        let running = start(options).await.unwrap();
+        Self { running, folder }
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        write(self.folder.path(), name, text)
+    }
+
+    /// A client on connections of its own.
+    pub(crate) async fn client(&self, credentials: &Credentials) -> Caller {
+        let kubeconfig = Kubeconfig::read_from(self.running.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .unwrap();
+        // An answer is an answer: a 503 is not asked for again.
+        config.default_retry = false;
+        let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        config.auth_info = match credentials {
+            Credentials::Nothing => AuthInfo::default(),
+            Credentials::Token(token) => AuthInfo {
+                token: Some(token.clone().into()),
+                ..AuthInfo::default()
+            },
+            Credentials::Certificate(signed) => AuthInfo {
+                client_certificate_data: Some(base64(&signed.certificate)),
+                client_key_data: Some(base64(&signed.key).into()),
+                ..AuthInfo::default()
+            },
+        };
+        Caller(Client::try_from(config).unwrap())
+    }
+
+    pub(crate) async fn as_admin(&self) -> Caller {
+        self.client(&token("t-admin")).await
+    }
+}
+
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+pub(crate) struct Caller(Client);
+
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) body: Value,
+}
+
+impl Caller {
+    /// Sends a request; a 200 to a watch is not read further.
+    pub(crate) async fn send(&self, method: Method, uri: &str, body: &Value) -> Answer {
+        self.try_send(method, uri, &[], body).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, uri: &str) -> Answer {
+        self.send(Method::GET, uri, &Value::Null).await
+    }
+
+    pub(crate) async fn try_send(
+        &self,
+        method: Method,
+        uri: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Result<Answer, kube::Error> {
+        let content = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header("content-type", content);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.0.send(request.body(body.into()).unwrap()).await?;
+        let code = response.status().as_u16();
+        let body = if uri.contains("watch=") && code == 200 {
+            Value::Null
+        } else {
+            let bytes = response.into_body().collect().await.unwrap().to_bytes();
+            serde_json::from_slice(&bytes)
+                .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes)))
+        };
+        Ok(Answer { code, body })
+    }
+}

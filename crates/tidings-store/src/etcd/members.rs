@@ -1,0 +1,124 @@
+//! Connections to the members, and the TLS files they are made with, which may be replaced while they are in use.
+//!
+//! A connection lives on with what it was made with; only a new one needs what is in the files now, as with etcd's own client. So the
+//! files are read again from time to time and when a request failed, and if they say something else, all connections are made anew. Files
+//! that cannot be used, replaced only by half say, change nothing.
+
+use std::error::Error;
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tonic::transport::{Channel, Endpoint};
+
+use super::options::{TlsFiles, TlsMaterial};
+use super::{EtcdOptions, OpenError};
+
+/// Connections are probed this often; etcd objects to less than 5 s (`--grpc-keepalive-min-time`).
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How often the TLS files are read while nothing fails, in time for certificates that are about to expire.
+pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(10);
+
+/// See the module documentation.
+pub(super) struct Members {
+    urls: Vec<String>,
+    channels: RwLock<Vec<Channel>>,
+    tls: Option<Tls>,
+    connect_timeout: Duration,
+}
+
+struct Tls {
+    files: TlsFiles,
+    /// What the connections are made with.
+    material: Mutex<TlsMaterial>,
+}
+
+impl Members {
+    pub(super) fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
+        let tls = options.tls.clone().map(|files| {
+            let material = Mutex::new(files.read()?);
+            Ok::<_, OpenError>(Tls { files, material })
+        });
+        let members = Self {
+            urls: options.endpoints.clone(),
+            channels: RwLock::default(),
+            tls: tls.transpose()?,
+            connect_timeout: options.connect_timeout,
+        };
+        let channels = match &members.tls {
+            Some(tls) => {
+                members.connect(&tls.material.lock().unwrap_or_else(PoisonError::into_inner))?
+            }
+            None => members.connect(&TlsMaterial::default())?,
+        };
+        members.replace(channels);
+        Ok(members)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.urls.len()
+    }
+
+    pub(super) fn url(&self, member: usize) -> &str {
+        self.urls.get(member).map_or("", String::as_str)
+    }
+
+    pub(super) fn channel(&self, member: usize) -> Option<Channel> {
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        channels.get(member).cloned()
+    }
+
+    /// Makes all connections anew if the TLS files say something else than before.
+    pub(super) fn refresh(&self) {
+        let Some(tls) = &self.tls else { return };
+        let mut material = tls.material.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = tls.files.read().and_then(|now| {
+            let channels = (now != *material).then(|| self.connect(&now)).transpose()?;
+            Ok((now, channels))
+        });
+        match read {
+            Ok((now, Some(channels))) => {
+                *material = now;
+                self.replace(channels);
+                tracing::info!("the TLS files for etcd were replaced; connecting anew");
+            }
+            Ok((_, None)) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the TLS files for etcd cannot be used; going on with what they were before");
+            }
+        }
+    }
+
+    fn replace(&self, channels: Vec<Channel>) {
+        *self
+            .channels
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = channels;
+    }
+
+    fn connect(&self, material: &TlsMaterial) -> Result<Vec<Channel>, OpenError> {
+        let connect = |url: &String| {
+            let refuse = |error: tonic::transport::Error| {
+                let cause = error
+                    .source()
+                    .map_or_else(String::new, |it| format!(": {it}"));
+                OpenError::Options(format!("endpoint {url:?} cannot be used: {error}{cause}"))
+            };
+            let mut endpoint = Endpoint::from_shared(url.clone())
+                .map_err(refuse)?
+                .connect_timeout(self.connect_timeout)
+                .tcp_nodelay(true)
+                .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
+                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                .keep_alive_while_idle(true)
+                .initial_stream_window_size(4 << 20)
+                .initial_connection_window_size(16 << 20);
+            if url.starts_with("https://") {
+                endpoint = endpoint.tls_config(material.config()).map_err(refuse)?;
+            }
+            Ok(endpoint.connect_lazy())
+        };
+        self.urls.iter().map(connect).collect()
+    }
+}

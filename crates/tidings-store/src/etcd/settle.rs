@@ -1,0 +1,116 @@
+//! What became of a put whose answer was lost.
+//!
+//! - **Done**, if the key holds our value under our lease, from a revision later than any known when the call began, and no other call
+//!   of this process is writing the same there.
+//! - **Done or refused**, for an update on revision r, once the key has gone beyond r: whichever change was the first behind r is ours, or
+//!   ours was not done and never will be, for its condition can hold no more. The key's own history tells which.
+//! - **Unknown** otherwise: above all while the key is as it was, since the lost request may still be on its way.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::client::{RANGE, signed, unsigned};
+use super::wire::{KeyValue, RangeRequest, RangeResponse};
+use super::{Failure, Shared};
+use crate::{Fault, Revision, WriteError};
+
+/// How many versions of a key are looked at for the first one behind a revision.
+const VERSIONS_MAX: usize = 16;
+
+/// A put whose answer was lost.
+#[derive(Clone, Copy)]
+pub(super) struct Lost<'a> {
+    pub(super) key: &'a Bytes,
+    pub(super) value: &'a Bytes,
+    pub(super) lease: i64,
+    /// The revision it was made on; `None` is a create.
+    pub(super) expected: Option<Revision>,
+    /// The latest revision known when the call began.
+    pub(super) before: Revision,
+}
+
+impl Shared {
+    /// The revision of the put if it was done, and else why not, as far as that can be known.
+    pub(super) async fn settle(
+        &self,
+        lost: Lost<'_>,
+        failure: Failure,
+    ) -> Result<Revision, WriteError> {
+        // A time of its own: the write's may be used up, and an answer is worth waiting for.
+        let deadline = self.client.deadline();
+        let unknown = || Err(Fault::Unknown(Arc::new(failure.clone())).into());
+        let Ok(Some(current)) = self.version_at(lost.key, 0, deadline).await else {
+            return unknown();
+        };
+        if self.is_ours(&lost, &current) {
+            return Ok(unsigned(current.mod_revision));
+        }
+        let Some(expected) = lost.expected else {
+            return unknown();
+        };
+        match self
+            .first_behind(lost.key, expected, current.clone(), deadline)
+            .await
+        {
+            Some(first) if self.is_ours(&lost, &first) => Ok(unsigned(first.mod_revision)),
+            // Looks like ours, and may be another's.
+            Some(first) if first.value == *lost.value => unknown(),
+            Some(_) => {
+                let current = self.record(current).await;
+                Err(self.refusal(Some(&current), Some(expected)))
+            }
+            None => unknown(),
+        }
+    }
+
+    fn is_ours(&self, lost: &Lost<'_>, version: &KeyValue) -> bool {
+        lost.lease != 0
+            && version.lease == lost.lease
+            && version.value == *lost.value
+            && unsigned(version.mod_revision) > lost.before
+            && self.expiries.is_alone(lost.key, lost.lease, lost.value)
+    }
+
+    /// The version that replaced the one at a revision, found by going back from the current one. `None` if the key is still at that
+    /// revision, was deleted since, or has changed too often to look.
+    async fn first_behind(
+        &self,
+        key: &Bytes,
+        expected: Revision,
+        mut version: KeyValue,
+        deadline: Instant,
+    ) -> Option<KeyValue> {
+        for _ in 0..VERSIONS_MAX {
+            let at = unsigned(version.mod_revision);
+            // A key that was created anew has no version before, or one of another life.
+            if at <= expected || unsigned(version.create_revision) > expected {
+                return None;
+            }
+            let previous = self.version_at(key, at - 1, deadline).await.ok()??;
+            if unsigned(previous.mod_revision) == expected {
+                return Some(version);
+            }
+            version = previous;
+        }
+        None
+    }
+
+    /// The key as it was at a revision; zero is now.
+    async fn version_at(
+        &self,
+        key: &Bytes,
+        revision: Revision,
+        deadline: Instant,
+    ) -> Result<Option<KeyValue>, Failure> {
+        let request = RangeRequest {
+            key: self.keys.full(key),
+            revision: signed(revision),
+            ..RangeRequest::default()
+        };
+        let answer: RangeResponse = self.client.ask(RANGE, request, deadline).await?;
+        self.client.observe(answer.header);
+        Ok(answer.kvs.into_iter().next())
+    }
+}

@@ -1,0 +1,126 @@
+//! Stores of every format there ever was, as their own version left them, opened by this one. `examples/keep_format.rs` makes the files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use tidings_store::{ListRequest, NewestRequest, ObjectSelector, Store};
+
+use crate::fixture::{self, MADE_AT};
+
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats");
+
+/// What is in it afterwards: numbers of the records by key.
+fn filled() -> BTreeMap<String, i64> {
+    let left = (0..300).filter(|number| number % 11 != 0);
+    left.map(|number| {
+        let written = if number % 7 == 0 {
+            number + 1000
+        } else {
+            number
+        };
+        (format!("default/{number:04}"), written)
+    })
+    .collect()
+}
+
+/// Such a file as a folder again.
+fn unpack(packed: &[u8], folder: &Path) {
+    let bytes = zstd::stream::decode_all(packed).unwrap();
+    let mut rest = &bytes[..];
+    let mut part = || {
+        let (len, behind) = rest.split_first_chunk().unwrap();
+        let (part, behind) = behind.split_at(u64::from_be_bytes(*len) as usize);
+        rest = behind;
+        (part, !rest.is_empty())
+    };
+    loop {
+        let path = folder.join(str::from_utf8(part().0).unwrap());
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let (content, more) = part();
+        fs::write(path, content).unwrap();
+        if !more {
+            break;
+        }
+    }
+}
+
+async fn check(packed: &[u8]) {
+    let folder = tempfile::tempdir().unwrap();
+    unpack(packed, folder.path());
+    let expected = filled();
+    let store = fixture::open(folder.path(), MADE_AT).unwrap();
+    let page = store.list(ListRequest::default()).await.unwrap();
+    assert_eq!(page.records.len(), expected.len());
+    for (found, (key, number)) in page.records.iter().zip(&expected) {
+        let record = fixture::record(*number);
+        assert_eq!(found.key, *key);
+        assert_eq!(
+            (&found.value, found.expires_at),
+            (&record.value, record.expires_at)
+        );
+    }
+    let about = ObjectSelector::Uid("uid-of-pod-3".into());
+    let found = store
+        .list(ListRequest::default().object(about))
+        .await
+        .unwrap();
+    let of_pod = expected.values().filter(|number| *number % 10 == 3).count();
+    assert_eq!(found.records.len(), of_pod);
+    let newest = NewestRequest {
+        limit: 1,
+        ..NewestRequest::default()
+    };
+    let newest = store.newest(newest).await.unwrap();
+    let latest = expected.values().max().unwrap();
+    assert_eq!(newest.records[0].value, fixture::record(*latest).value);
+
+    // Its history is told from the first revision to the last, and goes on.
+    let mut watch = store.watch("".into(), 0).await.unwrap();
+    let mut told = 0;
+    while told < page.revision {
+        for change in watch.next().await.unwrap() {
+            told += 1;
+            assert_eq!(change.revision(), told);
+        }
+    }
+    let created = store.create("default/new".into(), fixture::record(1)).await;
+    assert_eq!(created.unwrap(), page.revision + 1);
+    store.close().await;
+
+    // What expires does, by the clock of years later.
+    let store = fixture::open(folder.path(), MADE_AT + 100_000_000_000).unwrap();
+    store.expire().await.unwrap();
+    let page = store.list(ListRequest::default()).await.unwrap();
+    let for_ever = expected.values().filter(|number| *number % 5 == 0).count();
+    assert_eq!(page.records.len(), for_ever);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn every_format_that_is_kept_opens() {
+    let mut files: Vec<_> = fs::read_dir(KEPT)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "zst"))
+        .collect();
+    files.sort();
+    for file in files {
+        println!("{}", file.display());
+        check(&fs::read(file).unwrap()).await;
+    }
+}
+
+/// Today's, made as the tool makes it.
+#[tokio::test]
+async fn todays_format_can_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fixture::open(folder.path(), MADE_AT).unwrap();
+    fixture::fill(&store).await.unwrap();
+    let packed = fixture::pack(folder.path()).unwrap();
+    store.close().await;
+    assert!(packed.len() < 200_000, "{} bytes", packed.len());
+    assert!(Path::new(folder.path()).join("FORMAT").is_file());
+    check(&packed).await;
+}

@@ -1,0 +1,220 @@
+//! `cargo xtask bench store`: the embedded store beside raw etcd and a bare log, in one run on one disk.
+//!
+//! Every part is a process of its own, one after the other, each in a folder of its own that is gone afterwards.
+
+use std::path::{Path, PathBuf};
+
+use super::{Figure, figures, machine, store_table, table};
+use crate::Result;
+use crate::command::{self, cargo, output};
+use crate::tools::Tools;
+
+/// Writers at once.
+pub(super) const WRITERS: [u64; 2] = [64, 256];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write the tables into docs/benchmarks.md
+    #[arg(long)]
+    write: bool,
+    /// How many events [default: 1000000]
+    #[arg(long)]
+    events: Option<u64>,
+    /// The short form: 50,000 events
+    #[arg(long, conflicts_with_all = ["events", "write"])]
+    quick: bool,
+    /// An archive's size instead: 10,000,000 events in the embedded store alone
+    #[arg(long, conflicts_with = "quick")]
+    archive: bool,
+    /// A folder of real events as JSON Lines [default: ../shared/data/events, where it is]
+    #[arg(long)]
+    real: Option<PathBuf>,
+    /// Where the files lie while they are measured [default: target/bench]
+    #[arg(long)]
+    folder: Option<PathBuf>,
+}
+
+/// The sizes of one run.
+struct Sizes {
+    events: u64,
+    updates: u64,
+    /// etcd is asked for a tenth, which is enough to be as slow as it gets.
+    etcd: u64,
+    real: u64,
+}
+
+impl Sizes {
+    fn of(args: &Args) -> Self {
+        let events = match (args.events, args.archive) {
+            (Some(events), _) => events,
+            (None, true) => 10_000_000,
+            (None, false) if args.quick => 50_000,
+            (None, false) => 1_000_000,
+        };
+        Self {
+            events,
+            updates: (events / 5).min(200_000),
+            etcd: (events / 10).max(5_000),
+            real: (events / 5).clamp(20_000, 200_000),
+        }
+    }
+}
+
+struct Bench<'a> {
+    program: PathBuf,
+    folder: &'a Path,
+}
+
+impl Bench<'_> {
+    /// Runs a part in a folder that is there already.
+    fn part(&self, folder: &Path, words: &[&str], numbers: &[(&str, u64)]) -> Result<Vec<Figure>> {
+        let mut command = std::process::Command::new(&self.program);
+        command.args(words).arg("--folder").arg(folder);
+        for (name, number) in numbers {
+            command.arg(name).arg(number.to_string());
+        }
+        figures(&mut command)
+    }
+
+    /// Runs a part in a new folder.
+    fn fresh(&self, words: &[&str], numbers: &[(&str, u64)]) -> Result<Vec<Figure>> {
+        let folder = self.new_folder()?;
+        self.part(folder.path(), words, numbers)
+    }
+
+    fn new_folder(&self) -> Result<tempfile::TempDir> {
+        tempfile::tempdir_in(self.folder)
+            .map_err(|error| format!("a folder in {}: {error}", self.folder.display()))
+    }
+}
+
+pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    let sizes = Sizes::of(args);
+    let folder = args
+        .folder
+        .clone()
+        .unwrap_or_else(|| root.join("target/bench"));
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| format!("create {}: {error}", folder.display()))?;
+    let bench = Bench {
+        program: build(root)?,
+        folder: &folder,
+    };
+    if args.archive {
+        return archive(root, args, &bench, &sizes);
+    }
+    let tools = Tools::find(root, true);
+    let mut skipped = Vec::new();
+    let etcd = tools.program("ETCD");
+    if etcd.is_none() {
+        skipped.extend(tools.missing.iter().filter(|line| line.contains("etcd")));
+    }
+    let real = args
+        .real
+        .clone()
+        .or_else(|| Some(root.parent()?.join("shared/data/events")))
+        .filter(|folder| folder.is_dir());
+    let no_real =
+        "real events: no folder of them is beside the project or given by --real".to_owned();
+    if real.is_none() {
+        skipped.push(&no_real);
+    }
+
+    let mut all = Vec::new();
+    for writers in WRITERS {
+        let numbers = |events| {
+            [
+                ("--events", events),
+                ("--updates", sizes.updates.min(events)),
+                ("--writers", writers),
+            ]
+        };
+        // The three take turns, so that a disk that has a bad minute has it for all.
+        all.extend(bench.fresh(&["log"], &numbers(sizes.events))?);
+        if let Some(etcd) = &etcd {
+            let program = etcd.to_string_lossy();
+            all.extend(bench.fresh(&["etcd", &program], &numbers(sizes.etcd))?);
+        }
+        let folder = bench.new_folder()?;
+        let store = folder.path().join("store");
+        all.extend(bench.part(&store, &["writes"], &numbers(sizes.events))?);
+        if writers == WRITERS[1] {
+            all.extend(bench.part(&store, &["reads"], &[("--events", sizes.events)])?);
+        }
+    }
+    all.extend(bench.fresh(&["expiry"], &[("--events", sizes.events)])?);
+    if let Some(captures) = &real {
+        let captures = captures.to_string_lossy();
+        all.extend(bench.fresh(&["real", &captures], &[("--events", sizes.real)])?);
+    }
+
+    let version = etcd.as_deref().and_then(version);
+    let given = format!(
+        "etcd {} was given {}",
+        version.unwrap_or_default(),
+        sizes.etcd
+    );
+    let tables = format!(
+        "{}\n{}",
+        machine(false),
+        store_table::table(&all, sizes.events, &given)
+    );
+    println!("\n{tables}");
+    for line in &skipped {
+        println!("skipped {line}");
+    }
+    if args.write {
+        if !skipped.is_empty() {
+            return Err("not written: docs/benchmarks.md has every figure or none".to_owned());
+        }
+        table::write(&root.join("docs/benchmarks.md"), "store", &tables)?;
+    }
+    Ok(())
+}
+
+/// So many events that nobody keeps them in a cluster: what they take, and how long until they can be read again.
+fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result {
+    let folder = bench.new_folder()?;
+    let store = folder.path().join("store");
+    let numbers = [
+        ("--events", sizes.events),
+        ("--updates", 0),
+        ("--writers", 256),
+    ];
+    let mut all = bench.part(&store, &["writes"], &numbers)?;
+    all.extend(bench.part(&store, &["reads"], &[("--events", sizes.events)])?);
+    let table = format!(
+        "{}\n{}",
+        machine(false),
+        store_table::archive(&all, sizes.events)
+    );
+    println!("\n{table}");
+    if args.write {
+        table::write(&root.join("docs/benchmarks.md"), "store-archive", &table)?;
+    }
+    Ok(())
+}
+
+fn build(root: &Path) -> Result<PathBuf> {
+    let words = [
+        "build",
+        "--release",
+        "-q",
+        "-p",
+        "tidings-bench",
+        "--bin",
+        "store",
+    ];
+    command::run(&mut cargo(root, &words))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target
+        .join("release")
+        .join(format!("store{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// `3.5.16`, say.
+fn version(etcd: &Path) -> Option<String> {
+    let text = output(std::process::Command::new(etcd).arg("--version")).ok()?;
+    Some(text.lines().next()?.rsplit(' ').next()?.to_owned())
+}

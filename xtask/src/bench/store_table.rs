@@ -1,0 +1,314 @@
+//! The figures of the stores as Markdown tables.
+
+use std::fmt::Write;
+
+use super::Figure;
+use super::store::WRITERS;
+use super::table::{or_empty, ratio};
+
+/// How a number is shown, and whether more of it is better.
+#[derive(Clone, Copy)]
+enum Unit {
+    PerSecond,
+    Milliseconds,
+    Seconds,
+    Bytes,
+    Megabytes,
+    Times,
+}
+
+impl Unit {
+    fn show(self, number: f64) -> String {
+        match self {
+            Self::PerSecond => format!("{number:.0}"),
+            Self::Milliseconds => format!("{number:.2} ms"),
+            Self::Seconds => format!("{number:.2} s"),
+            Self::Bytes => format!("{number:.0} B"),
+            Self::Megabytes => format!("{:.0} MB", number / 1e6),
+            Self::Times => format!("{number:.1}"),
+        }
+    }
+
+    fn more_is_better(self) -> bool {
+        matches!(self, Self::PerSecond)
+    }
+}
+
+/// The three beside each other; the ratios say how many times better the embedded store is.
+pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
+    let mut table = format!(
+        "{events} events; {given}.\n\n\
+         | | embedded | raw etcd | bare log | to etcd | to the log |\n|---|--:|--:|--:|--:|--:|\n"
+    );
+    let mut row = |title: &str, name: &str, etcd_name: &str, field: &str, unit: Unit| {
+        let of = |peer: &str, name: &str| {
+            let mut of_peer = figures
+                .iter()
+                .filter(|figure| figure.text("peer") == peer && figure.text("name") == name);
+            of_peer.find_map(|figure| figure.number(field))
+        };
+        let (ours, etcd, log) = (of("embedded", name), of("etcd", etcd_name), of("log", name));
+        if ours.is_none() && etcd.is_none() && log.is_none() {
+            return;
+        }
+        let better = |theirs: Option<f64>| {
+            let ratio = if unit.more_is_better() {
+                ratio(ours, theirs)
+            } else {
+                ratio(theirs, ours)
+            };
+            or_empty(ratio, |ratio| format!("{ratio:.2} ×"))
+        };
+        let show = |number: Option<f64>| or_empty(number, |number| unit.show(number));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            table,
+            "| {title} | {} | {} | {} | {} | {} |",
+            show(ours),
+            show(etcd),
+            show(log),
+            better(etcd),
+            better(log)
+        );
+    };
+    for writers in WRITERS {
+        let name = format!("writes_{writers}");
+        for (title, prefix) in [("creates", "creates_"), ("updates", "updates_")] {
+            let mut of_burst = |what: &str, field: &str, unit| {
+                let title = format!("{title}{what}, {writers} writers");
+                row(&title, &name, &name, &format!("{prefix}{field}"), unit);
+            };
+            of_burst("/s", "per_second", Unit::PerSecond);
+            of_burst(", p50", "p50_ms", Unit::Milliseconds);
+            of_burst(", p99", "p99_ms", Unit::Milliseconds);
+        }
+        let mut of_writes = |title: &str, field: &str, unit| {
+            row(
+                &format!("{title}, {writers} writers"),
+                &name,
+                &name,
+                field,
+                unit,
+            );
+        };
+        of_writes(
+            "device bytes per byte given",
+            "device_bytes_per_byte",
+            Unit::Times,
+        );
+        of_writes("peak memory", "peak_bytes", Unit::Megabytes);
+        of_writes("disk per event", "disk_bytes_per_event", Unit::Bytes);
+    }
+    for writers in WRITERS {
+        let (name, run) = (
+            format!("lone_{writers}"),
+            if writers == WRITERS[0] {
+                "first"
+            } else {
+                "second"
+            },
+        );
+        for (title, field) in [("p50", "p50_ms"), ("p99", "p99_ms")] {
+            let title = format!("a lone durable write, {title}, {run} run");
+            row(&title, &name, &name, field, Unit::Milliseconds);
+        }
+    }
+    let etcd_reads = format!("reads_{}", WRITERS[1]);
+    for (title, name, field, unit) in [
+        (
+            "one object's events, p50",
+            "reads",
+            "object_p50_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "one object's events, p99",
+            "reads",
+            "object_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "one object's events, the first after opening",
+            "reads",
+            "object_first_p50_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "newest 50, p50",
+            "reads",
+            "newest_p50_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "newest 50, p99",
+            "reads",
+            "newest_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "everything listed, events/s",
+            "reads",
+            "list_per_second",
+            Unit::PerSecond,
+        ),
+        (
+            "opened again after",
+            "reads",
+            "reopen_seconds",
+            Unit::Seconds,
+        ),
+        (
+            "peak memory opening and reading",
+            "reads",
+            "peak_bytes",
+            Unit::Megabytes,
+        ),
+        ("half of them expire in", "expiry", "seconds", Unit::Seconds),
+        (
+            "other writers meanwhile, p99",
+            "expiry",
+            "during_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "the same writers before, p99",
+            "expiry",
+            "idle_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "disk before expiry",
+            "expiry",
+            "disk_bytes_before",
+            Unit::Megabytes,
+        ),
+        (
+            "disk after expiry",
+            "expiry",
+            "disk_bytes_after",
+            Unit::Megabytes,
+        ),
+        (
+            "real events: disk per event",
+            "real",
+            "disk_bytes_per_event",
+            Unit::Bytes,
+        ),
+        (
+            "real events: key and value",
+            "real",
+            "payload_bytes_per_event",
+            Unit::Bytes,
+        ),
+    ] {
+        let etcd_name = if name == "reads" { &etcd_reads } else { name };
+        row(title, name, etcd_name, field, unit);
+    }
+    table
+}
+
+/// One store, large.
+pub(super) fn archive(figures: &[Figure], events: u64) -> String {
+    let mut table = format!("{events} events in the embedded store.\n\n| | |\n|---|--:|\n");
+    for (title, name, field, unit) in [
+        (
+            "creates/s, 256 writers",
+            "writes_256",
+            "creates_per_second",
+            Unit::PerSecond,
+        ),
+        (
+            "disk per event",
+            "writes_256",
+            "disk_bytes_per_event",
+            Unit::Bytes,
+        ),
+        (
+            "peak memory writing",
+            "writes_256",
+            "peak_bytes",
+            Unit::Megabytes,
+        ),
+        (
+            "opened again after",
+            "reads",
+            "reopen_seconds",
+            Unit::Seconds,
+        ),
+        (
+            "one object's events, p50",
+            "reads",
+            "object_p50_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "one object's events, p99",
+            "reads",
+            "object_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "newest 50, p50",
+            "reads",
+            "newest_p50_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "everything listed, events/s",
+            "reads",
+            "list_per_second",
+            Unit::PerSecond,
+        ),
+        (
+            "peak memory opening and reading",
+            "reads",
+            "peak_bytes",
+            Unit::Megabytes,
+        ),
+    ] {
+        let mut found = figures.iter().filter(|figure| figure.text("name") == name);
+        let number = found.find_map(|figure| figure.number(field));
+        let _ = writeln!(
+            table,
+            "| {title} | {} |",
+            or_empty(number, |number| unit.show(number))
+        );
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ratios_say_how_many_times_better_the_embedded_store_is() {
+        let figures = [
+            Figure(
+                json!({"peer": "embedded", "name": "writes_64", "creates_per_second": 70000.0, "creates_p99_ms": 2.0}),
+            ),
+            Figure(
+                json!({"peer": "etcd", "name": "writes_64", "creates_per_second": 7000.0, "creates_p99_ms": 40.0}),
+            ),
+            Figure(
+                json!({"peer": "log", "name": "writes_64", "creates_per_second": 100_000.0, "creates_p99_ms": 1.0}),
+            ),
+            Figure(
+                json!({"peer": "embedded", "name": "reads", "reopen_seconds": 0.5, "list_per_second": 900.0}),
+            ),
+            Figure(json!({"peer": "etcd", "name": "reads_256", "list_per_second": 300.0})),
+        ];
+        let table = table(&figures, 100, "etcd was given 10");
+        let rows: Vec<&str> = table.lines().skip(4).collect();
+        assert_eq!(
+            rows,
+            [
+                "| creates/s, 64 writers | 70000 | 7000 | 100000 | 10.00 × | 0.70 × |",
+                "| creates, p99, 64 writers | 2.00 ms | 40.00 ms | 1.00 ms | 20.00 × | 0.50 × |",
+                "| everything listed, events/s | 900 | 300 |  | 3.00 × |  |",
+                "| opened again after | 0.50 s |  |  |  |  |",
+            ]
+        );
+    }
+}

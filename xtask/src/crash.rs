@@ -1,0 +1,49 @@
+//! `cargo xtask crash`: the store's crash test in its long form. A process that writes is killed with SIGKILL at random moments, and
+//! what it left is checked after each: acknowledged writes, indexes, revisions, and watches that go on.
+
+use std::path::Path;
+
+use crate::Result;
+use crate::command::{cargo, run_lines};
+
+const TEST: &str = "crash::nothing_acknowledged_is_lost";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How often to kill
+    #[arg(long, default_value_t = 200)]
+    kills: u64,
+    /// Where the random numbers begin, to repeat a run [default: another one each time]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    let words = [
+        "test",
+        "-p",
+        "tidings-store",
+        "--test",
+        "contract",
+        "--",
+        TEST,
+        "--exact",
+        "--nocapture",
+    ];
+    let mut command = cargo(root, &words);
+    command.env("TIDINGS_STORE_KILLS", args.kills.to_string());
+    if let Some(seed) = args.seed {
+        command.env("TIDINGS_STORE_CRASH_SEED", seed.to_string());
+    }
+    let mut summary = None;
+    run_lines(&mut command, |line| {
+        println!("{line}");
+        if line.starts_with("crash: ") {
+            summary = Some(line.to_owned());
+        }
+    })?;
+    // A name that matches no test is a success to cargo.
+    let summary = summary.ok_or_else(|| format!("{TEST} did not run"))?;
+    println!("\n{summary}");
+    Ok(())
+}
