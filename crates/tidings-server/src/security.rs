@@ -130,7 +130,7 @@ impl SecurityOptions {
             .map(File::open)
             .transpose()?;
         let policy = match &permissions {
-            Some(file) => parse_policy(&file.bytes).map_err(|why| file.unusable(why))?,
+            Some(file) => parse_policy(&file.bytes).map_err(|why| file.unusable(&why))?,
             None => RbacPolicy::default(),
         };
         let mut authorizer = if always_allow {
@@ -146,7 +146,7 @@ impl SecurityOptions {
         let clients = client_authority
             .as_ref()
             .map(|file| {
-                ClientAuthority::from_pem(&file.bytes).map_err(|error| file.unusable(error))
+                ClientAuthority::from_pem(&file.bytes).map_err(|error| file.unusable(&error))
             })
             .transpose()?;
         let mut authenticator = Authenticator::new(tokens.to_vec()).anonymous(self.anonymous_auth);
@@ -166,7 +166,7 @@ impl SecurityOptions {
             .transpose()?;
         let identity = match &certificate {
             Some((certificate, key)) => Identity::from_pem(&certificate.bytes, &key.bytes)
-                .map_err(|error| certificate.unusable(error))?,
+                .map_err(|error| certificate.unusable(&error))?,
             None => own()?,
         };
         let config = identity.config(clients.as_ref())?;
@@ -267,7 +267,7 @@ impl FileWatcher {
         {
             let outcome = changed.and_then(|()| {
                 let tokens = parse_token_file(&file.bytes).map_err(|error| error.to_string())?;
-                self.server.authenticator.replace_tokens(&tokens);
+                self.server.authenticator.replace_tokens(tokens);
                 Ok(())
             });
             report(file, outcome);
@@ -355,7 +355,7 @@ impl File {
         }
     }
 
-    fn unusable(&self, why: impl ToString) -> StartError {
+    fn unusable(&self, why: &impl ToString) -> StartError {
         StartError::SecurityFile {
             path: self.path.clone(),
             why: why.to_string(),

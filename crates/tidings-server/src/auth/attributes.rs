@@ -92,7 +92,7 @@ fn resource<'a>(
     if parts.first()? == "namespaces"
         && let Some(named) = parts.get(1)
     {
-        namespace = named.clone();
+        namespace.clone_from(named);
         let of_the_namespace =
             matches!(parts.get(2).map(AsRef::as_ref), Some("status" | "finalize"));
         if parts.len() > 2 && !of_the_namespace {
@@ -251,7 +251,7 @@ mod tests {
                         asked.group
                     );
                     if !asked.namespace.is_empty() {
-                        text += &format!(" in {}", asked.namespace);
+                        text = format!("{text} in {}", asked.namespace);
                     }
                     text
                 }

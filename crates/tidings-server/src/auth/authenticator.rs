@@ -47,7 +47,7 @@ impl Authenticator {
     /// Lets in those who show one of these tokens.
     pub fn new(tokens: Vec<Token>) -> Self {
         let authenticator = Self::default();
-        authenticator.replace_tokens(&tokens);
+        authenticator.replace_tokens(tokens);
         authenticator
     }
 
@@ -67,7 +67,7 @@ impl Authenticator {
     }
 
     /// Knows these tokens instead of the former, for requests from now on.
-    pub fn replace_tokens(&self, tokens: &[Token]) {
+    pub fn replace_tokens(&self, tokens: Vec<Token>) {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) =
             Arc::new(TokenTable::new(tokens));
     }
@@ -150,10 +150,11 @@ impl Authenticator {
     }
 }
 
+/// `Bearer`, one space, the token; what follows after another space is not looked at, as upstream has it.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.trim().split_once(' ')?;
-    let token = token.trim();
+    let mut parts = value.trim().splitn(3, ' ');
+    let (scheme, token) = (parts.next()?, parts.next()?);
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
@@ -190,7 +191,9 @@ mod tests {
         let no = "Unauthorized";
         for (credentials, with_anonymous, without) in [
             (Some("Bearer s3cret"), "ann", "ann"),
-            (Some("bearer  other "), "bob", "bob"),
+            (Some("bearer other "), "bob", "bob"),
+            (Some("Bearer other more"), "bob", "bob"),
+            (Some("Bearer  other"), no, no),
             (Some("Bearer s3cre"), no, no),
             (Some("Bearer s3crett"), no, no),
             (Some("Bearer "), no, no),
@@ -225,7 +228,7 @@ mod tests {
                 "{path}"
             );
         }
-        closed.replace_tokens(&[token("new", "eve")]);
+        closed.replace_tokens(vec![token("new", "eve")]);
         assert_eq!(find(&closed, "/api", Some("Bearer s3cret")).await, no);
         assert_eq!(find(&closed, "/api", Some("Bearer new")).await, "eve");
         assert!(!format!("{closed:?} {:?}", token("s3cret", "ann")).contains("s3cret"));

@@ -216,3 +216,75 @@ impl ClientCertVerifier for Possession {
             .supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+    use super::*;
+
+    struct Signer {
+        authority: ClientAuthority,
+        issuer: Issuer<'static, KeyPair>,
+    }
+
+    fn signer() -> Signer {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Signer {
+            authority: ClientAuthority::from_pem(pem.as_bytes()).unwrap(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// Good from the year 2020 to the year 2030.
+    fn certificate(signer: &Signer, names: &[&str], groups: &[&str]) -> PeerCertificate {
+        let mut params = CertificateParams::default();
+        for name in names {
+            params.distinguished_name.push(DnType::CommonName, *name);
+        }
+        for group in groups {
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, *group);
+        }
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2030, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &signer.issuer).unwrap();
+        PeerCertificate::new(vec![certificate.der().clone()])
+    }
+
+    #[test]
+    fn a_certificate_is_good_for_its_time_and_its_authority_only() {
+        let (signer, other) = (self::signer(), self::signer());
+        let ann = certificate(&signer, &["ann"], &["dev"]);
+        let name = |authority: &ClientAuthority, at: &str| {
+            let user = ann.user(authority, at.parse().unwrap());
+            user.map(|user| format!("{} {:?}", user.name, user.groups))
+        };
+        let found = Some(r#"ann ["dev", "system:authenticated"]"#.to_owned());
+        for (authority, at, expected) in [
+            (&signer.authority, "2019-12-31T23:59:59Z", None),
+            (&signer.authority, "2029-12-31T23:59:50Z", found.clone()),
+            (&signer.authority, "2030-01-01T00:00:00Z", found),
+            // Found good ten seconds ago, on the same connection.
+            (&signer.authority, "2030-01-01T00:00:01Z", None),
+            (&other.authority, "2029-12-31T23:59:50Z", None),
+        ] {
+            assert_eq!(name(authority, at), expected, "{at}");
+        }
+    }
+
+    #[test]
+    fn nobody_has_no_name() {
+        let signer = self::signer();
+        let at = "2025-01-01T00:00:00Z".parse().unwrap();
+        for names in [&[][..], &[""]] {
+            let nobody = certificate(&signer, names, &["system:masters"]);
+            assert!(nobody.user(&signer.authority, at).is_none(), "{names:?}");
+        }
+    }
+}

@@ -203,7 +203,7 @@ mod tests {
                         } else {
                             format!("({})", needed.subresource)
                         };
-                        text += &format!(" {place}{}{sub}/{}", needed.resource, needed.name);
+                        text = format!("{text} {place}{}{sub}/{}", needed.resource, needed.name);
                     }
                     text
                 }

@@ -38,10 +38,10 @@ pub(super) fn token_digest(token: &str) -> TokenDigest {
 pub(super) struct TokenTable(HashMap<TokenDigest, User>);
 
 impl TokenTable {
-    pub(super) fn new(tokens: &[Token]) -> Self {
+    pub(super) fn new(tokens: Vec<Token>) -> Self {
         let entries = tokens
-            .iter()
-            .map(|token| (token_digest(&token.token), token.user.clone()));
+            .into_iter()
+            .map(|token| (token_digest(&token.token), token.user));
         Self(entries.collect())
     }
 

@@ -137,7 +137,7 @@ fn answer(kind: &str, group: &str, spec: impl Serialize, status: &Value) -> Resp
     let review = json!({
         "kind": kind,
         "apiVersion": format!("{group}/v1"),
-        "metadata": {"creationTimestamp": null},
+        "metadata": {},
         "spec": spec,
         "status": status,
     });
@@ -169,7 +169,7 @@ pub(crate) async fn access(
             path: asked.path.as_str().into(),
         },
         (both, _) => {
-            let error = if both.is_some() {
+            let mut error = if both.is_some() {
                 FieldError::invalid(
                     "spec.nonResourceAttributes",
                     "",
@@ -182,6 +182,9 @@ pub(crate) async fn access(
                     "exactly one of nonResourceAttributes or resourceAttributes must be specified",
                 )
             };
+            if both.is_none() {
+                error.value = "null".into();
+            }
             return Err(Status::invalid(KIND, GROUP, "", &[error]));
         }
     };
@@ -253,7 +256,10 @@ pub(crate) async fn rules(
 }
 
 /// POST /apis/authentication.k8s.io/v1/selfsubjectreviews
-pub(crate) async fn subject(Extension(user): Extension<User>) -> Response {
+pub(crate) async fn subject(
+    State(server): State<Arc<ApiServer>>,
+    Extension(user): Extension<User>,
+) -> Response {
     #[derive(Serialize)]
     struct UserInfo<'a> {
         username: &'a str,
@@ -269,10 +275,15 @@ pub(crate) async fn subject(Extension(user): Extension<User>) -> Response {
         groups: &user.groups,
         extra: &user.extra,
     };
+    let now = server
+        .clock
+        .now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
     let review = json!({
         "kind": "SelfSubjectReview",
         "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"creationTimestamp": null},
+        "metadata": {"creationTimestamp": now},
         "status": {"userInfo": info},
     });
     (StatusCode::CREATED, Json(review)).into_response()

@@ -14,7 +14,7 @@ pub(super) fn connections(wanted: u32) -> usize {
             current: limit.maximum,
             maximum: limit.maximum,
         };
-        match setrlimit(Resource::Nofile, raised.clone()) {
+        match setrlimit(Resource::Nofile, raised) {
             Ok(()) => limit = raised,
             Err(error) => tracing::warn!(%error, "the number of open files cannot be raised"),
         }

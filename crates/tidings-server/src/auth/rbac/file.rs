@@ -158,14 +158,14 @@ pub(super) fn read(text: &str) -> Result<Vec<Object>, RbacError> {
     let mut objects = Vec::new();
     for (number, document) in (1..).zip(documents) {
         if let Some(document) = document.filter(|value| !value.is_null()) {
-            read_document(format!("document {number}"), document, true, &mut objects)?;
+            read_document(&format!("document {number}"), document, true, &mut objects)?;
         }
     }
     Ok(objects)
 }
 
 fn read_document(
-    place: String,
+    place: &str,
     value: Value,
     may_be_list: bool,
     objects: &mut Vec<Object>,
@@ -187,7 +187,7 @@ fn read_document(
         .and_then(Value::as_str)
         .unwrap_or_default();
     let place = match (kind.as_str(), name) {
-        ("", _) => return Err(invalid(&place, "kind: Required value".into())),
+        ("", _) => return Err(invalid(place, "kind: Required value".into())),
         (kind, "") => format!("{place} ({kind})"),
         (kind, name) => format!("{place} ({kind} {name})"),
     };
@@ -213,7 +213,7 @@ fn read_document(
             return Err(invalid(&place, "a List within a List".into()));
         }
         for (number, item) in (0..).zip(document.items.unwrap_or_default()) {
-            read_document(format!("{place}, items[{number}]"), item, false, objects)?;
+            read_document(&format!("{place}, items[{number}]"), item, false, objects)?;
         }
         return Ok(());
     }
