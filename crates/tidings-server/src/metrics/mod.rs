@@ -290,7 +290,6 @@ impl Metrics {
     }
 
     /// Somebody asked to do something: `allowed`, `denied` or `error`.
-    #[expect(dead_code, reason = "for the authorizer, which has yet to come")]
     pub(crate) fn authorization(&self, result: &'static str) {
         self.authorizations.of([result]).add(1);
     }
