@@ -32,8 +32,14 @@ const LAYERS: [(&str, &[&str]); 8] = [
 /// Libraries with the only crates that may use them.
 const ONLY_IN: [(&str, &[&str]); 8] = [
     ("axum", &["tidings-server"]),
-    ("hyper", &["tidings-server", "tidings-conformance"]),
-    ("hyper-util", &["tidings-server", "tidings-conformance"]),
+    (
+        "hyper",
+        &["tidings-server", "tidings-conformance", "tidings-bench"],
+    ),
+    (
+        "hyper-util",
+        &["tidings-server", "tidings-conformance", "tidings-bench"],
+    ),
     ("lsm-tree", &["tidings-store"]),
     ("etcd-client", &["tidings-store"]),
     ("zstd", &["tidings-store"]),

@@ -23,6 +23,8 @@ mod lane;
 mod options;
 mod pause;
 #[cfg(test)]
+mod pause_tests;
+#[cfg(test)]
 mod tests;
 mod types;
 #[cfg(test)]
