@@ -25,6 +25,7 @@ struct Cluster {
     failing: AtomicU16,
 }
 
+#[expect(clippy::unused_async, reason = "axum's handlers are asynchronous")]
 impl Cluster {
     fn failure(&self) -> Result<(), (StatusCode, Json<Value>)> {
         let code = StatusCode::from_u16(self.failing.load(Ordering::Relaxed));

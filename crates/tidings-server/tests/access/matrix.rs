@@ -87,6 +87,9 @@ fn unauthorized() -> Value {
     })
 }
 
+/// Who credentials are of, and which verbs they may.
+type Known = Option<(&'static str, &'static [&'static str])>;
+
 #[tokio::test]
 async fn every_verb_in_both_groups_by_everybody() {
     let authority = Authority::new("clients");
@@ -99,7 +102,7 @@ async fn every_verb_in_both_groups_by_everybody() {
     let expired = Credentials::Certificate(authority.client("ann", &["system:masters"], 2021));
     let unknown = Credentials::Certificate(foreign.client("ann", &["system:masters"], 2040));
     let master = Credentials::Certificate(authority.client("root", &["system:masters"], 2040));
-    let all: &[&str] = &[
+    let all: &'static [&'static str] = &[
         "create",
         "get",
         "list",
@@ -109,8 +112,8 @@ async fn every_verb_in_both_groups_by_everybody() {
         "delete",
         "deletecollection",
     ];
-    let reading: &[&str] = &["get", "list", "watch"];
-    let callers: [(&str, Credentials, Option<(&str, &[&str])>); 11] = [
+    let reading: &'static [&'static str] = &["get", "list", "watch"];
+    let callers: [(&str, Credentials, Known); 11] = [
         ("no token", Credentials::Nothing, None),
         ("bad token", token("t-wrong"), None),
         ("expired certificate", expired, None),
