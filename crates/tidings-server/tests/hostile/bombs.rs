@@ -1,5 +1,6 @@
 //! Small requests that ask for much: deep nesting, aliases that multiply, copies of copies, lengths that lie.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -26,7 +27,7 @@ fn laughs(lines: usize) -> Vec<u8> {
     let mut text = "a0: &a0 [lol]\n".to_owned();
     for line in 1..lines {
         let aliases = vec![format!("*a{}", line - 1); 9].join(",");
-        text += &format!("a{line}: &a{line} [{aliases}]\n");
+        writeln!(text, "a{line}: &a{line} [{aliases}]").unwrap();
     }
     text.into_bytes()
 }
