@@ -242,6 +242,8 @@ mod tests {
     /// Good from the year 2020 to the year 2030.
     fn certificate(signer: &Signer, names: &[&str], groups: &[&str]) -> PeerCertificate {
         let mut params = CertificateParams::default();
+        // The default has a name.
+        params.distinguished_name = rcgen::DistinguishedName::new();
         for name in names {
             params.distinguished_name.push(DnType::CommonName, *name);
         }
