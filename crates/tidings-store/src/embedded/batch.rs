@@ -299,11 +299,24 @@ impl<'a> Batch<'a> {
                 Some(revision) => revision + 1,
                 None => 0,
             };
-            let complete = self.sweep_bucket(*bucket, tables, start, &mut budget)?;
+            let is_over = *bucket <= self.now.0.max(0).cast_unsigned();
+            let complete = match self.sweep_bucket(*bucket, tables, start, &mut budget) {
+                // All in it has expired. It must not hold up the buckets behind it for ever.
+                Err(Fault::Corrupt(damage)) if is_over => {
+                    tracing::error!(
+                        bucket,
+                        damage,
+                        "a bucket whose time is over is damaged: the ends of its records from there on are not told, \
+                         and they stay in the counts"
+                    );
+                    true
+                }
+                swept => swept?,
+            };
             if budget.is_spent() {
                 return Ok(true);
             }
-            if !complete || *bucket > self.now.0.max(0).cast_unsigned() {
+            if !complete || !is_over {
                 break;
             }
             self.state.swept = (*bucket, Revision::MAX);

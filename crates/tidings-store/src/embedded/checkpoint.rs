@@ -24,7 +24,7 @@ const FILE: &str = "CHECKPOINT";
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) state: State,
-    /// The buckets there were.
+    /// The buckets that had something in the log.
     buckets: Vec<u64>,
 }
 
@@ -57,6 +57,11 @@ impl Checkpoint {
             tracing::error!(file = %path.display(), "the checkpoint is damaged");
         }
         Ok(checkpoint)
+    }
+
+    /// Whether there is a checkpoint, be it damaged.
+    pub(crate) fn is_there(folder: &Path) -> bool {
+        folder.join(FILE).exists()
     }
 
     fn decode(text: &str) -> Option<Self> {
@@ -154,7 +159,13 @@ impl Tables {
             bucket.index.rotate_memtable();
         }
         self.memory.store(0, Ordering::Relaxed);
-        let buckets = published.buckets.keys().copied().collect();
+        // A bucket made for a commit that failed has nothing in the log, and would be missed when opening.
+        let buckets = published
+            .buckets
+            .iter()
+            .filter(|(_, bucket)| bucket.log.len() > 0)
+            .map(|(name, _)| *name)
+            .collect();
         Checkpoint {
             number: published.number,
             state: published.state,

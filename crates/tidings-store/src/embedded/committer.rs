@@ -262,11 +262,16 @@ impl Committer {
                     self.swept_at = (!more).then_some(now);
                 }
                 // Writes go on: what cannot be read cannot be written down, but it is not served either.
-                Err(error) => self.complain(
-                    now,
-                    &error,
-                    "failed to write down the ends of expired records",
-                ),
+                Err(error) => {
+                    for (_, reply) in self.demands.drain(..) {
+                        drop(reply.send(Err(error.clone().into())));
+                    }
+                    self.complain(
+                        now,
+                        &error,
+                        "failed to write down the ends of expired records",
+                    );
+                }
             }
         }
         for request in requests.drain(..) {

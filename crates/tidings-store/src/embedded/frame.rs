@@ -210,6 +210,20 @@ pub(crate) fn entries_at(bytes: &[u8]) -> Option<usize> {
     read_header(bytes.get(PREFIX_LEN..)?).map(|(_, len)| PREFIX_LEN + len)
 }
 
+/// The number of the frame that begins here and its last revision, as far as they can be made out, unchecked: to judge one
+/// that is damaged.
+pub(crate) fn peek_frame(bytes: &[u8]) -> Option<(u64, Revision)> {
+    let body = bytes.get(PREFIX_LEN..)?;
+    let mut reader = Reader::new(body, "a frame");
+    let mut next = || reader.varint().ok();
+    let (number, first, count) = (next()?, next()?, next()?);
+    let len = varint_len(number) + varint_len(first) + varint_len(count);
+    // Numbers begin at one, and one whose end was not written is longer than it need be.
+    let is_written = number > 0 && len == body.len() - reader.left().len();
+    let last = first.checked_add(count)?.saturating_sub(1);
+    is_written.then_some((number, last))
+}
+
 fn read_header(body: &[u8]) -> Option<(Header, usize)> {
     let mut reader = Reader::new(body, "a frame");
     let mut next = || reader.varint().ok();

@@ -147,23 +147,25 @@ pub(crate) enum Failure {
 
 /// Segments that must be cut back before anything is appended again.
 #[derive(Default)]
-pub(crate) struct Unfinished(Vec<Arc<Segment>>);
+pub(crate) struct Unfinished(pub(crate) Vec<Arc<Segment>>);
 
 impl Log {
     /// Opens the segments in a folder and puts the end of the last commit right. Frames with numbers above `checkpoint`
     /// are complete then, without a gap; without a checkpoint only the last commit can be judged.
     ///
-    /// With `from_start` all of every segment is looked at.
+    /// The checkpoint is a commit's number and revision. With `from_start` all of every segment is looked at.
     pub(crate) fn open(
         folder: &Path,
-        checkpoint: Option<u64>,
+        checkpoint: Option<(u64, Revision)>,
         from_start: bool,
     ) -> Result<(Self, Option<Header>), OpenError> {
+        let (checkpoint, reached) = checkpoint.unzip();
         let io = |what, path: &Path, error| OpenError::io(what, path, error);
         fs::create_dir_all(folder).map_err(|error| io("create folder", folder, error))?;
         let mut buckets = BTreeMap::<u64, Vec<Arc<Segment>>>::new();
         let mut found = Vec::new();
         let mut tails = Vec::new();
+        let mut claims = Vec::new();
         for (bucket, first, path) in
             segment_files(folder).map_err(|error| io("read folder", folder, error))?
         {
@@ -180,11 +182,30 @@ impl Log {
                 if tail.is_damage {
                     return Err(OpenError::Damaged { file: path, offset });
                 }
+                claims.push((Arc::clone(&segment), tail.claims));
                 tails.push(Arc::clone(&segment));
             }
             buckets.entry(bucket).or_default().push(segment);
         }
         let newest = check(checkpoint, &mut found, &mut tails)?;
+        let (number, revision) =
+            newest.map_or((0, 0), |header| (header.number, header.state.revision));
+        let number = number.max(checkpoint.unwrap_or(0));
+        let revision = revision.max(reached.unwrap_or(0));
+        for (segment, claims) in claims {
+            // A crash tears only what comes after all that was acknowledged, and only where it is added to.
+            let is_older = claims.is_some_and(|claims| claims.0 <= number && claims.1 <= revision);
+            let is_last = buckets
+                .get(&segment.bucket)
+                .and_then(|segments| segments.last())
+                .is_some_and(|last| Arc::ptr_eq(last, &segment));
+            if is_older || !is_last {
+                return Err(OpenError::Damaged {
+                    file: segment.path.clone(),
+                    offset: segment.len(),
+                });
+            }
+        }
         for segment in tails {
             cut(folder, &segment)?;
         }
@@ -265,9 +286,11 @@ impl Log {
     pub(crate) fn roll_back(&self, unfinished: &mut Unfinished) -> io::Result<()> {
         while let Some(segment) = unfinished.0.last() {
             if segment.len() == 0 {
+                // It may be that only the sync failed the last time.
                 segment.remove()?;
-                self.bucket(segment.bucket)
-                    .change(|segments| drop(segments.pop()));
+                if let Some(segments) = self.buckets().get(&segment.bucket) {
+                    segments.change(|all| all.retain(|other| !Arc::ptr_eq(other, segment)));
+                }
                 File::open(&self.folder)?.sync_all()?;
             } else {
                 segment.roll_back()?;

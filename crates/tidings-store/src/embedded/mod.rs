@@ -30,6 +30,8 @@ mod read;
 mod replay;
 mod segment;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod trainer;
 
 use std::path::{Path, PathBuf};

@@ -19,10 +19,11 @@ const MEMORY_MAX: u64 = 32 << 20;
 /// Puts every change after a revision into the index.
 pub(crate) fn replay(tables: &Tables, codec: &Codec, after: Revision) -> Result<(), OpenError> {
     let published = tables.published();
-    let replay = Replay {
+    let mut replay = Replay {
         tables,
         codec,
         buckets: &published.buckets,
+        put: 0,
     };
     let mut events = Events::new(&published.buckets, after, published.state.revision)?;
     let mut sequence = tables.index.next_sequence();
@@ -65,10 +66,12 @@ struct Replay<'a> {
     tables: &'a Tables,
     codec: &'a Codec,
     buckets: &'a super::tables::Buckets,
+    /// The revision of the last version that was put.
+    put: Revision,
 }
 
 impl Replay<'_> {
-    fn apply(&self, revision: Revision, event: Event, sequence: u64) -> Result<(), Fault> {
+    fn apply(&mut self, revision: Revision, event: Event, sequence: u64) -> Result<(), Fault> {
         match event {
             Event::Put { bucket, bytes } => {
                 let stored = unpack(self.codec, &bytes, revision, bucket)?;
@@ -93,6 +96,7 @@ impl Replay<'_> {
                     Some(&pointer.encode()),
                     sequence,
                 );
+                self.put = revision;
             }
             Event::End {
                 version, bucket, ..
@@ -104,7 +108,13 @@ impl Replay<'_> {
                 }
             }
             Event::Replaced { version, bucket } => {
-                drop(self.end(version, bucket, revision, sequence)?);
+                let replaced = self.end(version, bucket, revision, sequence)?;
+                // The new version lies in a bucket that goes earlier, so it was put just now, or is gone with its bucket.
+                if let Some(stored) = replaced.filter(|_| self.put != revision) {
+                    let key = &stored.record.key[..];
+                    self.tables
+                        .set(&self.tables.index.names, key, None, sequence);
+                }
             }
         }
         Ok(())

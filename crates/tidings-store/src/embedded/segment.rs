@@ -87,6 +87,8 @@ impl Known {
 pub(crate) struct Tail {
     /// Whether a whole frame follows somewhere in it, or the file has become shorter: no crash does that.
     pub(crate) is_damage: bool,
+    /// The number and the last revision it says its commit has, if that can be made out.
+    pub(crate) claims: Option<(u64, Revision)>,
 }
 
 /// A frame that was found while opening.
@@ -120,7 +122,7 @@ impl Segment {
     }
 
     /// One that is there, with its frames behind the `.idx` file that have a number above `checkpoint` (without one, the
-    /// last frame only), and its end if that is not a whole frame.
+    /// last two), and its end if that is not a whole frame.
     pub(crate) fn open(
         path: PathBuf,
         bucket: u64,
@@ -144,7 +146,14 @@ impl Segment {
                 known: RwLock::new(known),
                 retired: AtomicBool::new(false),
             };
-            return Ok((segment, Vec::new(), Some(Tail { is_damage: true })));
+            return Ok((
+                segment,
+                Vec::new(),
+                Some(Tail {
+                    is_damage: true,
+                    claims: None,
+                }),
+            ));
         }
         let mut window = Window {
             file: &file,
@@ -163,8 +172,9 @@ impl Segment {
                 break (known.len < file_len).then_some(());
             };
             let before = (known.last, known.number);
-            if checkpoint.is_none() {
-                frames.clear();
+            // Without a checkpoint: should the last be part of a commit that is not whole, the one before is the last that is.
+            if checkpoint.is_none() && frames.len() == 2 {
+                frames.remove(0);
             }
             frames.push(FoundFrame {
                 header,
@@ -181,6 +191,7 @@ impl Segment {
             None => None,
             Some(()) => Some(Tail {
                 is_damage: has_frames(&file, known.len + 1, file_len, bucket)?,
+                claims: frame::peek_frame(window.at(known.len, 64)?),
             }),
         };
         let segment = Self {
@@ -283,13 +294,15 @@ impl Segment {
         fs::write(idx_path(&self.path), bytes)
     }
 
-    /// Removes the file. Those who still read from it are not disturbed.
+    /// Removes the file, if it is still there. Those who still read from it are not disturbed.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(idx_path(&self.path)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        for path in [&idx_path(&self.path), &self.path] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
-        fs::remove_file(&self.path)
+        Ok(())
     }
 
     /// The content of the version with a revision, if it is here.

@@ -62,6 +62,13 @@ impl Tables {
         let (log_folder, index_folder) = (folder.join(LOG), folder.join(INDEX));
         let noted = Checkpoint::read(folder)?;
         if noted.is_none() && log::is_empty(&log_folder) {
+            // A checkpoint is replaced as a whole, and never before it can be read: there was more here.
+            if Checkpoint::is_there(folder) {
+                return Err(OpenError::Damaged {
+                    file: log_folder,
+                    offset: 0,
+                });
+            }
             // It is new, or was being made when the process died.
             remove(&index_folder).map_err(|error| OpenError::io("remove", &index_folder, error))?;
             return Self::open_at(folder, cache_bytes, codec, Some(&Checkpoint::default()));
@@ -99,8 +106,10 @@ impl Tables {
             None => Checkpoint::read(folder)?,
         };
         let log_folder = folder.join(LOG);
-        let number = noted.as_ref().map(|noted| noted.number);
-        let (log, newest) = Log::open(&log_folder, number, checkpoint.is_none())?;
+        let reached = noted
+            .as_ref()
+            .map(|noted| (noted.number, noted.state.revision));
+        let (log, newest) = Log::open(&log_folder, reached, checkpoint.is_none())?;
         let noted = noted.unwrap_or_default();
         let newest = newest.filter(|header| header.number >= noted.number);
         let (state, number) = newest.map_or((noted.state, noted.number), |header| {

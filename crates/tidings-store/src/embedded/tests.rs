@@ -1,0 +1,221 @@
+//! What goes wrong seldom: damage, and commits that failed, seen from inside.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::Checkpoint;
+use super::log::{Log, Unfinished};
+use super::*;
+use crate::UnixMillis;
+use crate::clock::ManualClock;
+
+const NOW: i64 = 1_700_000_000_000;
+const MINUTE: i64 = 60_000;
+
+fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> {
+    let options = EmbeddedOptions {
+        clock: Arc::new(clock.clone()),
+        expire_by_itself: false,
+        free_space_min: 0,
+        ..EmbeddedOptions::default()
+    };
+    EmbeddedStore::open(folder, options)
+}
+
+fn living(value: &str, minutes: i64) -> NewRecord {
+    NewRecord::new(value.to_owned()).expires_at(UnixMillis(NOW + minutes * MINUTE))
+}
+
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder.join("log")).unwrap();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    files.sort();
+    files
+}
+
+fn forget_idx(folder: &Path) {
+    for path in segments(folder) {
+        drop(fs::remove_file(path.with_extension("idx")));
+    }
+}
+
+fn garble_end(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_bucket_without_a_commit_is_not_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+    let open = || Tables::open(folder.path(), 1 << 20, &codec);
+    let tables = open().unwrap();
+    tables.bucket(1 << 40).unwrap();
+    tables.write_checkpoint().unwrap();
+    drop(tables);
+    open().unwrap();
+}
+
+#[tokio::test]
+async fn a_replaced_version_stays_replaced_when_its_successor_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    let mut revisions = Vec::new();
+    for key in ["expires", "deleted", "longer", "stays"] {
+        let created = store.create(key.into(), living("1", 600)).await.unwrap();
+        revisions.push(created);
+    }
+    let shorten = |key: &'static str, at: Revision| store.update(key.into(), living("2", 2), at);
+    shorten("expires", revisions[0]).await.unwrap();
+    shorten("deleted", revisions[1]).await.unwrap();
+    store.delete("deleted".into(), None).await.unwrap();
+    let short = shorten("longer", revisions[2]).await.unwrap();
+    let longer = store.update("longer".into(), living("3", 600), short);
+    longer.await.unwrap();
+    clock.advance(10 * MINUTE);
+    store.expire().await.unwrap();
+    store.compact(store.revision()).await.unwrap();
+    store.close().await;
+    assert_eq!(segments(folder.path()).len(), 2);
+
+    let store = open(folder.path(), &clock).unwrap();
+    store.expire().await.unwrap();
+    store.close().await;
+    assert_eq!(
+        segments(folder.path()).len(),
+        1,
+        "the short bucket is dropped"
+    );
+
+    for rebuilt in [false, true] {
+        if rebuilt {
+            fs::remove_dir_all(folder.path().join("index")).unwrap();
+        }
+        let store = open(folder.path(), &clock).unwrap();
+        let page = store.list(ListRequest::default()).await.unwrap();
+        let found: Vec<_> = page
+            .records
+            .iter()
+            .map(|record| (&record.key[..], &record.value[..]))
+            .collect();
+        assert_eq!(found, [(&b"longer"[..], &b"3"[..]), (b"stays", b"1")]);
+        for key in ["expires", "deleted"] {
+            assert_eq!(
+                store.get(key.into()).await.unwrap(),
+                None,
+                "{key} {rebuilt}"
+            );
+        }
+        let longer = store.get("longer".into()).await.unwrap().unwrap();
+        assert_eq!(&longer.value[..], b"3");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_bucket_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    store.create("a".into(), living("1", 2)).await.unwrap();
+    store.create("b".into(), living("1", 60)).await.unwrap();
+    let files = segments(folder.path());
+    assert_eq!(files.len(), 2);
+    garble_end(&files[0]);
+    // It has expired, but its bucket may still get others.
+    clock.advance(2 * MINUTE);
+    let refused = store.expire().await;
+    assert!(
+        matches!(refused, Err(WriteError::Fault(Fault::Corrupt(_)))),
+        "{refused:?}"
+    );
+    clock.advance(90 * MINUTE);
+    assert_eq!(store.expire().await.unwrap(), 1);
+    assert_eq!(store.expire().await.unwrap(), 0);
+    store.create("a".into(), living("2", 200)).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_damaged_end_of_an_older_segment_is_no_torn_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    for (key, minutes) in [("a", 2), ("b", 2), ("c", 600)] {
+        store
+            .create(key.into(), living("1", minutes))
+            .await
+            .unwrap();
+    }
+    store.close().await;
+    forget_idx(folder.path());
+    for file in segments(folder.path()) {
+        let whole = fs::read(&file).unwrap();
+        garble_end(&file);
+        let refused = open(folder.path(), &clock).err();
+        assert!(
+            matches!(&refused, Some(OpenError::Damaged { file: named, .. }) if *named == file),
+            "{refused:?}"
+        );
+        fs::write(&file, whole).unwrap();
+    }
+    open(folder.path(), &clock).unwrap().close().await;
+}
+
+#[tokio::test]
+async fn without_a_checkpoint_a_torn_commit_leaves_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    store.create("a".into(), living("1", 600)).await.unwrap();
+    let b = store.create("b".into(), living("1", 600)).await.unwrap();
+    // The last commit has a frame in each bucket.
+    store.update("b".into(), living("2", 2), b).await.unwrap();
+    store.close().await;
+    let files = segments(folder.path());
+    assert_eq!(files.len(), 2);
+    garble_end(&files[0]);
+    fs::remove_file(folder.path().join("CHECKPOINT")).unwrap();
+    let store = open(folder.path(), &clock).unwrap();
+    assert_eq!(store.revision(), b);
+    assert_eq!(
+        store
+            .list(ListRequest::default())
+            .await
+            .unwrap()
+            .records
+            .len(),
+        2
+    );
+    store.close().await;
+}
+
+#[test]
+fn an_unreadable_checkpoint_of_an_empty_log_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    fs::write(folder.path().join("FORMAT"), "tidings-store 2\n").unwrap();
+    fs::write(folder.path().join("CHECKPOINT"), "1 2 3").unwrap();
+    let refused = open(folder.path(), &clock).err();
+    assert!(
+        matches!(refused, Some(OpenError::Damaged { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(Checkpoint::read(folder.path()).unwrap(), None);
+}
+
+#[test]
+fn a_commit_can_be_rolled_back_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = Log::open(folder.path(), None, true).unwrap();
+    let path = folder.path().join(format!("{:016x}-{:016x}.log", 7, 1));
+    let segment = segment::Segment::create(path.clone(), 7, 1).unwrap();
+    let mut unfinished = Unfinished(vec![Arc::new(segment)]);
+    fs::remove_file(path).unwrap();
+    log.roll_back(&mut unfinished).unwrap();
+    assert!(log.buckets().is_empty());
+}
