@@ -12,6 +12,7 @@ use lsm_tree::AbstractTree;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::folder::OpenError;
+use super::index::Index;
 use super::keys::State;
 use super::log::Log;
 use super::tables::Tables;
@@ -111,7 +112,7 @@ impl Checkpoint {
         format!("{numbers} {checksum:016x}\n")
     }
 
-    /// Whether every tree it speaks of is there.
+    /// Whether every tree it speaks of is there, and none was found damaged.
     pub(crate) fn is_backed_by(&self, index: &Path, log: &Path) -> bool {
         let has_segments = |bucket: &u64| {
             let prefix = format!("{bucket:016x}-");
@@ -123,7 +124,8 @@ impl Checkpoint {
             })
         };
         // A bucket may have been dropped since.
-        index.join("names").is_dir()
+        !Index::is_distrusted(index)
+            && index.join("names").is_dir()
             && self.buckets.iter().all(|bucket| {
                 index.join(format!("{bucket:016x}")).is_dir() || !has_segments(bucket)
             })

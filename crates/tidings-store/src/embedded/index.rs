@@ -35,6 +35,9 @@ const SIDE_BY_SIDE: u8 = 6;
 /// The tree of names; the others are named after their buckets.
 const NAMES: &str = "names";
 
+/// A file that says that the index is to be made anew.
+const DISTRUSTED: &str = "distrusted";
+
 /// A tree, and its folder once it is no longer wanted.
 pub(crate) struct Tree {
     inner: AnyTree,
@@ -175,6 +178,21 @@ impl Index {
             }
         }
         Ok(())
+    }
+
+    /// Has the index made anew at the next opening if this error says that it is damaged; a disk's refusal does not.
+    pub(crate) fn distrust(&self, error: &lsm_tree::Error) {
+        if matches!(error, lsm_tree::Error::Io(_)) {
+            return;
+        }
+        if let Err(error) = fs::write(self.folder.join(DISTRUSTED), "") {
+            tracing::warn!(%error, "failed to note that the index is damaged");
+        }
+    }
+
+    /// Whether the index in a folder was found to be damaged while it was in use.
+    pub(crate) fn is_distrusted(folder: &Path) -> bool {
+        folder.join(DISTRUSTED).exists()
     }
 
     /// The sequence number for everything one commit adds.

@@ -35,6 +35,10 @@ struct State {
     closed: bool,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("a thread that keeps the index has ended; the store must be opened anew")]
+struct Ended;
+
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -60,7 +64,11 @@ impl Keeper {
             let shared = Arc::clone(&keeper.shared);
             let thread = std::thread::Builder::new()
                 .name(name.into())
-                .spawn(move || run(&shared));
+                .spawn(move || {
+                    let ending = Ending(&shared);
+                    run(&shared);
+                    drop(ending);
+                });
             keeper.threads.push(thread?);
         }
         Ok(keeper)
@@ -82,11 +90,12 @@ impl Keeper {
             .shared
             .changed
             .wait_timeout_while(state, RETRY, |state| {
-                state.part.is_some() && state.failed.is_none()
+                state.part.is_some() && state.failed.is_none() && !state.closed
             });
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match (&state.part, &state.failed) {
             (Some(_), Some(fault)) => Err(fault.clone()),
+            (Some(_), None) if state.closed => Err(Fault::Storage(Arc::new(Ended))),
             (part, _) => Ok(part.is_none()),
         }
     }
@@ -132,9 +141,11 @@ impl Shared {
 
     fn write_out(&self) {
         while let Some((tables, checkpoint)) = self.next(|state| state.part.clone()) {
-            let written = tables
-                .write_out(&checkpoint)
-                .and_then(|()| merge_crowded(&tables, TABLES_MAX));
+            let written = tables.write_out(&checkpoint);
+            if written.is_ok() {
+                // Whatever comes of it: what was set aside is written out.
+                complain(&tables, merge_crowded(&tables, TABLES_MAX));
+            }
             let mut state = self.state();
             match written {
                 Ok(()) => {
@@ -144,6 +155,7 @@ impl Shared {
                     state.merge = Some((tables, clean));
                 }
                 Err(error) => {
+                    tables.index.distrust(&error);
                     let error = fault(error);
                     if state.failed.is_none() {
                         tracing::error!(%error, "failed to write out the index; it is tried again");
@@ -173,10 +185,25 @@ impl Shared {
                     Ok(())
                 }
             });
-            if let Err(error) = merged {
-                tracing::error!(%error, "failed to merge tables of the index; it is tried again later");
-            }
+            complain(&tables, merged);
         }
+    }
+}
+
+fn complain(tables: &Tables, merged: Result<(), lsm_tree::Error>) {
+    if let Err(error) = merged {
+        tracing::error!(%error, "failed to merge tables of the index; it is tried again later");
+        tables.index.distrust(&error);
+    }
+}
+
+/// Ends both threads when one does, be it by a panic, so that nobody waits for what will not be done.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.state().closed = true;
+        self.0.changed.notify_all();
     }
 }
 
@@ -196,4 +223,30 @@ fn merge_crowded(tables: &Tables, more_than: usize) -> Result<(), lsm_tree::Erro
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::{codec::Codec, dictionaries};
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_panicked() {
+        let folder = tempfile::tempdir().unwrap();
+        let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+        let tables = Arc::new(Tables::open(folder.path(), 1 << 20, &codec).unwrap());
+        let keeper = Keeper {
+            shared: Arc::default(),
+            threads: Vec::new(),
+        };
+        keeper.set_aside(&tables);
+        assert!(!keeper.wait().unwrap());
+        let shared = Arc::clone(&keeper.shared);
+        let thread = std::thread::spawn(move || {
+            let _ending = Ending(&shared);
+            panic!("as a bug would");
+        });
+        assert!(thread.join().is_err());
+        assert!(keeper.wait().is_err());
+    }
 }

@@ -76,7 +76,9 @@ impl Tables {
         let checkpoint =
             noted.filter(|checkpoint| checkpoint.is_backed_by(&index_folder, &log_folder));
         let opened = match checkpoint {
-            None => Err(OpenError::Index("parts of it are missing".into())),
+            None => Err(OpenError::Index(
+                "parts of it are missing or damaged".into(),
+            )),
             Some(checkpoint) => Self::open_at(folder, cache_bytes, codec, Some(&checkpoint)),
         };
         match opened {

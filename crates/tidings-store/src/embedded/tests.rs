@@ -219,3 +219,25 @@ fn a_commit_can_be_rolled_back_again() {
     log.roll_back(&mut unfinished).unwrap();
     assert!(log.buckets().is_empty());
 }
+
+#[tokio::test]
+async fn an_index_found_damaged_in_use_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    store.create("a".into(), living("1", 600)).await.unwrap();
+    store.close().await;
+    let noted = |folder: &Path| index::Index::is_distrusted(&folder.join("index"));
+    let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+    let tables = Tables::open(folder.path(), 1 << 20, &codec).unwrap();
+    let full = std::io::ErrorKind::StorageFull;
+    tables.index.distrust(&lsm_tree::Error::Io(full.into()));
+    assert!(!noted(folder.path()));
+    tables.index.distrust(&lsm_tree::Error::Unrecoverable);
+    assert!(noted(folder.path()));
+    drop(tables);
+    let store = open(folder.path(), &clock).unwrap();
+    assert!(!noted(folder.path()), "it was made anew");
+    assert!(store.get("a".into()).await.unwrap().is_some());
+    store.close().await;
+}
