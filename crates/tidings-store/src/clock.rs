@@ -16,6 +16,12 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> UnixMillis;
 }
 
+/// A point in time that no setting of the clock moves.
+#[cfg(feature = "etcd")]
+pub(crate) fn instant() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;

@@ -55,6 +55,12 @@ impl Failure {
         self.message.contains(text)
     }
 
+    /// etcd's space is used up. It says so before it does a transaction, and also after it has done one that used up the rest
+    /// (`quotaApplierV3` in `apply/uber_apply.go` and its kin).
+    pub(super) fn is_no_space(&self) -> bool {
+        self.says("database space exceeded")
+    }
+
     /// etcd has forgotten the revision.
     pub(super) fn is_compacted(&self) -> bool {
         self.says("required revision has been compacted")
@@ -68,7 +74,7 @@ impl Failure {
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
-        if failure.says("database space exceeded") {
+        if failure.is_no_space() {
             Self::NoSpace
         } else {
             Self::Storage(Arc::new(failure))

@@ -6,6 +6,8 @@
 //! etcd lets the client choose a lease's number, so ours says when the lease ends. etcd itself starts every lease anew
 //! when its leader changes; the number does not change with it, and whoever reads a record later knows its true end.
 
+use std::time::Duration;
+
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -45,11 +47,23 @@ pub(super) fn end_of(lease: i64) -> Option<UnixMillis> {
     Some(UnixMillis(end * 1000))
 }
 
-/// A lease that may be used again. Times are in Unix seconds.
+/// A lease that may be used again.
 struct Open {
     id: i64,
+    /// In Unix seconds, by the clock of its time.
     end: i64,
+    /// When etcd ends it at the earliest, whatever becomes of the clock.
+    until: Instant,
     attached: u32,
+}
+
+impl Open {
+    /// Whether a record that lives for so much longer, and whose lease may end so early or late, can have it.
+    fn serves(&self, (earliest, latest): (i64, i64), now: Instant, life: Duration) -> bool {
+        self.attached < ATTACHED_MAX
+            && (earliest..=latest).contains(&self.end)
+            && self.until.saturating_duration_since(now) >= life
+    }
 }
 
 /// The ends, earliest and latest, a lease for a record may have.
@@ -70,7 +84,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    pub(super) fn new(ttl_min: std::time::Duration) -> Self {
+    pub(super) fn new(ttl_min: Duration) -> Self {
         Self {
             open: Mutex::default(),
             ttl_min: signed(ttl_min.as_secs()).max(1),
@@ -86,10 +100,13 @@ impl Leases {
         deadline: Instant,
     ) -> Result<i64, Failure> {
         let (earliest, latest) = bounds(now, expires_at, self.ttl_min);
+        let life = expires_at.0.saturating_sub(now.0).max(0).cast_unsigned();
+        let life = Duration::from_millis(life);
         let mut open = self.open.lock().await;
+        let asked_at = crate::clock::instant();
         if let Some(lease) = open
             .iter_mut()
-            .find(|lease| lease.attached < ATTACHED_MAX && (earliest..=latest).contains(&lease.end))
+            .find(|lease| lease.serves((earliest, latest), asked_at, life))
         {
             lease.attached += 1;
             return Ok(lease.id);
@@ -98,14 +115,16 @@ impl Leases {
             .saturating_sub(now.0.div_euclid(1000))
             .clamp(1, TTL_MAX);
         let id = grant(client, latest, ttl, deadline).await?;
-        let now = now.0.div_euclid(1000);
-        open.retain(|lease| lease.attached < ATTACHED_MAX && lease.end > now);
+        let ttl = Duration::from_secs(ttl.cast_unsigned());
+        let until = asked_at.checked_add(ttl).unwrap_or(asked_at);
+        open.retain(|lease| lease.attached < ATTACHED_MAX && lease.until > asked_at);
         if open.len() >= OPEN_MAX {
             open.remove(0);
         }
         open.push(Open {
             id,
             end: latest,
+            until,
             attached: 1,
         });
         Ok(id)
@@ -160,6 +179,25 @@ mod tests {
             let slack = latest * 1000 - expires_at.0;
             prop_assert!(slack <= 61_000 || slack <= ttl_min * 1000, "{} s", slack / 1000);
         }
+    }
+
+    #[test]
+    fn a_lease_granted_before_the_clock_was_set_back_is_too_short() {
+        let granted = crate::clock::instant();
+        let lease = Open {
+            id: 1,
+            end: 1_700_003_660,
+            until: granted + Duration::from_secs(3660),
+            attached: 1,
+        };
+        let bounds = (1_700_003_600, 1_700_003_660);
+        let hour = Duration::from_secs(3600);
+        assert!(lease.serves(bounds, granted, hour));
+        let later = granted + Duration::from_secs(60);
+        assert!(lease.serves(bounds, later, hour));
+        // Ten minutes later the clock says again what it said then.
+        let later = granted + Duration::from_secs(600);
+        assert!(!lease.serves(bounds, later, hour));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //!   of this process is writing the same there.
 //! - **Done or refused**, for an update on revision r, once the key has gone beyond r: whichever change was the first behind r is ours, or
 //!   ours was not done and never will be, for its condition can hold no more. The key's own history tells which.
+//! - **Not done**, if etcd said that its space is used up and the key is as it was: absent, or at revision r. A create that somebody has
+//!   deleted since counts as not done; nothing of it is left.
 //! - **Unknown** otherwise: above all while the key is as it was, since the lost request may still be on its way.
 
 use std::sync::Arc;
@@ -41,7 +43,19 @@ impl Shared {
         // A time of its own: the write's may be used up, and an answer is worth waiting for.
         let deadline = self.client.deadline();
         let unknown = || Err(Fault::Unknown(Arc::new(failure.clone())).into());
-        let Ok(Some(current)) = self.version_at(lost.key, 0, deadline).await else {
+        let current = match self.version_at(lost.key, 0, deadline).await {
+            Ok(current) => current,
+            Err(_) => return unknown(),
+        };
+        // etcd has answered, so the request is not on its way any more: a key that is as it was will stay so.
+        let is_as_it_was = current
+            .as_ref()
+            .map(|current| unsigned(current.mod_revision))
+            == lost.expected;
+        if failure.is_no_space() && is_as_it_was {
+            return Err(Fault::NoSpace.into());
+        }
+        let Some(current) = current else {
             return unknown();
         };
         if self.is_ours(&lost, &current) {

@@ -247,6 +247,8 @@ impl Shared {
             let failure = match lost {
                 // Once an answer was lost, no later refusal makes the outcome certain.
                 Some(lost) if failure.outcome != Outcome::Unknown => return Err(lost),
+                // It may have been done, and is not sent again: there will be no more space for it.
+                None if failure.is_no_space() => return Err(failure.knowing(Outcome::Unknown)),
                 _ => failure,
             };
             if !again || timeout_at(deadline, pause.wait()).await.is_err() {
