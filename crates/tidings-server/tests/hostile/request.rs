@@ -12,8 +12,13 @@ use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tower::ServiceExt;
 
-/// The only answer above 499 that a request can ask for, besides 504 for a revision that is not reached in time.
-const KUBERNETES_OWN_500: &str = "resourceVersion should not be set on objects to be created";
+/// What kube-apiserver itself answers with 500 though the client is to blame. Besides these only 504, for a revision that is not reached in
+/// time, is above 499.
+const KUBERNETES_OWN_500: [&str; 3] = [
+    "resourceVersion should not be set on objects to be created",
+    "failed to create typed patch object",
+    "failed to convert new object",
+];
 
 /// So many pieces of an answer are read: a watch goes on for ever.
 const PIECES: usize = 64;
@@ -84,7 +89,10 @@ pub(crate) async fn send(api: &Arc<ApiServer>, request: Request<Body>) -> (Statu
 pub(crate) fn is_fair(status: StatusCode, body: &[u8]) -> bool {
     match status.as_u16() {
         ..500 | 504 => true,
-        500 => String::from_utf8_lossy(body).contains(KUBERNETES_OWN_500),
+        500 => {
+            let body = String::from_utf8_lossy(body);
+            KUBERNETES_OWN_500.iter().any(|own| body.contains(own))
+        }
         _ => false,
     }
 }
