@@ -5,9 +5,8 @@ mod table;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 #[tokio::main]
 async fn main() -> ExitCode {
-    commands::run(commands::Command::parse()).await
+    let args = std::env::args_os().collect();
+    commands::run(commands::parse(args)).await
 }

@@ -7,6 +7,7 @@
 //! As with every library on k8s-openapi, the program at the end chooses the version of Kubernetes, by one of k8s-openapi's `v1_*` features or
 //! `latest`. Built by itself this crate has none and needs one from the command line: `cargo check -p tidings-core --features k8s-openapi/latest`.
 
+mod bucket;
 mod cache;
 pub mod convert;
 mod correlator;
@@ -26,6 +27,7 @@ mod time;
 pub mod validate;
 mod wire_json;
 
+pub use bucket::{TokenBucket, TokenRate};
 pub use cache::CacheStats;
 pub use correlator::{
     AggregateKey, COMBINED_MESSAGE_PREFIX, Correlated, Correlator, CorrelatorOptions,

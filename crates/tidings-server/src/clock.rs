@@ -4,14 +4,22 @@
     reason = "this is the file the clock is read in"
 )]
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use jiff::Timestamp;
+use tidings_core::Monotonic;
 
 /// Tells the server the time: creation timestamps, expiry and ages in tables.
 pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
+
+    /// Time that setting the clock does not change, for budgets of events. By default it follows [`now`](Self::now), which is right for a clock
+    /// that a test moves by hand.
+    fn monotonic(&self) -> Monotonic {
+        Monotonic::from_nanos(i64::try_from(self.now().as_nanosecond()).unwrap_or(i64::MAX))
+    }
 }
 
 /// The machine's clock.
@@ -22,11 +30,16 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
+
+    fn monotonic(&self) -> Monotonic {
+        static START: OnceLock<Instant> = OnceLock::new();
+        Monotonic::ZERO.saturating_add(START.get_or_init(monotonic).elapsed())
+    }
 }
 
 /// The clock that timers run by.
-pub(crate) fn monotonic() -> std::time::Instant {
-    std::time::Instant::now()
+pub(crate) fn monotonic() -> Instant {
+    Instant::now()
 }
 
 /// A store's clock shows the server the same time.

@@ -243,6 +243,60 @@ impl Status {
         )
     }
 
+    /// A single event is larger than the server takes.
+    pub(crate) fn event_too_large(len: usize, limit: usize) -> Self {
+        let message = format!(
+            "Request entity too large: the event is {len} bytes long as stored, the limit is {limit}"
+        );
+        Self::of(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+        )
+    }
+
+    /// A limit is reached. There is no Retry-After: a recorder is to drop the event.
+    pub(crate) fn too_many_requests(message: &str) -> Self {
+        Self::of(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            format!("Too many requests: {message}"),
+        )
+    }
+
+    pub(crate) fn namespace_not_found(namespace: &str) -> Self {
+        Self::of(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            format!("namespaces {namespace:?} not found"),
+        )
+        .details(Details {
+            name: namespace.into(),
+            kind: "namespaces".into(),
+            ..Details::default()
+        })
+    }
+
+    /// Recorders know this one by its cause and drop the event in silence.
+    pub(crate) fn namespace_terminating(api: Api, name: &str, namespace: &str) -> Self {
+        let message = format!(
+            "{} {name:?} is forbidden: unable to create new content in namespace {namespace} because it is being \
+             terminated",
+            api.resource()
+        );
+        Self::of(StatusCode::FORBIDDEN, "Forbidden", message).details(Details {
+            name: name.into(),
+            group: api.group().into(),
+            kind: "events".into(),
+            causes: vec![StatusCause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".into(),
+            }],
+            ..Details::default()
+        })
+    }
+
     pub(crate) fn already_exists(api: Api, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", api.resource());
         Self::of(StatusCode::CONFLICT, "AlreadyExists", message).about(api, name)
@@ -491,6 +545,14 @@ impl Status {
         }
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub(crate) fn reason(&self) -> &'static str {
+        self.0.reason
+    }
+
     pub(crate) fn code(&self) -> StatusCode {
         self.0
             .code
@@ -559,6 +621,8 @@ impl IntoResponse for Status {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // For the audit log.
+        response.extensions_mut().insert(self);
         response
     }
 }

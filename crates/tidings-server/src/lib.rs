@@ -62,8 +62,10 @@
 //!
 //! # What it does not do
 //!
-//! - Namespaces are not objects: every valid name is one, and it is always there.
+//! - Namespaces are not objects: they are a setting ([`Namespaces`]), by default every valid name.
 
+mod admission;
+mod audit;
 mod auth;
 pub mod clock;
 mod codec;
@@ -82,24 +84,37 @@ mod patch;
 mod private;
 mod query;
 mod random;
+mod retention;
 mod routes;
 mod rules;
 mod security;
 mod selector;
 mod serve;
 mod server;
+mod settings;
 mod start;
+mod storage;
 mod table;
 mod tls;
 
+pub use admission::{
+    AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
+    LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
+};
+pub use audit::{AuditCounts, AuditLevel, AuditLog, AuditOptions};
 pub use auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
     ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
 };
 pub use query::parse_go_duration;
+pub use retention::RetentionRules;
 pub use routes::router;
 pub use security::{AuthorizationMode, SecurityOptions};
 pub use serve::serve;
 pub use server::{ApiOptions, ApiServer, ManagedFields};
+pub use settings::SettingsError;
 pub use start::{Running, StartError, StartOptions, start, start_with_store};
+pub use storage::Storage;
+#[cfg(feature = "etcd")]
+pub use storage::describe;
 pub use tls::{Tls, TlsError};

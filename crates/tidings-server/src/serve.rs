@@ -4,6 +4,7 @@
 //! whichever protocol is spoken. A request that is being answered, a watch above all, keeps its connection.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,8 +33,6 @@ use crate::tls::Tls;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// So many requests are open at once on one HTTP/2 connection; kube-apiserver's own value.
 const HTTP2_STREAMS_MAX: u32 = 100;
-/// After this, requests that still run at shutdown are cut off.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -50,7 +49,11 @@ pub async fn serve(
     let api = TowerToHyperService::new(router(server.clone()));
     let places = Arc::new(Semaphore::new(server.options.max_connections));
     let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
+    let mut shutdown = pin!(async {
+        shutdown.await;
+        server.stop_soon();
+        tokio::time::sleep(server.options.shutdown_delay).await;
+    });
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
@@ -76,7 +79,10 @@ pub async fn serve(
     drop(listener);
     server.stop();
     let ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(SHUTDOWN_GRACE, ended).await.is_err() {
+    if tokio::time::timeout(server.options.shutdown_grace, ended)
+        .await
+        .is_err()
+    {
         tracing::warn!(
             connections = connections.len(),
             "some requests did not end in time and were cut off"
@@ -103,6 +109,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer
     let options = &server.options;
     // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
     let _ = stream.set_nodelay(true);
+    let peer = stream.peer_addr().ok();
     let stream =
         match tokio::time::timeout(options.tls_handshake_timeout, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
@@ -117,6 +124,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer
     let activity = Arc::new(Activity::default());
     let service = Connected {
         api,
+        peer,
         certificate,
         activity: activity.clone(),
     };
@@ -206,6 +214,8 @@ impl Activity {
 struct Connected {
     api: Api,
     certificate: Option<Arc<PeerCertificate>>,
+    /// Whose address it is, for the audit log.
+    peer: Option<SocketAddr>,
     activity: Arc<Activity>,
 }
 
@@ -218,6 +228,9 @@ impl Service<Request<Incoming>> for Connected {
         let open = Open::new(&self.activity);
         if let Some(certificate) = &self.certificate {
             request.extensions_mut().insert(certificate.clone());
+        }
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
         }
         let answered = self.api.call(request);
         Box::pin(async move {

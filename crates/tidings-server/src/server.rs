@@ -1,11 +1,17 @@
 //! What every request handler shares: the store, the clock, the options, and who may come in.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use k8s_pb::api::core::v1::Event;
 use tidings_store::{BoxFuture, ReadError, Record, Store, UnixMillis};
 use tokio::sync::{Semaphore, watch};
 
+use crate::admission::{
+    Admission, AdmissionCounts, EventRateLimitOptions, EventSizeLimit, Gate, Namespaces,
+};
+use crate::audit::{AuditCounts, AuditLog};
 use crate::auth::{AccessCounters, Authenticator, Authorizer};
 use crate::clock::Clock;
 use crate::codec::{self, Api};
@@ -13,6 +19,7 @@ use crate::encoded::EncodedEvents;
 use crate::error::Status;
 use crate::metrics::Metrics;
 use crate::observed::ObservedStore;
+use crate::retention::RetentionRules;
 
 /// How the API behaves. The names are those of kube-apiserver's flags where it has one.
 #[derive(Clone, Debug)]
@@ -41,6 +48,19 @@ pub struct ApiOptions {
     pub idle_timeout: Duration,
     /// From when on it is kept who manages which field of an event. Default: from the first server-side apply.
     pub managed_fields: ManagedFields,
+    /// Told to end, the server goes on for this long while it reports not ready, so that load balancers notice
+    /// (`--shutdown-delay-duration`). Default: zero.
+    pub shutdown_delay: Duration,
+    /// After that, requests that still run get this long to finish. Default: 30 seconds.
+    pub shutdown_grace: Duration,
+    /// Which namespaces there are (`--namespaces`). Default: every valid name is one.
+    pub namespaces: Namespaces,
+    /// How many events are taken, of whom (`--event-rate-limit-config`). Default: all.
+    pub event_rate_limit: EventRateLimitOptions,
+    /// How large an event may be (`--event-size-limit`). Default: 1.5 MiB, and larger ones are refused.
+    pub event_size_limit: EventSizeLimit,
+    /// Which events are kept for another time than [`event_ttl`](Self::event_ttl) (`--retention-file`). Default: none.
+    pub retention: RetentionRules,
 }
 
 /// From when on `metadata.managedFields` says who manages which field of an event.
@@ -72,6 +92,12 @@ impl Default for ApiOptions {
             read_header_timeout: Duration::from_secs(32),
             idle_timeout: Duration::from_secs(90),
             managed_fields: ManagedFields::default(),
+            shutdown_delay: Duration::ZERO,
+            shutdown_grace: Duration::from_secs(30),
+            namespaces: Namespaces::default(),
+            event_rate_limit: EventRateLimitOptions::default(),
+            event_size_limit: EventSizeLimit::default(),
+            retention: RetentionRules::default(),
         }
     }
 }
@@ -84,12 +110,15 @@ pub struct ApiServer {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) access: AccessCounters,
+    pub(crate) admission: Admission,
+    pub(crate) audit: Option<AuditLog>,
     pub(crate) reads: Arc<Semaphore>,
     pub(crate) writes: Arc<Semaphore>,
     pub(crate) encoded: EncodedEvents,
     pub(crate) metrics: Metrics,
     pub(crate) observed: ObservedStore,
     stopping: watch::Sender<bool>,
+    ending: AtomicBool,
 }
 
 impl std::fmt::Debug for ApiServer {
@@ -115,12 +144,15 @@ impl ApiServer {
             authenticator,
             authorizer: Authorizer::default(),
             access: AccessCounters::default(),
+            admission: Admission::new(&options),
+            audit: None,
             reads: Arc::new(Semaphore::new(options.max_requests_inflight)),
             writes: Arc::new(Semaphore::new(options.max_mutating_requests_inflight)),
             encoded: EncodedEvents::default(),
             metrics: Metrics::default(),
             observed: ObservedStore::default(),
             stopping: watch::Sender::new(false),
+            ending: AtomicBool::new(false),
             options,
         }
     }
@@ -137,13 +169,38 @@ impl ApiServer {
         &self.access
     }
 
+    /// Writes down in an audit log what requests write.
+    #[must_use]
+    pub fn with_audit_log(mut self, log: AuditLog) -> Self {
+        self.audit = Some(log);
+        self
+    }
+
+    /// Writes down what waits, and takes no more lines.
+    pub(crate) fn close_audit_log(&self) {
+        if let Some(log) = &self.audit {
+            log.close();
+        }
+    }
+
+    /// What became of the audit log's lines until now; `None` without one.
+    pub fn audit_counts(&self) -> Option<AuditCounts> {
+        self.audit.as_ref().map(AuditLog::counts)
+    }
+
     /// Ends all watches cleanly and reports not ready from now on. Other requests are still served.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
+    /// Reports not ready from now on, and serves everything as before.
+    pub fn stop_soon(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    /// Whether the server is about to go, or going.
     pub(crate) fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
+        self.ending.load(Ordering::Acquire) || *self.stopping.borrow()
     }
 
     /// Resolves when [`stop`](Self::stop) is called.
@@ -155,9 +212,21 @@ impl ApiServer {
         })
     }
 
+    /// The rate limits for a request that writes.
+    pub(crate) fn gate<'a>(&'a self, user: &'a str, api: Api, dry_run: bool) -> Gate<'a> {
+        self.admission.gate(&*self.clock, api, user, dry_run)
+    }
+
+    /// What admission did with writes until now.
+    pub fn admission_counts(&self) -> AdmissionCounts {
+        self.admission.counts()
+    }
+
     /// When an event written now ends.
-    pub(crate) fn expiry(&self) -> UnixMillis {
-        let ttl = i64::try_from(self.options.event_ttl.as_millis()).unwrap_or(i64::MAX);
+    pub(crate) fn expiry(&self, event: &Event) -> UnixMillis {
+        let options = &self.options;
+        let ttl = options.retention.ttl(event).unwrap_or(options.event_ttl);
+        let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
         UnixMillis(self.clock.now().as_millisecond().saturating_add(ttl))
     }
 
@@ -177,7 +246,7 @@ impl ApiServer {
 
 /// An event and the record it was read from.
 pub(crate) struct Stored {
-    pub(crate) event: k8s_pb::api::core::v1::Event,
+    pub(crate) event: Event,
     pub(crate) record: Record,
 }
 

@@ -7,11 +7,12 @@ use std::{fs, io};
 
 use base64::Engine;
 use tidings_store::Store;
-use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use tidings_store::embedded::OpenError;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::audit::{AuditLog, AuditOptions};
 use crate::auth::{Token, TokenFileError, User, parse_token_file};
 use crate::clock::SystemClock;
 use crate::private::{create_private_dir, write_private};
@@ -19,6 +20,7 @@ use crate::random;
 use crate::security::{AuthorizationMode, ReloadRequest, SecurityOptions};
 use crate::serve::serve;
 use crate::server::{ApiOptions, ApiServer};
+use crate::storage::Storage;
 use crate::tls::{self, Identity, TlsError};
 
 /// Where and how a server runs.
@@ -35,6 +37,10 @@ pub struct StartOptions {
     pub token_auth_file: Option<PathBuf>,
     /// Who may come in and what they may do.
     pub security: SecurityOptions,
+    /// Where events are kept. Default: in the data folder.
+    pub storage: Storage,
+    /// Where writes are written down, and by whom they were. Default: nowhere.
+    pub audit: Option<AuditOptions>,
     /// How the API behaves.
     pub api: ApiOptions,
 }
@@ -48,6 +54,8 @@ impl StartOptions {
             secure_port: 6443,
             token_auth_file: None,
             security: SecurityOptions::default(),
+            storage: Storage::default(),
+            audit: None,
             api: ApiOptions::default(),
         }
     }
@@ -68,6 +76,10 @@ pub enum StartError {
     /// The store could not be opened.
     #[error("cannot open the event store: {0}")]
     Store(#[from] OpenError),
+    /// The store on etcd could not be opened.
+    #[cfg(feature = "etcd")]
+    #[error("cannot open the event store on etcd: {0}")]
+    Etcd(#[from] tidings_store::etcd::OpenError),
     /// The token file is not usable.
     #[error("{}: {source}", path.display())]
     TokenFile {
@@ -146,7 +158,7 @@ impl Running {
     }
 }
 
-/// Starts a server over the embedded store in the data folder; it answers when this returns. Needs a tokio runtime.
+/// Starts a server over the store of its options, by default the embedded one in the data folder; it answers when this returns. Needs a tokio runtime.
 ///
 /// # Errors
 /// [`StartError`] says which file, address or token was wrong.
@@ -167,14 +179,12 @@ impl Running {
 /// ```
 pub async fn start(options: StartOptions) -> Result<Running, StartError> {
     private_dir(&options.data_dir)?;
-    // Events are nobody else's business, also where the folder around them was there before.
-    let folder = options.data_dir.join("store");
-    private_dir(&folder)?;
-    let store = EmbeddedStore::open(folder, EmbeddedOptions::default())?;
-    start_with_store(Arc::new(store), options).await
+    let store = options.storage.clone().open(&options.data_dir).await?;
+    start_with_store(store, options).await
 }
 
-/// Like [`start`], over another store. The data folder then holds only certificates, tokens and the kubeconfig.
+/// Like [`start`], over a store that is open already; [`StartOptions::storage`] is not looked at. The data folder then
+/// holds only certificates, tokens and the kubeconfig.
 ///
 /// # Errors
 /// As [`start`].
@@ -222,13 +232,19 @@ pub async fn start_with_store(
         source,
     })?;
 
-    let server = ApiServer::new(
+    let mut server = ApiServer::new(
         store.clone(),
         Arc::new(SystemClock),
         std::mem::take(&mut security.authenticator),
         options.api,
     )
     .with_authorizer(std::mem::take(&mut security.authorizer));
+    if let Some(audit) = options.audit {
+        let path = audit.path.clone();
+        let log = AuditLog::open(audit, Arc::new(SystemClock))
+            .map_err(|source| StartError::File { path, source })?;
+        server = server.with_audit_log(log);
+    }
     let server = Arc::new(server);
     let tls = security.tls.clone();
     let (reload, reloads) = mpsc::channel(1);
@@ -243,8 +259,15 @@ pub async fn start_with_store(
             // A dropped sender ends the server as well.
             let _ = stopped.await;
         };
-        serve(listener, server, tls, stopped).await;
+        serve(listener, Arc::clone(&server), tls, stopped).await;
         store.close().await;
+        // The last lines are written before the program ends.
+        if server.audit.is_some() {
+            let closed = tokio::task::spawn_blocking(move || server.close_audit_log());
+            if let Err(error) = closed.await {
+                tracing::error!(%error, "the audit log was not closed");
+            }
+        }
     });
     Ok(Running {
         address,
@@ -255,7 +278,7 @@ pub async fn start_with_store(
     })
 }
 
-fn private_dir(path: &Path) -> Result<(), StartError> {
+pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
     create_private_dir(path).map_err(|source| StartError::File {
         path: path.to_owned(),
         source,

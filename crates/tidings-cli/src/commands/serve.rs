@@ -1,8 +1,15 @@
-//! `tidings serve`: an Event API server over the embedded store, until a signal ends it.
+//! `tidings serve`: an Event API server over the embedded store or etcd, until a signal ends it.
 
+mod audit;
 mod cluster;
+pub(super) mod config;
 mod files;
+mod limits;
+mod policies;
 mod security;
+#[cfg(feature = "etcd")]
+mod storage;
+mod values;
 
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -19,7 +26,7 @@ const ENDED: u8 = 0;
 /// The server could not start.
 const FAILED: u8 = 1;
 
-/// Serve Kubernetes Events from a folder, to kubectl and every other Kubernetes client.
+/// Serve Kubernetes Events from a folder or from etcd, to kubectl and every other Kubernetes client.
 ///
 /// Serves core/v1 and events.k8s.io/v1 Events over HTTPS, with a certificate of its own and, unless a token file is given,
 /// a token of its own. When it is ready it prints the path of a kubeconfig, and nothing else, on standard output; logs go
@@ -28,12 +35,18 @@ const FAILED: u8 = 1;
 #[command(after_help = "Exit codes:
   0    ended by a signal, everything finished
   1    could not start, or a second signal cut the ending short
-  2    wrong arguments
+  2    wrong arguments, or a wrong --config file
 
-Example:
+Examples:
   tidings serve --data-dir ./events &
-  kubectl --kubeconfig ./events/kubeconfig get events -A -w")]
+  kubectl --kubeconfig ./events/kubeconfig get events -A -w
+
+  # With the settings of a file, in which event-ttl: 2h means --event-ttl=2h:
+  tidings serve --config tidings.yaml")]
 pub(crate) struct Args {
+    /// A YAML file with a setting for each flag, by the flag's name without the dashes; flags given here win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where events, certificates, tokens and the kubeconfig are kept; made if it is not there
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
@@ -44,8 +57,16 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 6443, value_name = "PORT")]
     secure_port: u16,
     /// How long an event is kept after the last write to it, such as 1h or 90m
-    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = event_ttl)]
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = values::duration_of_seconds)]
     event_ttl: Duration,
+    /// How log lines are written
+    #[arg(
+        long,
+        visible_alias = "logging-format",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    log_format: LogFormat,
     /// So many connections are open at once; more wait to be accepted
     #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
@@ -61,6 +82,15 @@ pub(crate) struct Args {
         hide_possible_values = true
     )]
     managed_fields: ManagedFieldsArg,
+    #[command(flatten)]
+    policies: policies::PolicyFlags,
+    #[command(flatten)]
+    audit: audit::AuditFlags,
+    #[command(flatten)]
+    limits: limits::LimitFlags,
+    #[cfg(feature = "etcd")]
+    #[command(flatten)]
+    storage: storage::StorageFlags,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -78,22 +108,29 @@ impl From<ManagedFieldsArg> for ManagedFields {
     }
 }
 
-fn event_ttl(text: &str) -> Result<Duration, String> {
-    tidings_server::parse_go_duration(text)
-        .filter(|ttl| *ttl >= Duration::from_secs(1))
-        .ok_or_else(|| {
-            "expected a duration of at least 1s in hours, minutes and seconds, such as 1h30m".into()
-        })
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// A JSON object on each line
+    Json,
+}
+
+fn start_logging(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let logging = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(filter);
+    match format {
+        LogFormat::Text => logging.init(),
+        LogFormat::Json => logging.json().flatten_event(true).init(),
+    }
 }
 
 /// Runs the server.
 pub(crate) async fn run(args: Args) -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(filter)
-        .init();
+    start_logging(args.log_format);
     match serve(args).await {
         Ok(()) => ExitCode::from(ENDED),
         Err(error) => {
@@ -106,6 +143,9 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     // Signals are caught from here on, so that one that comes early is not lost.
     let mut signals = Signals::new()?;
+    if let Some(file) = &args.config {
+        tracing::info!(file = %file.display(), "settings read");
+    }
     let mut options = StartOptions::new(args.data_dir);
     options.bind_address = args.bind_address;
     options.secure_port = args.secure_port;
@@ -116,6 +156,13 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
         .clone_from(&args.security.token_auth_file);
     options.security = args.security.options().await?;
     options.api.managed_fields = args.managed_fields.into();
+    args.policies.apply(&mut options.api)?;
+    args.limits.apply(&mut options.api);
+    options.audit = args.audit.options();
+    #[cfg(feature = "etcd")]
+    {
+        options.storage = args.storage.storage()?;
+    }
     let server = tidings_server::start(options).await?;
     tracing::info!(address = %server.address(), "serving");
     // Nobody reading the path is no reason not to serve.
@@ -150,6 +197,10 @@ fn fail(error: &(dyn Error + 'static)) {
         }
         Some(StartError::Store(_)) => {
             "is another server running on this folder? each needs its own --data-dir"
+        }
+        #[cfg(feature = "etcd")]
+        Some(StartError::Etcd(_)) => {
+            "is etcd up, and do --etcd-servers and the --etcd-…file flags fit it?"
         }
         _ => "see tidings serve --help",
     };

@@ -29,8 +29,9 @@ pub use options::{
 };
 pub use series::{Series, SeriesStats};
 pub use series_options::{InvalidSeriesOptions, SeriesOptions};
-use spam::{Rate, SpamFilter};
+use spam::SpamFilter;
 
+use crate::bucket::TokenRate;
 use crate::cache::CacheStats;
 use crate::key::{Key, Keys, Projection};
 use crate::name::client_go_combined_name;
@@ -116,7 +117,10 @@ impl Correlator {
                 options.client_go,
             ),
             counter: Counter::new(bounds, options.client_go),
-            spam_filter: SpamFilter::new(bounds, Rate::new(options.spam_qps, options.spam_burst)),
+            spam_filter: SpamFilter::new(
+                bounds,
+                TokenRate::new(options.spam_qps, options.spam_burst),
+            ),
             options,
             names,
         })

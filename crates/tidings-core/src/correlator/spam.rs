@@ -1,63 +1,17 @@
 //! The spam filter: a budget of events for each key. client-go's `EventSourceObjectSpamFilter` over `golang.org/x/time/rate`.
 
 use crate::Monotonic;
+use crate::bucket::{TokenBucket, TokenRate};
 use crate::cache::{Cache, CacheStats};
 use crate::key::Key;
 
-/// How fast a bucket fills, and how far.
-#[derive(Clone, Copy)]
-pub(super) struct Rate {
-    per_second: f64,
-    burst: f64,
-}
-
-impl Rate {
-    pub(super) fn new(per_second: f32, burst: u32) -> Self {
-        Self {
-            per_second: f64::from(per_second),
-            burst: f64::from(burst),
-        }
-    }
-}
-
-/// A token bucket, full at first. The arithmetic is `rate.Limiter`'s, rounding included, so that both refuse the same events.
-#[derive(Clone, Copy)]
-pub(super) struct Bucket {
-    tokens: f64,
-    last: Monotonic,
-}
-
-impl Bucket {
-    pub(super) fn full(rate: Rate, now: Monotonic) -> Self {
-        Self {
-            tokens: rate.burst,
-            last: now,
-        }
-    }
-
-    /// Takes a token, if there is one. A clock that went back takes nothing away, but what it passes again counts again.
-    pub(super) fn take(&mut self, rate: Rate, now: Monotonic) -> bool {
-        const SECOND: i64 = 1_000_000_000;
-        let elapsed = now.nanos_since(self.last).max(0);
-        let seconds = (elapsed / SECOND) as f64 + (elapsed % SECOND) as f64 / 1e9;
-        let tokens = (self.tokens + seconds * rate.per_second).min(rate.burst) - 1.;
-        // A token that is less than a nanosecond away is there: without this, rounding would refuse one that is due.
-        let due = tokens >= 0. || (-tokens / rate.per_second) * 1e9 < 1.;
-        let taken = rate.burst >= 1. && due;
-        if taken {
-            *self = Self { tokens, last: now };
-        }
-        taken
-    }
-}
-
 pub(super) struct SpamFilter {
-    buckets: Cache<Bucket>,
-    rate: Rate,
+    buckets: Cache<TokenBucket>,
+    rate: TokenRate,
 }
 
 impl SpamFilter {
-    pub(super) fn new(buckets: (usize, usize), rate: Rate) -> Self {
+    pub(super) fn new(buckets: (usize, usize), rate: TokenRate) -> Self {
         Self {
             buckets: Cache::new(buckets.0, buckets.1),
             rate,
@@ -69,7 +23,7 @@ impl SpamFilter {
         if let Some(bucket) = self.buckets.get(&key) {
             return bucket.take(self.rate, now);
         }
-        let mut bucket = Bucket::full(self.rate, now);
+        let mut bucket = TokenBucket::full(self.rate, now);
         let passes = bucket.take(self.rate, now);
         self.buckets.put(key, bucket, 0);
         passes
@@ -77,85 +31,5 @@ impl SpamFilter {
 
     pub(super) fn stats(&self) -> CacheStats {
         self.buckets.stats()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Takes at each of `nanoseconds`; whether each was given.
-    fn takes(per_second: f32, burst: u32, nanoseconds: impl IntoIterator<Item = i64>) -> Vec<bool> {
-        let rate = Rate::new(per_second, burst);
-        let mut bucket = Bucket::full(rate, Monotonic::ZERO);
-        nanoseconds
-            .into_iter()
-            .map(|at| bucket.take(rate, Monotonic::from_nanos(at)))
-            .collect()
-    }
-
-    const SECOND: i64 = 1_000_000_000;
-
-    /// client-go's TestBasicThrottle, TestIncrementThrottle; and what odd rates and bursts come to in `golang.org/x/time/rate`.
-    #[test]
-    fn a_bucket_gives_what_it_has() {
-        let rows: [(f32, u32, &[i64], &[bool]); 7] = [
-            (1., 3, &[0, 0, 0, 0], &[true, true, true, false]),
-            (1., 1, &[0, 0, SECOND, SECOND], &[true, false, true, false]),
-            // A token comes back whole or not at all, to the nanosecond.
-            (1., 1, &[0, SECOND - 2, SECOND], &[true, false, true]),
-            (
-                0.1,
-                2,
-                &[0, 0, 25 * SECOND, 25 * SECOND, 25 * SECOND, 30 * SECOND],
-                &[true, true, true, true, false, false],
-            ),
-            // Nothing comes back.
-            (0., 1, &[0, i64::MAX], &[true, false]),
-            // Nothing is ever there.
-            (1e9, 0, &[0, SECOND], &[false, false]),
-            // Back in time takes nothing away, and the time after it counts again.
-            (
-                1.,
-                1,
-                &[10 * SECOND, 0, 5 * SECOND, SECOND, 2 * SECOND, 2 * SECOND],
-                &[true, false, false, false, false, false],
-            ),
-        ];
-        for (per_second, burst, times, expected) in rows {
-            assert_eq!(
-                takes(per_second, burst, times.iter().copied()),
-                expected,
-                "{per_second} {burst} {times:?}"
-            );
-        }
-        let back = takes(1., 2, [10 * SECOND, 0, SECOND, 2 * SECOND]);
-        assert_eq!(back, [true; 4]);
-    }
-
-    /// client-go's TestMultithreadedThrottling and TestThrottle, by the clock alone: nobody gets more than burst and refill.
-    #[test]
-    fn a_bucket_gives_no_more_than_it_has() {
-        for (per_second, burst, seconds, given) in
-            [(100., 1, 1, 101), (10., 5, 1, 15), (10., 5, 10, 105)]
-        {
-            let times = (0..=seconds * 1000).flat_map(|milli| [milli * 1_000_000; 3]);
-            let count = takes(per_second, burst, times)
-                .into_iter()
-                .filter(|given| *given)
-                .count();
-            assert_eq!(count, given);
-        }
-    }
-
-    /// client-go's TestRatePrecisionBug: every second more than one token comes in, and no rounding may take it away.
-    #[test]
-    fn rounding_refuses_no_token_that_is_due() {
-        let taken = takes(
-            1e9 / 1_031_425_000.,
-            1,
-            (0..60).map(|count| count * 2 * SECOND),
-        );
-        assert_eq!(taken, [true; 60]);
     }
 }

@@ -31,6 +31,7 @@ pub(super) async fn apply(
         api: call.api,
         now: now(server),
     };
+    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
     for _ in 0..CHANGE_ATTEMPTS {
         let stored = match server.stored(call.api, &call.key()).await {
             Err(status) if status.code() == StatusCode::NOT_FOUND => None,
@@ -56,7 +57,7 @@ pub(super) async fn apply(
             metadata.resource_version = None;
             access::require_create(server, &call.user, call.api, &call.namespace, &call.name)
                 .await?;
-            match store_new(server, call, event, options.dry_run).await {
+            match store_new(server, call, event, options.dry_run, &mut gate).await {
                 // Somebody else created it just now: apply to that.
                 Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
                     continue;
@@ -69,8 +70,16 @@ pub(super) async fn apply(
             metadata.resource_version = None;
         }
         let key = call.key();
-        if let Changed::Done(event) =
-            change(server, call.api, &key, &stored, event, options.dry_run).await?
+        if let Changed::Done(event) = change(
+            server,
+            call.api,
+            &key,
+            &stored,
+            event,
+            options.dry_run,
+            &mut gate,
+        )
+        .await?
         {
             return answer(StatusCode::OK, &event);
         }

@@ -1,15 +1,12 @@
-//! What the server says it serves: discovery in both forms, the version, and namespaces as a courtesy.
-
-use std::sync::Arc;
+//! What the server says it serves: discovery in both forms, and the version.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::error::Status;
-use crate::server::ApiServer;
 
 /// The Kubernetes release whose behaviour is followed.
 const MAJOR: &str = "1";
@@ -372,73 +369,4 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
-}
-
-/// GET /api/v1/namespaces/{namespace}: any valid name is a namespace.
-pub(crate) async fn namespace(Path(name): Path<String>) -> Result<Json<Value>, Status> {
-    if tidings_core::validate::check_dns1123_label(&name).is_empty() {
-        Ok(Json(namespace_object(&name, true)))
-    } else {
-        Err(Status::no_such_path())
-    }
-}
-
-/// GET /api/v1/namespaces: those that every cluster has, and those that hold events.
-pub(crate) async fn namespaces(
-    State(server): State<Arc<ApiServer>>,
-) -> Result<Json<Value>, Status> {
-    let mut names: Vec<String> = ["default", "kube-public", "kube-system"]
-        .map(str::to_owned)
-        .into();
-    let mut after = None;
-    loop {
-        // One record tells of a namespace; the next request skips to the key behind all of that namespace's.
-        let request = tidings_store::ListRequest {
-            after,
-            limit: Some(1),
-            ..Default::default()
-        };
-        let page = server
-            .store
-            .list(request)
-            .await
-            .map_err(|error| Status::from_read(&error, None))?;
-        let Some(record) = page.records.first() else {
-            break;
-        };
-        let namespace: Vec<u8> = record
-            .key
-            .iter()
-            .copied()
-            .take_while(|byte| *byte != b'/')
-            .collect();
-        names.push(String::from_utf8_lossy(&namespace).into_owned());
-        let mut behind = namespace;
-        // No name contains this byte, and all sort before it.
-        behind.extend_from_slice(b"/\xff");
-        after = Some(behind.into());
-    }
-    names.sort();
-    names.dedup();
-    let items: Vec<Value> = names
-        .iter()
-        .map(|name| namespace_object(name, false))
-        .collect();
-    let metadata = json!({"resourceVersion": server.store.revision().to_string()});
-    Ok(Json(
-        json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": items}),
-    ))
-}
-
-fn namespace_object(name: &str, alone: bool) -> Value {
-    let mut object = json!({
-        "metadata": {"name": name, "creationTimestamp": null, "labels": {"kubernetes.io/metadata.name": name}},
-        "spec": {"finalizers": ["kubernetes"]},
-        "status": {"phase": "Active"},
-    });
-    if let (true, Some(object)) = (alone, object.as_object_mut()) {
-        object.insert("kind".into(), "Namespace".into());
-        object.insert("apiVersion".into(), "v1".into());
-    }
-    object
 }

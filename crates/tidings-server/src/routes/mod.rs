@@ -11,6 +11,7 @@ mod health;
 mod list;
 mod list_writer;
 mod metrics;
+mod namespaces;
 mod openapi;
 mod pages;
 mod review;
@@ -26,6 +27,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 
+use crate::audit;
 use crate::compress;
 use crate::error::Status;
 use crate::limits;
@@ -70,8 +72,8 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .route("/apis/{group}", get(discovery::group))
         .route("/api/v1", get(discovery::core_resources))
         .route("/apis/{group}/{version}", get(discovery::resources))
-        .route("/api/v1/namespaces", get(discovery::namespaces))
-        .route("/api/v1/namespaces/{namespace}", get(discovery::namespace))
+        .route("/api/v1/namespaces", get(namespaces::list))
+        .route("/api/v1/namespaces/{namespace}", get(namespaces::get))
         .route(
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
             post(review::access),
@@ -101,7 +103,8 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .layer(middleware::from_fn_with_state(
             server.clone(),
             limits::limit,
-        ));
+        ))
+        .layer(middleware::from_fn_with_state(server.clone(), audit::log));
     // A probe is answered however much there is to do.
     let probes = Router::new()
         .route("/version", get(discovery::version))
@@ -126,12 +129,12 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .with_state(server)
 }
 
-static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// An Audit-Id of a client is given back if it is no longer than this.
 const AUDIT_ID_BYTES_MAX: usize = 64;
 
 /// The headers of every answer.
-async fn common_headers(request: Request, next: Next) -> Response {
+async fn common_headers(mut request: Request, next: Next) -> Response {
     let given = request
         .headers()
         .get(&AUDIT_ID)
@@ -143,6 +146,11 @@ async fn common_headers(request: Request, next: Next) -> Response {
             .and_then(|id| HeaderValue::from_str(&id).ok())
     };
     let audit_id = given.or_else(made);
+    if let Some(audit_id) = &audit_id {
+        request
+            .headers_mut()
+            .insert(AUDIT_ID.clone(), audit_id.clone());
+    }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     if let Some(audit_id) = audit_id {

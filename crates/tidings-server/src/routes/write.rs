@@ -14,6 +14,8 @@ use super::access;
 use super::apply;
 use super::body::{self, Sent, event_response};
 use super::call::Call;
+use crate::admission::Gate;
+use crate::audit::ObjectName;
 use crate::codec::json::Reading;
 use crate::codec::{self, Api};
 use crate::error::Status;
@@ -46,15 +48,25 @@ pub(crate) async fn create(
         mut warnings,
     } = body::read_event(&call, options.field_validation)?;
     warnings.extend(rules::dedup_owner_references(&mut event, ""));
-    let event = create_event(&server, &call, event, &options).await?;
-    event_response(
+    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
+    let event = create_event(&server, &call, event, &options, &mut gate).await?;
+    let mut response = event_response(
         &call,
         form,
         StatusCode::CREATED,
         &event,
         server.clock.now(),
         &warnings,
-    )
+    )?;
+    let name = event
+        .metadata
+        .as_ref()
+        .map(ObjectMeta::name)
+        .unwrap_or_default();
+    response
+        .extensions_mut()
+        .insert(ObjectName(name.to_owned()));
+    Ok(response)
 }
 
 async fn create_event(
@@ -62,10 +74,11 @@ async fn create_event(
     call: &Call,
     mut event: Event,
     options: &WriteOptions,
+    gate: &mut Gate<'_>,
 ) -> Result<Event, Status> {
     rules::wipe_system_fields(event.metadata.get_or_insert_default());
     track(server, call, options, None, &mut event);
-    store_new(server, call, event, options.dry_run).await
+    store_new(server, call, event, options.dry_run, gate).await
 }
 
 /// Stores an event whose managed fields are settled, under a name that is made now if so asked.
@@ -74,10 +87,14 @@ pub(super) async fn store_new(
     call: &Call,
     mut event: Event,
     dry_run: bool,
+    gate: &mut Gate<'_>,
 ) -> Result<Event, Status> {
     let api = call.api;
+    settle_namespace(event.metadata.get_or_insert_default(), &call.namespace)?;
+    server
+        .admission
+        .check_namespace(api, &call.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
-    settle_namespace(metadata, &call.namespace)?;
     if !metadata.resource_version().is_empty() {
         return Err(Status::internal(
             "resourceVersion should not be set on objects to be created",
@@ -85,6 +102,8 @@ pub(super) async fn store_new(
     }
     let uid = random::uuid().map_err(|error| Status::internal(error.to_string()))?;
     rules::prepare_create(metadata, uid, now(server));
+    server.admission.fit(&mut event)?;
+    let metadata = event.metadata.get_or_insert_default();
 
     let generated = metadata.name().is_empty() && !metadata.generate_name().is_empty();
     let attempts = if generated { GENERATE_ATTEMPTS } else { 1 };
@@ -99,6 +118,7 @@ pub(super) async fn store_new(
             .map(|metadata| metadata.name().to_owned())
             .unwrap_or_default();
         refuse_if_any(&name, &rules::check_create(api, &event))?;
+        gate.pass(&event)?;
         let key = Key {
             namespace: call.namespace.clone(),
             name,
@@ -161,6 +181,7 @@ pub(crate) async fn replace(
         event_response(&call, form, code, event, server.clock.now(), &warnings)
     };
 
+    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
     for _ in 0..CHANGE_ATTEMPTS {
         let stored = match server.stored(call.api, &call.key()).await {
             Err(status) if status.code() == StatusCode::NOT_FOUND => {
@@ -172,7 +193,7 @@ pub(crate) async fn replace(
                     .await?;
                 let mut event = event.clone();
                 event.metadata.get_or_insert_default().resource_version = None;
-                match create_event(&server, &call, event, &options).await {
+                match create_event(&server, &call, event, &options, &mut gate).await {
                     // Somebody else created it just now: replace that.
                     Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
                         continue;
@@ -201,6 +222,7 @@ pub(crate) async fn replace(
             &stored,
             new,
             options.dry_run,
+            &mut gate,
         )
         .await?
         {
@@ -224,6 +246,7 @@ pub(crate) async fn patch(
         kind => Patch::parse(kind, &call.body)?,
     };
 
+    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
     for _ in 0..CHANGE_ATTEMPTS {
         let stored = server.stored(call.api, &call.key()).await?;
         let mut json = Vec::with_capacity(1024);
@@ -254,6 +277,7 @@ pub(crate) async fn patch(
             &stored,
             patched,
             options.dry_run,
+            &mut gate,
         )
         .await?
         {
@@ -288,8 +312,10 @@ pub(super) async fn change(
     stored: &Stored,
     mut new: Event,
     dry_run: bool,
+    gate: &mut Gate<'_>,
 ) -> Result<Changed, Status> {
     let old = &stored.event;
+    server.admission.fit(&mut new)?;
     let metadata = new.metadata.get_or_insert_default();
     let insisted = match ResourceVersion::parse(
         Some(metadata.resource_version()).filter(|version| !version.is_empty()),
@@ -306,6 +332,7 @@ pub(super) async fn change(
         managed::keep_times(metadata, old);
     }
     refuse_if_any(&key.name, &rules::check_update(api, &new, old))?;
+    gate.pass(&new)?;
 
     let record = record(server, &new);
     let unchanged =
@@ -406,7 +433,7 @@ pub(super) fn record(server: &ApiServer, event: &Event) -> NewRecord {
     if deleted {
         record
     } else {
-        record.expires_at(server.expiry())
+        record.expires_at(server.expiry(event))
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tidings_store::Store;
 
 use crate::support::{Server, event};
 

@@ -2,10 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod apply;
+mod audit;
 mod content;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod fanout;
 mod lists;
 mod observing;
+mod policies;
 mod streams;
 mod support;
 mod watch_forms;

@@ -17,7 +17,7 @@ use tower::ServiceExt;
 pub(crate) const START: i64 = 1_772_600_767_000;
 
 pub(crate) struct Server {
-    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: ManualClock,
     pub(crate) api: Arc<ApiServer>,
 }
@@ -67,12 +67,16 @@ impl Server {
     pub(crate) fn with(options: ApiOptions) -> Self {
         let clock = ManualClock::at(UnixMillis(START));
         let store = Arc::new(MemoryStore::new(Arc::new(clock.clone()), 1000));
+        Self::over(store, clock, options)
+    }
+
+    pub(crate) fn over(store: Arc<dyn Store>, clock: ManualClock, options: ApiOptions) -> Self {
         let tokens = vec![Token {
             token: "s3cret".into(),
             user: User::new("ann", "7", ["dev".to_owned()]),
         }];
         let api = ApiServer::new(
-            Arc::clone(&store) as Arc<dyn Store>,
+            Arc::clone(&store),
             Arc::new(Arc::new(clock.clone())),
             Authenticator::new(tokens),
             options,

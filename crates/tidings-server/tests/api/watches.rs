@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use tidings_server::ApiOptions;
-use tidings_store::Store;
 
 use crate::support::{Server, event};
 

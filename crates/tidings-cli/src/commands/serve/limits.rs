@@ -1,0 +1,74 @@
+//! The flags that bound what clients may take up: requests, times, and the end.
+
+use std::time::Duration;
+
+use tidings_server::ApiOptions;
+
+use super::values::{duration, duration_of_seconds};
+
+/// What clients may take up. Names and defaults are kube-apiserver's, where it has such a flag.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Limits and times")]
+pub(super) struct LimitFlags {
+    /// So many reading requests are served at once, watches aside; more get 429
+    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    max_requests_inflight: usize,
+    /// So many writing requests are served at once; more get 429
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    max_mutating_requests_inflight: usize,
+    /// A request other than a watch is given up after this
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration_of_seconds)]
+    request_timeout: Duration,
+    /// Watches without a timeout of their own end after this to twice this
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = duration_of_seconds)]
+    min_request_timeout: Duration,
+    /// A watcher that allows bookmarks gets one this often
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration_of_seconds)]
+    bookmark_interval: Duration,
+    /// After a signal, serve on for this long with /readyz failing, so that load balancers notice
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
+    shutdown_delay_duration: Duration,
+    /// After that, requests that still run get this long to finish
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    shutdown_grace_period: Duration,
+}
+
+impl LimitFlags {
+    /// Sets what the flags say.
+    pub(super) fn apply(self, options: &mut ApiOptions) {
+        options.max_requests_inflight = self.max_requests_inflight;
+        options.max_mutating_requests_inflight = self.max_mutating_requests_inflight;
+        options.request_timeout = self.request_timeout;
+        options.min_request_timeout = self.min_request_timeout;
+        options.bookmark_interval = self.bookmark_interval;
+        options.shutdown_delay = self.shutdown_delay_duration;
+        options.shutdown_grace = self.shutdown_grace_period;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        limits: LimitFlags,
+    }
+
+    /// What `--help` says is what the library does.
+    #[test]
+    fn defaults_are_the_library_s() {
+        let mut options = ApiOptions::default();
+        Flags::parse_from(["serve"]).limits.apply(&mut options);
+        assert_eq!(
+            format!("{options:?}"),
+            format!("{:?}", ApiOptions::default())
+        );
+        let flags = Flags::parse_from(["serve", "--shutdown-grace-period=5s"]);
+        flags.limits.apply(&mut options);
+        assert_eq!(options.shutdown_grace, Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,139 @@
+//! The flags that say which events are taken, and how long they are kept.
+
+use std::path::{Path, PathBuf};
+
+use tidings_server::{
+    ApiOptions, EventRateLimitOptions, EventSizeLimit, Namespace, Namespaces, Oversized,
+    RetentionRules,
+};
+
+use super::values::bytes;
+
+/// Which events are taken, and how long they are kept.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Which events are taken, and how long they are kept")]
+pub(super) struct PolicyFlags {
+    /// Take new events only in these namespaces (separated by commas) and in default, kube-public and kube-system; others
+    /// are answered 404. Without this and --namespaces-file every valid name is a namespace
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    namespaces: Vec<String>,
+    /// The same, and which namespaces are terminating, from a file with what `kubectl get namespaces -o yaml` prints
+    #[arg(long, value_name = "FILE")]
+    namespaces_file: Option<PathBuf>,
+    /// Limit the rate of events, by a Configuration of eventratelimit.admission.k8s.io/v1alpha1; refused ones get 429
+    #[arg(long, value_name = "FILE")]
+    event_rate_limit_config: Option<PathBuf>,
+    /// The same from an AdmissionConfiguration of apiserver.config.k8s.io/v1, of which only EventRateLimit is read
+    #[arg(long, value_name = "FILE", conflicts_with = "event_rate_limit_config")]
+    admission_control_config_file: Option<PathBuf>,
+    /// Limit only events written through v1, as a kube-apiserver does, not those written through events.k8s.io/v1
+    #[arg(long)]
+    event_rate_limit_core_only: bool,
+    /// Count events over the limits, and let them through
+    #[arg(long)]
+    event_rate_limit_dry_run: bool,
+    /// The largest event, in bytes as it is stored; Ki, Mi, k and M may follow. At most 1.5 Mi have an effect
+    #[arg(long, value_name = "BYTES", default_value = "1536Ki", value_parser = bytes)]
+    event_size_limit: usize,
+    /// What becomes of a larger event: it is refused with 413, or its message is cut, which an annotation then says
+    #[arg(long, value_name = "POLICY", default_value = "reject")]
+    event_size_policy: SizePolicy,
+    /// Keep some events for other times than --event-ttl: rules in YAML, the first that matches deciding, such as
+    /// `rules: [{namespace: kube-system, type: Warning, ttl: 14d}, {reason: [Pulled, 'Pull*'], ttl: 30m}]`; a rule may
+    /// also have a reportingController, `*` stands for any characters. A rule counts from the next write of an event on
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    retention_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SizePolicy {
+    Reject,
+    TruncateMessage,
+}
+
+/// What is wrong with a file that a flag names.
+#[derive(Debug, thiserror::Error)]
+#[error("--{flag}: {}: {message}", path.display())]
+pub(super) struct FileError {
+    flag: &'static str,
+    path: PathBuf,
+    message: String,
+}
+
+/// What is wrong with the flags.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PolicyError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("--namespaces: {0}")]
+    Namespaces(#[from] tidings_server::NamespacesError),
+    #[error("--{0} needs limits: give --event-rate-limit-config, too")]
+    NoLimits(&'static str),
+}
+
+impl PolicyFlags {
+    /// Sets what the flags say.
+    pub(super) fn apply(self, options: &mut ApiOptions) -> Result<(), PolicyError> {
+        if let Some(path) = &self.namespaces_file {
+            options.namespaces = read("namespaces-file", path, Namespaces::parse)?;
+        }
+        if !self.namespaces.is_empty() {
+            if self.namespaces_file.is_none() {
+                options.namespaces = Namespaces::only([])?;
+            }
+            for name in &self.namespaces {
+                options.namespaces.insert(name, Namespace::Active)?;
+            }
+        }
+        let limits = &mut options.event_rate_limit;
+        if let Some(path) = &self.event_rate_limit_config {
+            *limits = read(
+                "event-rate-limit-config",
+                path,
+                EventRateLimitOptions::parse,
+            )?;
+        } else if let Some(path) = &self.admission_control_config_file {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            *limits = read("admission-control-config-file", path, |text| {
+                EventRateLimitOptions::parse_admission(text, folder)
+            })?;
+        }
+        for (flag, given) in [
+            (
+                "event-rate-limit-core-only",
+                self.event_rate_limit_core_only,
+            ),
+            ("event-rate-limit-dry-run", self.event_rate_limit_dry_run),
+        ] {
+            if given && limits.limits.is_empty() {
+                return Err(PolicyError::NoLimits(flag));
+            }
+        }
+        limits.core_only = self.event_rate_limit_core_only;
+        limits.dry_run = self.event_rate_limit_dry_run;
+        let oversized = match self.event_size_policy {
+            SizePolicy::Reject => Oversized::Reject,
+            SizePolicy::TruncateMessage => Oversized::TruncateMessage,
+        };
+        options.event_size_limit = EventSizeLimit::new(self.event_size_limit, oversized);
+        if let Some(path) = &self.retention_file {
+            options.retention = read("retention-file", path, RetentionRules::parse)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a file and makes something of it.
+fn read<T, E: std::error::Error>(
+    flag: &'static str,
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, FileError> {
+    let wrong = |message| FileError {
+        flag,
+        path: path.to_owned(),
+        message,
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    parse(&text).map_err(|error| wrong(error.to_string()))
+}

@@ -1,0 +1,372 @@
+//! EventRateLimit: token buckets for the server, each namespace, each user, each source and object
+//! (`k8s.io/kubernetes/plugin/pkg/admission/eventratelimit`).
+//!
+//! Buckets are kept under 128 bits of a hash keyed at start, so that memory does not depend on what clients send, and
+//! nobody can aim at another's bucket. The least recently used ones go first, and are full when they come back.
+
+mod configuration;
+
+use std::fmt::Write;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use k8s_pb::api::core::v1::Event;
+use lru::LruCache;
+use tidings_core::{Monotonic, TokenBucket, TokenRate};
+
+pub use self::configuration::ConfigurationError;
+use crate::codec::Api;
+
+/// Buckets of a limit that does not say how many; EventRateLimit's own default.
+const CACHE_SIZE: u32 = 4096;
+/// Of a key, so many bytes are said in an answer.
+const SAID_BYTES_MAX: usize = 1024;
+
+/// What has a bucket of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimitType {
+    /// The whole server.
+    Server,
+    /// A namespace.
+    Namespace,
+    /// A user.
+    User,
+    /// A source and the object its events are about.
+    SourceAndObject,
+}
+
+impl LimitType {
+    const ALL: [Self; 4] = [
+        Self::Server,
+        Self::Namespace,
+        Self::User,
+        Self::SourceAndObject,
+    ];
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "Server",
+            Self::Namespace => "Namespace",
+            Self::User => "User",
+            Self::SourceAndObject => "SourceAndObject",
+        }
+    }
+}
+
+/// One limit: a kind of bucket, and how fast and how far each fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventLimit {
+    /// What has a bucket of its own.
+    pub limit_type: LimitType,
+    /// So many events a second.
+    pub qps: u32,
+    /// So many at once.
+    pub burst: u32,
+    /// So many buckets are kept; the least recently used goes first. A bucket takes about 100 bytes.
+    pub cache_size: u32,
+}
+
+/// How events are limited; the default is not at all.
+///
+/// ```
+/// use tidings_server::{EventRateLimitOptions, LimitType};
+///
+/// let options = EventRateLimitOptions::parse("
+/// apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+/// kind: Configuration
+/// limits:
+/// - type: Namespace
+///   qps: 50
+///   burst: 100
+///   cacheSize: 2000
+/// ")?;
+/// assert_eq!(options.limits[0].limit_type, LimitType::Namespace);
+/// # Ok::<(), tidings_server::ConfigurationError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventRateLimitOptions {
+    /// Every event has to be within all of them.
+    pub limits: Vec<EventLimit>,
+    /// Whether events written through events.k8s.io go unlimited, as behind a kube-apiserver. Default: they do not.
+    pub core_only: bool,
+    /// Whether limits are only counted, and nothing is refused. Default: no.
+    pub dry_run: bool,
+}
+
+/// The limits and their buckets.
+pub(super) struct EventRateLimit {
+    enforcers: Vec<Enforcer>,
+    core_only: bool,
+    dry_run: bool,
+    hashers: [RandomState; 2],
+}
+
+struct Enforcer {
+    limit_type: LimitType,
+    rate: TokenRate,
+    buckets_max: usize,
+    /// Not bounded by the map itself, which would make room for all of them at once.
+    buckets: Mutex<LruCache<[u64; 2], TokenBucket>>,
+    reached: AtomicU64,
+}
+
+impl EventRateLimit {
+    pub(super) fn new(options: &EventRateLimitOptions) -> Self {
+        let enforcer = |limit: &EventLimit| Enforcer {
+            limit_type: limit.limit_type,
+            // As upstream: whole numbers that fit are exact, others are rounded.
+            rate: TokenRate::new(limit.qps as f32, limit.burst),
+            buckets_max: limit.cache_size.max(1) as usize,
+            buckets: Mutex::new(LruCache::unbounded()),
+            reached: AtomicU64::new(0),
+        };
+        Self {
+            enforcers: options.limits.iter().map(enforcer).collect(),
+            core_only: options.core_only,
+            dry_run: options.dry_run,
+            hashers: [RandomState::new(), RandomState::new()],
+        }
+    }
+
+    /// Takes a token from each of the event's buckets; if one is empty, says which. All are asked, whatever they say.
+    pub(super) fn accept(
+        &self,
+        now: Monotonic,
+        api: Api,
+        user: &str,
+        event: &Event,
+    ) -> Result<(), String> {
+        if self.core_only && api != Api::Core {
+            return Ok(());
+        }
+        let mut reached: Vec<String> = Vec::new();
+        for enforcer in &self.enforcers {
+            let key = key(enforcer.limit_type, user, event);
+            let hash = [0, 1].map(|half: usize| self.hashers[half].hash_one(&key));
+            if !enforcer.accept(now, hash) {
+                enforcer.reached.fetch_add(1, Ordering::Relaxed);
+                let text = enforcer.message(&key);
+                if !reached.contains(&text) {
+                    reached.push(text);
+                }
+            }
+        }
+        match reached.as_slice() {
+            [] => Ok(()),
+            _ if self.dry_run => {
+                tracing::debug!(?reached, "an event is over its limits, and let through");
+                Ok(())
+            }
+            [one] => Err(one.clone()),
+            several => Err(format!("[{}]", several.join(", "))),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Vec<(LimitType, u64)> {
+        let count = |enforcer: &Enforcer| {
+            (
+                enforcer.limit_type,
+                enforcer.reached.load(Ordering::Relaxed),
+            )
+        };
+        self.enforcers.iter().map(count).collect()
+    }
+}
+
+impl Enforcer {
+    fn accept(&self, now: Monotonic, hash: [u64; 2]) -> bool {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets.get_or_insert_mut(hash, || TokenBucket::full(self.rate, now));
+        let accepted = bucket.take(self.rate, now);
+        if buckets.len() > self.buckets_max {
+            buckets.pop_lru();
+        }
+        accepted
+    }
+
+    fn message(&self, key: &[&str]) -> String {
+        let mut text = format!("limit reached on type {} for key ", self.limit_type.name());
+        for part in key {
+            // Writing to a string does not fail.
+            let _ = text.write_str(part);
+        }
+        let mut end = text.len().min(SAID_BYTES_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text
+    }
+}
+
+/// The parts of an event's key for a limit, which upstream joins.
+fn key<'a>(limit_type: LimitType, user: &'a str, event: &'a Event) -> Vec<&'a str> {
+    match limit_type {
+        LimitType::Server => Vec::new(),
+        LimitType::Namespace => {
+            let metadata = event.metadata.as_ref();
+            vec![
+                metadata
+                    .map(|metadata| metadata.namespace())
+                    .unwrap_or_default(),
+            ]
+        }
+        LimitType::User => vec![user],
+        LimitType::SourceAndObject => {
+            let mut parts = Vec::with_capacity(7);
+            if let Some(source) = &event.source {
+                parts.extend([source.component(), source.host()]);
+            } else {
+                parts.extend(["", ""]);
+            }
+            if let Some(object) = &event.involved_object {
+                parts.extend([
+                    object.kind(),
+                    object.namespace(),
+                    object.name(),
+                    object.uid(),
+                    object.api_version(),
+                ]);
+            }
+            parts
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::{EventSource, ObjectReference};
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn event(namespace: &str, component: &str, host: &str) -> Event {
+        Event {
+            metadata: Some(ObjectMeta {
+                namespace: Some(namespace.into()),
+                ..ObjectMeta::default()
+            }),
+            source: Some(EventSource {
+                component: Some(component.into()),
+                host: Some(host.into()),
+            }),
+            involved_object: Some(ObjectReference {
+                kind: Some("Pod".into()),
+                name: Some("web".into()),
+                ..ObjectReference::default()
+            }),
+            ..Event::default()
+        }
+    }
+
+    fn limits(limits: &[(LimitType, u32, u32, u32)]) -> EventRateLimitOptions {
+        let limits = limits
+            .iter()
+            .map(|&(limit_type, qps, burst, cache_size)| EventLimit {
+                limit_type,
+                qps,
+                burst,
+                cache_size,
+            })
+            .collect();
+        EventRateLimitOptions {
+            limits,
+            ..EventRateLimitOptions::default()
+        }
+    }
+
+    /// Offers events at these seconds, by users and in namespaces; which were accepted.
+    fn offer(options: &EventRateLimitOptions, offered: &[(i64, &str, &str, &str)]) -> Vec<bool> {
+        let limit = EventRateLimit::new(options);
+        offered
+            .iter()
+            .map(|&(second, user, namespace, component)| {
+                let now = Monotonic::from_nanos(second * 1_000_000_000);
+                limit
+                    .accept(now, Api::Core, user, &event(namespace, component, "h"))
+                    .is_ok()
+            })
+            .collect()
+    }
+
+    /// TestEventRateLimiting of upstream: each type alone, and several together.
+    #[test]
+    fn each_type_has_its_own_buckets() {
+        use LimitType::{Namespace, Server, SourceAndObject, User};
+        for (options, offered, expected) in [
+            (
+                limits(&[(Server, 1, 2, 0)]),
+                &[
+                    (0, "a", "x", "c"),
+                    (0, "b", "y", "d"),
+                    (0, "c", "z", "e"),
+                    (1, "a", "x", "c"),
+                    (1, "a", "x", "c"),
+                ][..],
+                &[true, true, false, true, false][..],
+            ),
+            (
+                limits(&[(Namespace, 1, 1, 10)]),
+                &[(0, "a", "x", "c"), (0, "b", "y", "c"), (0, "c", "x", "d")],
+                &[true, true, false],
+            ),
+            (
+                limits(&[(User, 1, 1, 10)]),
+                &[(0, "a", "x", "c"), (0, "b", "x", "c"), (0, "a", "y", "d")],
+                &[true, true, false],
+            ),
+            (
+                limits(&[(SourceAndObject, 1, 1, 10)]),
+                &[(0, "a", "x", "c"), (0, "a", "x", "d"), (0, "b", "y", "c")],
+                &[true, true, false],
+            ),
+            // What is forgotten is full again.
+            (
+                limits(&[(Namespace, 1, 1, 1)]),
+                &[(0, "a", "x", "c"), (0, "a", "y", "c"), (0, "a", "x", "c")],
+                &[true, true, true],
+            ),
+            // A refusal by one takes from the others all the same.
+            (
+                limits(&[(Namespace, 1, 1, 10), (Server, 1, 2, 0)]),
+                &[(0, "a", "x", "c"), (0, "a", "x", "c"), (0, "a", "y", "c")],
+                &[true, false, false],
+            ),
+        ] {
+            assert_eq!(offer(&options, offered), expected, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_key_are_not_joined() {
+        let options = limits(&[(LimitType::SourceAndObject, 1, 1, 10)]);
+        let limit = EventRateLimit::new(&options);
+        let accept = |component, host| {
+            limit.accept(
+                Monotonic::ZERO,
+                Api::Core,
+                "a",
+                &event("x", component, host),
+            )
+        };
+        assert_eq!(accept("ab", "c"), Ok(()));
+        assert_eq!(accept("a", "bc"), Ok(()));
+        assert_eq!(
+            accept("a", "bc").unwrap_err(),
+            "limit reached on type SourceAndObject for key abcPodweb"
+        );
+    }
+
+    #[test]
+    fn long_keys_are_not_repeated_in_full() {
+        let limit = EventRateLimit::new(&limits(&[(LimitType::User, 1, 1, 10)]));
+        let user = "ü".repeat(5000);
+        let accept = || limit.accept(Monotonic::ZERO, Api::Core, &user, &event("x", "c", "h"));
+        assert_eq!(accept(), Ok(()));
+        assert!(accept().unwrap_err().len() <= SAID_BYTES_MAX);
+    }
+}

@@ -1,0 +1,156 @@
+//! What a write has to pass beside being valid: its namespace has to be there, its event must not be too large, and its
+//! rate must stay within the limits. kube-apiserver's admission chain, as far as events have one.
+
+mod event_rate_limit;
+mod namespaces;
+mod size;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use k8s_pb::api::core::v1::Event;
+
+use self::event_rate_limit::EventRateLimit;
+pub use self::event_rate_limit::{
+    ConfigurationError, EventLimit, EventRateLimitOptions, LimitType,
+};
+pub use self::namespaces::{Namespace, Namespaces, NamespacesError};
+pub use self::size::{EventSizeLimit, Oversized, TRUNCATED_ANNOTATION};
+use crate::clock::Clock;
+use crate::codec::Api;
+use crate::error::Status;
+use crate::server::ApiOptions;
+
+/// What admission did with writes since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AdmissionCounts {
+    /// For each limit, in the configuration's order, how many events found it reached. In a dry run these were let through.
+    pub rate_limited: Vec<(LimitType, u64)>,
+    /// Writes refused because of rate limits; one event may have reached several.
+    pub rejected: u64,
+    /// Events refused because they were too large.
+    pub oversized: u64,
+    /// Events whose message was cut.
+    pub truncated: u64,
+}
+
+/// The server's admission, with the state it keeps.
+pub(crate) struct Admission {
+    namespaces: Namespaces,
+    size: EventSizeLimit,
+    rate: Option<EventRateLimit>,
+    rejected: AtomicU64,
+    oversized: AtomicU64,
+    truncated: AtomicU64,
+}
+
+impl Admission {
+    pub(crate) fn new(options: &ApiOptions) -> Self {
+        let limits = &options.event_rate_limit;
+        Self {
+            namespaces: options.namespaces.clone(),
+            size: options.event_size_limit,
+            rate: (!limits.limits.is_empty()).then(|| EventRateLimit::new(limits)),
+            rejected: AtomicU64::new(0),
+            oversized: AtomicU64::new(0),
+            truncated: AtomicU64::new(0),
+        }
+    }
+
+    /// Refuses creates in a namespace that is not there, or is about to go.
+    pub(crate) fn check_namespace(
+        &self,
+        api: Api,
+        namespace: &str,
+        event: &Event,
+    ) -> Result<(), Status> {
+        match self.namespaces.find(namespace) {
+            Some(Namespace::Active) => Ok(()),
+            Some(Namespace::Terminating) => {
+                let metadata = event.metadata.as_ref();
+                let name = metadata
+                    .map(|metadata| [metadata.name(), metadata.generate_name()])
+                    .into_iter()
+                    .flatten()
+                    .find(|name| !name.is_empty());
+                Err(Status::namespace_terminating(
+                    api,
+                    name.unwrap_or("Unknown"),
+                    namespace,
+                ))
+            }
+            None => Err(Status::namespace_not_found(namespace)),
+        }
+    }
+
+    /// Cuts an event that is too large, or refuses it.
+    pub(crate) fn fit(&self, event: &mut Event) -> Result<(), Status> {
+        match self.size.fit(event) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                self.truncated.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(status) => {
+                self.oversized.fetch_add(1, Ordering::Relaxed);
+                Err(status)
+            }
+        }
+    }
+
+    /// The rate limits for one request: they are asked once, however often the request has to try.
+    pub(crate) fn gate<'a>(
+        &'a self,
+        clock: &'a dyn Clock,
+        api: Api,
+        user: &'a str,
+        dry_run: bool,
+    ) -> Gate<'a> {
+        Gate {
+            admission: self,
+            clock,
+            api,
+            user,
+            passed: dry_run || self.rate.is_none(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> AdmissionCounts {
+        AdmissionCounts {
+            rate_limited: self
+                .rate
+                .as_ref()
+                .map_or_else(Vec::new, EventRateLimit::counts),
+            rejected: self.rejected.load(Ordering::Relaxed),
+            oversized: self.oversized.load(Ordering::Relaxed),
+            truncated: self.truncated.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// See [`Admission::gate`].
+pub(crate) struct Gate<'a> {
+    admission: &'a Admission,
+    clock: &'a dyn Clock,
+    api: Api,
+    user: &'a str,
+    passed: bool,
+}
+
+impl Gate<'_> {
+    /// Takes the event's tokens, the first time it is called.
+    pub(crate) fn pass(&mut self, event: &Event) -> Result<(), Status> {
+        if self.passed {
+            return Ok(());
+        }
+        self.passed = true;
+        let Some(rate) = &self.admission.rate else {
+            return Ok(());
+        };
+        rate.accept(self.clock.monotonic(), self.api, self.user, event)
+            .map_err(|message| {
+                self.admission.rejected.fetch_add(1, Ordering::Relaxed);
+                Status::too_many_requests(&message)
+            })
+    }
+}

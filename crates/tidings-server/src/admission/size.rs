@@ -1,0 +1,132 @@
+//! How large an event may be as it is stored, and what becomes of one that is larger.
+
+use k8s_pb::api::core::v1::Event;
+use prost::Message;
+
+use crate::error::Status;
+
+/// On an event whose message was cut: how many bytes the message had.
+pub const TRUNCATED_ANNOTATION: &str = "tidings/message-truncated";
+
+/// What stands at the end of a message that was cut.
+const ELLIPSIS: &str = "…";
+/// More than the annotation takes in an encoded event: its name, the number, and their lengths.
+const ANNOTATION_BYTES: usize = TRUNCATED_ANNOTATION.len() + 32;
+
+/// What the envelope around a stored event takes.
+const ENVELOPE_BYTES: usize = 32;
+
+/// What becomes of an event that is too large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Oversized {
+    /// It is refused with 413. etcd behind a kube-apiserver refuses, too, with 500.
+    #[default]
+    Reject,
+    /// Its message is cut, which [`TRUNCATED_ANNOTATION`] then says. It is refused only if that does not help.
+    TruncateMessage,
+}
+
+/// The limit for one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventSizeLimit {
+    /// The largest size of an event as it is stored (Kubernetes' protobuf), in bytes. Default: 1.5 MiB, what etcd takes
+    /// by default; more has no effect.
+    pub bytes_max: usize,
+    /// What becomes of a larger one. Default: it is refused.
+    pub oversized: Oversized,
+}
+
+impl Default for EventSizeLimit {
+    fn default() -> Self {
+        Self {
+            bytes_max: tidings_store::VALUE_LEN_MAX,
+            oversized: Oversized::default(),
+        }
+    }
+}
+
+impl EventSizeLimit {
+    /// A limit in bytes, and what becomes of a larger event.
+    pub fn new(bytes_max: usize, oversized: Oversized) -> Self {
+        Self {
+            bytes_max,
+            oversized,
+        }
+    }
+
+    /// Makes an event fit, if it may be cut; whether it was.
+    pub(super) fn fit(self, event: &mut Event) -> Result<bool, Status> {
+        let len = event.encoded_len() + ENVELOPE_BYTES;
+        if len <= self.bytes_max {
+            return Ok(false);
+        }
+        let refuse = || Err(Status::event_too_large(len, self.bytes_max));
+        if self.oversized == Oversized::Reject {
+            return refuse();
+        }
+        let whole = event.message().len();
+        let over = len - self.bytes_max + ELLIPSIS.len() + ANNOTATION_BYTES;
+        let Some(mut keep) = whole.checked_sub(over) else {
+            return refuse();
+        };
+        let mut message = event.message.take().unwrap_or_default();
+        while !message.is_char_boundary(keep) {
+            keep -= 1;
+        }
+        message.truncate(keep);
+        message.push_str(ELLIPSIS);
+        event.message = Some(message);
+        event
+            .metadata
+            .get_or_insert_default()
+            .annotations
+            .insert(TRUNCATED_ANNOTATION.into(), whole.to_string());
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn event(message: &str) -> Event {
+        Event {
+            reason: Some("BackOff".into()),
+            message: Some(message.into()),
+            ..Event::default()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_cut_fits_and_is_the_beginning(message in "[a-z€🦀]{0,400}", bytes_max in 0..1000_usize) {
+            let limit = EventSizeLimit::new(bytes_max, Oversized::TruncateMessage);
+            let mut cut = event(&message);
+            let len = cut.encoded_len() + ENVELOPE_BYTES;
+            match limit.fit(&mut cut) {
+                Ok(false) => prop_assert!(len <= bytes_max && cut == event(&message)),
+                Ok(true) => {
+                    prop_assert!(len > bytes_max && cut.encoded_len() + ENVELOPE_BYTES <= bytes_max);
+                    let kept = cut.message().strip_suffix(ELLIPSIS).unwrap();
+                    prop_assert!(message.starts_with(kept));
+                    // No more is lost than the mark, its annotation and a character take.
+                    prop_assert!(cut.encoded_len() + ENVELOPE_BYTES + ANNOTATION_BYTES + 8 > bytes_max);
+                    let said = &cut.metadata.as_ref().unwrap().annotations[TRUNCATED_ANNOTATION];
+                    prop_assert_eq!(said, &message.len().to_string());
+                }
+                Err(_) => prop_assert!(len - bytes_max + ANNOTATION_BYTES + 3 > message.len()),
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_cut_unless_asked() {
+        let mut whole = event("a long message");
+        let status = EventSizeLimit::new(10, Oversized::Reject).fit(&mut whole);
+        assert_eq!(status.unwrap_err().code(), 413);
+        assert_eq!(whole, event("a long message"));
+    }
+}

@@ -1,0 +1,224 @@
+//! A file that is put aside when it has grown, and of which so many old ones are kept.
+//!
+//! Old files are named as kube-apiserver's are: `audit-2026-03-04T05-06-07.000.log` beside `audit.log`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::AuditOptions;
+use crate::clock::Clock;
+
+pub(super) struct RotatedFile {
+    options: AuditOptions,
+    clock: Arc<dyn Clock>,
+    /// `None` for standard output, and after the file could not be opened anew.
+    file: Option<File>,
+    len: u64,
+    /// A write failed half-way: the next line begins on a line of its own.
+    torn: bool,
+}
+
+impl RotatedFile {
+    pub(super) fn open(options: AuditOptions, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let mut opened = Self {
+            options,
+            clock,
+            file: None,
+            len: 0,
+            torn: false,
+        };
+        if !opened.is_standard_output() {
+            opened.reopen()?;
+        }
+        Ok(opened)
+    }
+
+    fn is_standard_output(&self) -> bool {
+        self.options.path == Path::new("-")
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        let mut how = OpenOptions::new();
+        how.create(true).append(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            how.mode(0o600);
+        }
+        let file = how.open(&self.options.path)?;
+        self.len = file.metadata()?.len();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Writes a line, which ends with a line end.
+    pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_standard_output() {
+            return io::stdout().lock().write_all(line);
+        }
+        let bytes = u64::try_from(line.len()).unwrap_or(u64::MAX);
+        let limit = self.options.bytes_max;
+        if limit > 0 && self.len > 0 && self.len.saturating_add(bytes) > limit {
+            self.rotate()?;
+        }
+        if self.file.is_none() {
+            self.reopen()?;
+        }
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        let written = if self.torn {
+            file.write_all(b"\n").and_then(|()| file.write_all(line))
+        } else {
+            file.write_all(line)
+        };
+        self.torn = written.is_err();
+        self.len = self.len.saturating_add(bytes);
+        written
+    }
+
+    /// Puts the file aside and removes what is too old. The old name stays in use if it cannot be changed.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file = None;
+        self.torn = false;
+        std::fs::rename(&self.options.path, self.backup_path())?;
+        self.reopen()?;
+        if self.options.backups_max > 0 {
+            let mut backups = self.backups()?;
+            backups.sort();
+            let surplus = backups.len().saturating_sub(self.options.backups_max);
+            for path in backups.into_iter().take(surplus) {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The name's beginning and end, between which backups have their time.
+    fn name_parts(&self) -> (String, String) {
+        let text =
+            |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
+        let path = &self.options.path;
+        let stem = text(path.file_stem()).unwrap_or_default();
+        let extension = text(path.extension()).map(|extension| format!(".{extension}"));
+        (format!("{stem}-"), extension.unwrap_or_default())
+    }
+
+    fn folder(&self) -> &Path {
+        match self.options.path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    /// A name that is not taken, later in order than all before it.
+    fn backup_path(&self) -> PathBuf {
+        let (start, end) = self.name_parts();
+        let mut time = self.clock.now();
+        loop {
+            let stamp = format!("{time:.3}").replace(':', "-").replace('Z', "");
+            let path = self.folder().join(format!("{start}{stamp}{end}"));
+            if !path.exists() {
+                return path;
+            }
+            time += jiff::SignedDuration::from_millis(1);
+        }
+    }
+
+    fn backups(&self) -> io::Result<Vec<PathBuf>> {
+        let (start, end) = self.name_parts();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(self.folder())? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let stamp = name
+                .strip_prefix(&start)
+                .and_then(|rest| rest.strip_suffix(&end));
+            // Nobody else's files: `2026-03-04T05-06-07.000`.
+            let ours = stamp.is_some_and(|stamp| {
+                stamp.len() == 23
+                    && stamp
+                        .bytes()
+                        .all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'T' | b'.'))
+            });
+            if ours {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidings_store::UnixMillis;
+    use tidings_store::clock::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn grown_files_are_put_aside_and_old_ones_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("audit-keep.log");
+        std::fs::write(&other, "not ours").unwrap();
+        let mut options = AuditOptions::new(folder.path().join("audit.log"));
+        options.bytes_max = 10;
+        options.backups_max = 2;
+        // The clock stands still, and no file is written over all the same.
+        let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
+        let open =
+            || RotatedFile::open(options.clone(), Arc::new(Arc::new(clock.clone()))).unwrap();
+        let mut file = open();
+        file.write(b"line1\n").unwrap();
+        // A file that was there is gone on with.
+        drop(file);
+        let mut file = open();
+        for line in 2..=5 {
+            file.write(format!("line{line}\n").as_bytes()).unwrap();
+        }
+        file.write(b"longer than the limit\n").unwrap();
+        let mut files: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let text = std::fs::read_to_string(entry.path()).unwrap();
+                (entry.file_name().into_string().unwrap(), text)
+            })
+            .collect();
+        files.sort();
+        let files: Vec<_> = files
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
+        assert_eq!(
+            files,
+            [
+                ("audit-2026-03-04T05-06-07.003.log", "line4\n"),
+                ("audit-2026-03-04T05-06-07.004.log", "line5\n"),
+                ("audit-keep.log", "not ours"),
+                ("audit.log", "longer than the limit\n"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_put_aside_is_an_error_and_may_get_better() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let mut options = AuditOptions::new(inner.join("audit.log"));
+        options.bytes_max = 5;
+        let clock = ManualClock::at(UnixMillis(0));
+        let mut file = RotatedFile::open(options, Arc::new(Arc::new(clock))).unwrap();
+        file.write(b"line1\n").unwrap();
+        std::fs::remove_dir_all(&inner).unwrap();
+        file.write(b"line2\n").unwrap_err();
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(inner.join("audit.log"), "x").unwrap();
+        file.write(b"line3\n").unwrap();
+    }
+}
