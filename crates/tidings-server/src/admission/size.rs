@@ -55,34 +55,53 @@ impl EventSizeLimit {
         }
     }
 
-    /// Makes an event fit, if it may be cut; whether it was.
+    /// Makes an event fit, if it may be cut; whether it was. Cutting what was cut already gives the same again, so that a
+    /// client that sends its long message once more changes nothing.
     pub(super) fn fit(self, event: &mut Event) -> Result<bool, Status> {
-        let len = event.encoded_len() + ENVELOPE_BYTES;
-        if len <= self.bytes_max {
+        if event.encoded_len() + ENVELOPE_BYTES <= self.bytes_max {
             return Ok(false);
         }
-        let refuse = || Err(Status::event_too_large(len, self.bytes_max));
-        if self.oversized == Oversized::Reject {
-            return refuse();
-        }
+        // Neither what is not stored nor what an earlier cut left may change where the next one is made.
+        let metadata = event.metadata.get_or_insert_default();
+        let resource_version = metadata.resource_version.take();
+        let said = metadata.annotations.remove(TRUNCATED_ANNOTATION);
+        let len = event.encoded_len() + ENVELOPE_BYTES;
+        let marked = if said.is_some() { ANNOTATION_BYTES } else { 0 };
+        let fitted = if len + marked <= self.bytes_max {
+            Ok(said)
+        } else if self.oversized == Oversized::TruncateMessage {
+            self.cut(event, len, said).map(Some)
+        } else {
+            Err(Status::event_too_large(len + marked, self.bytes_max))
+        };
+        let metadata = event.metadata.get_or_insert_default();
+        metadata.resource_version = resource_version;
+        let Some(said) = fitted? else {
+            return Ok(false);
+        };
+        metadata
+            .annotations
+            .insert(TRUNCATED_ANNOTATION.into(), said);
+        Ok(true)
+    }
+
+    /// Cuts the message of an event of `len` bytes; what its annotation is to say.
+    fn cut(self, event: &mut Event, len: usize, said: Option<String>) -> Result<String, Status> {
         let whole = event.message().len();
-        let over = len - self.bytes_max + ELLIPSIS.len() + ANNOTATION_BYTES;
+        let over = len.saturating_sub(self.bytes_max) + ELLIPSIS.len() + ANNOTATION_BYTES;
         let Some(mut keep) = whole.checked_sub(over) else {
-            return refuse();
+            return Err(Status::event_too_large(len, self.bytes_max));
         };
         let mut message = event.message.take().unwrap_or_default();
+        // A message that was cut before still says how long it was at first.
+        let said = said.filter(|_| message.ends_with(ELLIPSIS));
         while !message.is_char_boundary(keep) {
             keep -= 1;
         }
         message.truncate(keep);
         message.push_str(ELLIPSIS);
         event.message = Some(message);
-        event
-            .metadata
-            .get_or_insert_default()
-            .annotations
-            .insert(TRUNCATED_ANNOTATION.into(), whole.to_string());
-        Ok(true)
+        Ok(said.unwrap_or_else(|| whole.to_string()))
     }
 }
 
@@ -109,6 +128,10 @@ mod tests {
             match limit.fit(&mut cut) {
                 Ok(false) => prop_assert!(len <= bytes_max && cut == event(&message)),
                 Ok(true) => {
+                    let mut again = cut.clone();
+                    again.message = Some(message.clone());
+                    prop_assert!(limit.fit(&mut again).is_ok());
+                    prop_assert_eq!(&again, &cut);
                     prop_assert!(len > bytes_max && cut.encoded_len() + ENVELOPE_BYTES <= bytes_max);
                     let kept = cut.message().strip_suffix(ELLIPSIS).unwrap();
                     prop_assert!(message.starts_with(kept));

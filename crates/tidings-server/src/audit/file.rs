@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::AuditOptions;
 use crate::clock::Clock;
 
@@ -79,18 +81,28 @@ impl RotatedFile {
         written
     }
 
-    /// Puts the file aside and removes what is too old. The old name stays in use if it cannot be changed.
+    /// Puts the file aside and removes what is too old. A file that cannot be put aside grows on.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
         self.torn = false;
-        std::fs::rename(&self.options.path, self.backup_path())?;
+        let mut backups = self.backups()?;
+        backups.sort();
+        let path = self.backup_path(backups.last());
+        let renamed = std::fs::rename(&self.options.path, &path);
         self.reopen()?;
+        if let Err(error) = renamed {
+            tracing::error!(%error, "the audit log cannot be put aside, and grows on");
+            // Tried again when it has grown as much once more.
+            self.len = 0;
+            return Ok(());
+        }
+        backups.push(path);
+        let surplus = backups.len().saturating_sub(self.options.backups_max);
         if self.options.backups_max > 0 {
-            let mut backups = self.backups()?;
-            backups.sort();
-            let surplus = backups.len().saturating_sub(self.options.backups_max);
-            for path in backups.into_iter().take(surplus) {
-                std::fs::remove_file(path)?;
+            for path in backups.iter().take(surplus) {
+                if let Err(error) = std::fs::remove_file(path) {
+                    tracing::error!(%error, path = %path.display(), "an old audit log cannot be removed");
+                }
             }
         }
         Ok(())
@@ -113,18 +125,18 @@ impl RotatedFile {
         }
     }
 
-    /// A name that is not taken, later in order than all before it.
-    fn backup_path(&self) -> PathBuf {
+    /// A name later in order than the newest there is, also when the clock stands still or was set back.
+    fn backup_path(&self, newest: Option<&PathBuf>) -> PathBuf {
         let (start, end) = self.name_parts();
-        let mut time = self.clock.now();
-        loop {
-            let stamp = format!("{time:.3}").replace(':', "-").replace('Z', "");
-            let path = self.folder().join(format!("{start}{stamp}{end}"));
-            if !path.exists() {
-                return path;
-            }
-            time += jiff::SignedDuration::from_millis(1);
-        }
+        let after_newest = newest
+            .and_then(|path| path.file_name()?.to_str())
+            .and_then(|name| name.strip_prefix(&start)?.strip_suffix(&end))
+            .and_then(parse_stamp)
+            .and_then(|time| time.checked_add(SignedDuration::from_millis(1)).ok());
+        let now = self.clock.now();
+        let time = after_newest.map_or(now, |after| after.max(now));
+        let stamp = format!("{time:.3}").replace(':', "-").replace('Z', "");
+        self.folder().join(format!("{start}{stamp}{end}"))
     }
 
     fn backups(&self) -> io::Result<Vec<PathBuf>> {
@@ -136,19 +148,19 @@ impl RotatedFile {
             let stamp = name
                 .strip_prefix(&start)
                 .and_then(|rest| rest.strip_suffix(&end));
-            // Nobody else's files: `2026-03-04T05-06-07.000`.
-            let ours = stamp.is_some_and(|stamp| {
-                stamp.len() == 23
-                    && stamp
-                        .bytes()
-                        .all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'T' | b'.'))
-            });
-            if ours {
+            // Nobody else's files.
+            if stamp.and_then(parse_stamp).is_some() {
                 found.push(entry.path());
             }
         }
         Ok(found)
     }
+}
+
+/// The time in a backup's name: `2026-03-04T05-06-07.000`.
+fn parse_stamp(stamp: &str) -> Option<Timestamp> {
+    let (date, time) = stamp.split_once('T').filter(|_| stamp.len() == 23)?;
+    format!("{date}T{}Z", time.replace('-', ":")).parse().ok()
 }
 
 #[cfg(test)]

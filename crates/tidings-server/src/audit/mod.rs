@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use self::file::RotatedFile;
-pub(crate) use self::record::{ObjectName, log};
+pub(crate) use self::record::{BodySlot, ObjectName, log};
 use crate::clock::Clock;
 
 /// So many lines wait at once, whatever their size.

@@ -1,9 +1,8 @@
 //! What is said of a write: `k8s.io/apiserver/pkg/apis/audit/v1`, as far as it makes sense here.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -17,13 +16,23 @@ use super::{AuditLevel, AuditLog};
 use crate::auth::User;
 use crate::codec::{self, Api};
 use crate::error::Status;
-use crate::limits::read_body;
 use crate::negotiate::{Media, body_media};
 use crate::routes::AUDIT_ID;
 use crate::server::ApiServer;
 
 /// Of a text a client chose, so many bytes are written down.
 const TEXT_BYTES_MAX: usize = 1024;
+
+/// Where a handler leaves the body it read, within the request's limits of size and time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BodySlot(Arc<OnceLock<Bytes>>);
+
+impl BodySlot {
+    pub(crate) fn fill(&self, body: &Bytes) {
+        // The first is the request's; there is no second.
+        let _ = self.0.set(body.clone());
+    }
+}
 
 /// Left on an answer by a handler that chose the name itself.
 #[derive(Clone, Debug)]
@@ -111,12 +120,19 @@ pub(crate) async fn log(
     } else {
         None
     };
-    match (&server.audit, api) {
-        (Some(log), Some(api)) if !verb.is_empty() => {
-            watch_over(&server, log, api, verb, request, next).await
+    let (Some(api), true) = (api, server.audit.is_some() && !verb.is_empty()) else {
+        return next.run(request).await;
+    };
+    // In a task of its own: what a client that goes away leaves behind is finished, and written down.
+    let served = tokio::spawn(async move {
+        match &server.audit {
+            Some(log) => watch_over(&server, log, api, verb, request, next).await,
+            None => next.run(request).await,
         }
-        _ => next.run(request).await,
-    }
+    });
+    served
+        .await
+        .unwrap_or_else(|error| Status::internal(error.to_string()).into_response())
 }
 
 async fn watch_over(
@@ -154,19 +170,15 @@ async fn watch_over(
         .get::<SocketAddr>()
         .map(|peer| peer.ip().to_string());
 
-    let mut request_object = None;
-    let mut response = if log.level == AuditLevel::Request {
-        match read_body(body).await {
-            Ok(bytes) => {
-                request_object = as_json(api, &headers, &bytes);
-                next.run(Request::from_parts(parts, Body::from(bytes)))
-                    .await
-            }
-            Err(status) => status.into_response(),
-        }
-    } else {
-        next.run(Request::from_parts(parts, body)).await
-    };
+    let body_slot = BodySlot::default();
+    if log.level == AuditLevel::Request {
+        parts.extensions.insert(body_slot.clone());
+    }
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    let request_object = body_slot
+        .0
+        .get()
+        .and_then(|body| as_json(api, &headers, body));
 
     if let Some(ObjectName(chosen)) = response.extensions_mut().remove::<ObjectName>() {
         name = chosen;

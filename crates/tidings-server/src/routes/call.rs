@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
+use crate::audit::BodySlot;
 use crate::auth::User;
 use crate::codec::Api;
 use crate::error::Status;
@@ -95,6 +96,9 @@ impl FromRequest<Arc<ApiServer>> for Call {
         } else {
             read_body(body).await?
         };
+        if let Some(slot) = parts.extensions.get::<BodySlot>() {
+            slot.fill(&body);
+        }
         Ok(Self {
             api,
             user,

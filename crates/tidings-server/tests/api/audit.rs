@@ -85,7 +85,7 @@ async fn every_write_is_one_line_and_no_read_is() {
             Method::PATCH,
             other,
             merge,
-            json!({"deprecatedCount": 8}).to_string(),
+            json!({"metadata": {"labels": {"a": "b"}}}).to_string(),
         ),
         (Method::POST, &shop, json, generated.to_string()),
         (

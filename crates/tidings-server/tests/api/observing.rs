@@ -7,7 +7,6 @@ use flate2::read::GzDecoder;
 use http::Method;
 use serde_json::Value;
 use tidings_server::ApiOptions;
-use tidings_store::Store;
 
 use crate::support::{Server, event};
 

@@ -243,7 +243,7 @@ async fn limits_are_by_user_and_may_only_be_counted() {
     server.create("shop", "a").await;
     let path = format!("{OTHER_GROUP}/a");
     server
-        .patch("merge", &path, &json!({"deprecatedCount": 8}))
+        .patch("merge", &path, &json!({"metadata": {"labels": {"a": "b"}}}))
         .await
         .expect(200);
     server

@@ -9,7 +9,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, PartialObjectMetadataL
 use prost::Message;
 use serde_json::Value;
 use tidings_server::ApiOptions;
-use tidings_store::{NewRecord, Store, UnixMillis};
+use tidings_store::{NewRecord, UnixMillis};
 
 use crate::support::{START, Server, request};
 

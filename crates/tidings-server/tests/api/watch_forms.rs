@@ -7,7 +7,6 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{PartialObjectMetadata, Status, WatchEvent};
 use prost::Message;
 use serde_json::json;
-use tidings_store::Store;
 
 use crate::support::{Server, request};
 
