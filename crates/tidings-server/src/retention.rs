@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_pb::api::core::v1::Event;
+use k8s_pb::api::core::v1::{Event, EventSource};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
@@ -123,14 +124,12 @@ impl RetentionRules {
             return None;
         }
         let metadata = event.metadata.as_ref();
-        let namespace = metadata
-            .map(|metadata| metadata.namespace())
-            .unwrap_or_default();
+        let namespace = metadata.map(ObjectMeta::namespace).unwrap_or_default();
         let controller = match event.reporting_component() {
             "" => event
                 .source
                 .as_ref()
-                .map(|source| source.component())
+                .map(EventSource::component)
                 .unwrap_or_default(),
             controller => controller,
         };
@@ -253,8 +252,6 @@ fn parse_days(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_pb::api::core::v1::EventSource;
-    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use proptest::prelude::*;
 
     use super::*;

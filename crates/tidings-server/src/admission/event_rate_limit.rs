@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lru::LruCache;
 use tidings_core::{Monotonic, TokenBucket, TokenRate};
 
@@ -146,7 +147,7 @@ impl EventRateLimit {
         let mut reached: Vec<String> = Vec::new();
         for enforcer in &self.enforcers {
             let key = key(enforcer.limit_type, user, event);
-            let hash = [0, 1].map(|half: usize| self.hashers[half].hash_one(&key));
+            let hash = self.hashers.each_ref().map(|hasher| hasher.hash_one(&key));
             if !enforcer.accept(now, hash) {
                 enforcer.reached.fetch_add(1, Ordering::Relaxed);
                 let text = enforcer.message(&key);
@@ -209,11 +210,7 @@ fn key<'a>(limit_type: LimitType, user: &'a str, event: &'a Event) -> Vec<&'a st
         LimitType::Server => Vec::new(),
         LimitType::Namespace => {
             let metadata = event.metadata.as_ref();
-            vec![
-                metadata
-                    .map(|metadata| metadata.namespace())
-                    .unwrap_or_default(),
-            ]
+            vec![metadata.map(ObjectMeta::namespace).unwrap_or_default()]
         }
         LimitType::User => vec![user],
         LimitType::SourceAndObject => {
@@ -240,7 +237,6 @@ fn key<'a>(limit_type: LimitType, user: &'a str, event: &'a Event) -> Vec<&'a st
 #[cfg(test)]
 mod tests {
     use k8s_pb::api::core::v1::{EventSource, ObjectReference};
-    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
 

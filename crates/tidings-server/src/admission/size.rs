@@ -107,12 +107,14 @@ impl EventSizeLimit {
 
 #[cfg(test)]
 mod tests {
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use proptest::prelude::*;
 
     use super::*;
 
     fn event(message: &str) -> Event {
         Event {
+            metadata: Some(ObjectMeta::default()),
             reason: Some("BackOff".into()),
             message: Some(message.into()),
             ..Event::default()

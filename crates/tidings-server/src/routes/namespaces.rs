@@ -32,7 +32,7 @@ pub(crate) async fn get(
     let namespace = namespace.ok_or_else(|| Status::namespace_not_found(&name))?;
     let items = [(name, namespace)];
     match form.shape {
-        Shape::Table(version) => respond(form, &table(version, &query, &items, json!({}))?),
+        Shape::Table(version) => respond(form, &table(version, &query, &items, &json!({}))?),
         Shape::Partial(version) => respond(form, &partial(version, &items[0])),
         Shape::Whole => {
             let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
@@ -54,7 +54,7 @@ pub(crate) async fn list(
     let items = all(&server).await?;
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     match form.shape {
-        Shape::Table(version) => respond(form, &table(version, &query, &items, metadata)?),
+        Shape::Table(version) => respond(form, &table(version, &query, &items, &metadata)?),
         Shape::Partial(version) => {
             let list: Vec<Value> = items.iter().map(|item| partial(version, item)).collect();
             let list = json!({
@@ -149,7 +149,7 @@ fn table(
     version: &str,
     query: &Query,
     items: &[(String, Namespace)],
-    metadata: Value,
+    metadata: &Value,
 ) -> Result<Value, Status> {
     let include = IncludeObject::parse(query)?;
     let column = |name: &str, format: &str, description: &str| json!({"name": name, "type": "string", "format": format, "description": description, "priority": 0});

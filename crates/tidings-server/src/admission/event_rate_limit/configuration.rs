@@ -81,7 +81,7 @@ impl EventRateLimitOptions {
     /// # Errors
     /// What is wrong, and on which line.
     pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
-        Ok(limits(settings::read(text)?)?)
+        Ok(limits(&settings::read(text)?)?)
     }
 
     /// Reads what an `AdmissionConfiguration` of `apiserver.config.k8s.io/v1` says of the plugin `EventRateLimit`: in
@@ -122,7 +122,7 @@ impl EventRateLimitOptions {
                     .map_err(|error| SettingsError::at(&plugin, error.to_string()))?;
                 // The lines within are not known.
                 let at_plugin = |error: SettingsError| SettingsError::at(&plugin, error.message);
-                Ok(limits(configuration).map_err(at_plugin)?)
+                Ok(limits(&configuration).map_err(at_plugin)?)
             }
             (None, "") => {
                 let message = format!("{PLUGIN} needs a path or a configuration");
@@ -136,7 +136,7 @@ impl EventRateLimitOptions {
                         source,
                     })?;
                 settings::read(&text)
-                    .and_then(limits)
+                    .and_then(|configuration| limits(&configuration))
                     .map_err(|source| ConfigurationError::Named { path, source })
             }
         }
@@ -144,7 +144,7 @@ impl EventRateLimitOptions {
 }
 
 /// The limits, if they are as upstream's `ValidateConfiguration` wants them. All that is wrong is said at once.
-fn limits(configuration: Configuration) -> Result<EventRateLimitOptions, SettingsError> {
+fn limits(configuration: &Configuration) -> Result<EventRateLimitOptions, SettingsError> {
     settings::check_kind(
         configuration.api_version.as_ref(),
         configuration.kind.as_ref(),
