@@ -306,6 +306,99 @@ fn create_get_patch_delete() {
     );
 }
 
+/// As `kubectl apply --server-side` works with a kube-apiserver.
+#[test]
+fn server_side_apply() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let mut ours = event("web.1");
+    let file = server.file("event.json", &ours);
+    let apply = ["apply", "--server-side", "-f", &file];
+    let applied = "event/web.1 serverside-applied\n";
+    assert_eq!(server.kubectl(&apply), applied);
+    assert_eq!(server.kubectl(&apply), applied);
+    let shown = server.kubectl(&[
+        "get",
+        "event",
+        "web.1",
+        "-n",
+        "shop",
+        "--show-managed-fields",
+        "-o",
+        "jsonpath={.metadata.managedFields[*].manager} {.metadata.managedFields[*].operation}",
+    ]);
+    assert_eq!(shown, "kubectl Apply");
+
+    // Somebody else takes a field.
+    let patch = ["patch", "event", "web.1", "-n", "shop", "--type=merge"];
+    let change = ["--field-manager=other", "-p", r#"{"count":99}"#];
+    server.kubectl(&[&patch[..], &change].concat());
+    ours["count"] = json!(3);
+    server.file("event.json", &ours);
+    let complaint = server.kubectl_fails(&apply);
+    assert!(
+        complaint
+            .contains(r#"Apply failed with 1 conflict: conflict with "other" using v1: .count"#),
+        "{complaint}"
+    );
+    let dry = [&apply[..], &["--force-conflicts", "--dry-run=server"]].concat();
+    assert_eq!(
+        server.kubectl(&dry),
+        "event/web.1 serverside-applied (server dry run)\n"
+    );
+    assert_eq!(
+        server.kubectl(&[&apply[..], &["--force-conflicts"]].concat()),
+        applied
+    );
+    let count = [
+        "get",
+        "event",
+        "web.1",
+        "-n",
+        "shop",
+        "-o",
+        "jsonpath={.count}",
+    ];
+    assert_eq!(server.kubectl(&count), "3");
+
+    // From client-side apply to server-side apply: what it applied before is not in conflict, and follows.
+    let mut second = event("web.2");
+    let file = server.file("second.json", &second);
+    server.kubectl(&["apply", "-f", &file]);
+    second["message"] = json!("moved");
+    second.as_object_mut().unwrap().remove("type");
+    server.file("second.json", &second);
+    assert_eq!(
+        server.kubectl(&["apply", "--server-side", "-f", &file]),
+        "event/web.2 serverside-applied\n"
+    );
+    let last = server.kubectl(&[
+        "apply",
+        "view-last-applied",
+        "event/web.2",
+        "-n",
+        "shop",
+        "-o",
+        "json",
+    ]);
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(last["message"], "moved");
+    let managers = [
+        "get",
+        "event",
+        "web.2",
+        "-n",
+        "shop",
+        "-o",
+        "jsonpath={.metadata.managedFields[*].manager}",
+    ];
+    let managers = server.kubectl(&[&managers[..], &["--show-managed-fields"]].concat());
+    assert!(managers.starts_with("kubectl"), "{managers}");
+    let annotate = ["annotate", "event", "web.2", "-n", "shop", "seen=yes"];
+    assert_eq!(server.kubectl(&annotate), "event/web.2 annotated\n");
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let Some(server) = Server::start() else {
