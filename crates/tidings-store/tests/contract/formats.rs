@@ -77,7 +77,8 @@ async fn check(packed: &[u8]) {
 
     // Its history is told from the first revision to the last, and goes on.
     let mut watch = store.watch("".into(), 0).await.unwrap();
-    let mut told = 0;
+    // A store begins at revision 1.
+    let mut told = 1;
     while told < page.revision {
         for change in watch.next().await.unwrap() {
             told += 1;
