@@ -43,9 +43,8 @@ impl Shared {
         // A time of its own: the write's may be used up, and an answer is worth waiting for.
         let deadline = self.client.deadline();
         let unknown = || Err(Fault::Unknown(Arc::new(failure.clone())).into());
-        let current = match self.version_at(lost.key, 0, deadline).await {
-            Ok(current) => current,
-            Err(_) => return unknown(),
+        let Ok(current) = self.version_at(lost.key, 0, deadline).await else {
+            return unknown();
         };
         // etcd has answered, so the request is not on its way any more: a key that is as it was will stay so.
         let is_as_it_was = current
