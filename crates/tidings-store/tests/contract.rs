@@ -824,7 +824,19 @@ async fn statistics_add_up(mut fixture: Fixture) {
     fixture.store.update("a".into(), again, one).await.unwrap();
     let latest = fixture.delete("c").await;
     fixture.restart().await;
-    let stats = fixture.store.stats().await.unwrap();
+    // On etcd the bytes are known once the local index is there.
+    let known = async {
+        loop {
+            let stats = fixture.store.stats().await.unwrap();
+            if stats.value_bytes > 0 {
+                break stats;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let stats = tokio::time::timeout(std::time::Duration::from_secs(30), known)
+        .await
+        .expect("the bytes are counted");
     assert_eq!(
         (stats.records, stats.value_bytes, stats.revision),
         (2, 10, latest)
