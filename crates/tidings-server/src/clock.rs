@@ -37,7 +37,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// The clock that timers run by.
+/// The clock that timers run by; tests may stop it.
+pub(crate) fn timer() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+/// A clock that is never set.
 pub(crate) fn monotonic() -> Instant {
     Instant::now()
 }

@@ -1,13 +1,15 @@
 //! Connections: accepted, put behind TLS, served, and ended in good order.
 //!
 //! Nobody holds one for nothing: the handshake, the first request, and the pause between two requests each have a deadline,
-//! whichever protocol is spoken. A request that is being answered, a watch above all, keeps its connection.
+//! whichever protocol is spoken. A request that is being answered, a watch above all, keeps its connection until its time
+//! is over; what the client has not taken some time after that, it never will, and its connection is ended.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,9 +24,12 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use crate::auth::certificate::PeerCertificate;
+use crate::clock;
+use crate::paced::{self, Lasting};
 use crate::router;
 use crate::server::{ApiOptions, ApiServer};
 use crate::tls::Tls;
@@ -127,6 +132,8 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer
         peer,
         certificate,
         activity: activity.clone(),
+        request_timeout: options.request_timeout,
+        grace: options.read_header_timeout,
     };
     let stream = TokioIo::new(stream);
     let stopped = server.stopped();
@@ -160,6 +167,10 @@ async fn drive<C>(
     let mut connection = pin!(connection);
     let mut stopped = pin!(stopped);
     let mut idle = pin!(activity.idle(options.read_header_timeout, options.idle_timeout));
+    let longest = options
+        .request_timeout
+        .saturating_add(options.read_header_timeout);
+    let mut overdue = pin!(activity.overdue(longest));
     let mut ending = false;
     loop {
         tokio::select! {
@@ -168,6 +179,9 @@ async fn drive<C>(
                     tracing::debug!(%error, "connection ended with an error");
                 }
                 return;
+            }
+            () = &mut overdue => {
+                return tracing::debug!("a client did not take an answer in time");
             }
             () = &mut stopped, if !ending => {}
             () = &mut idle => {
@@ -188,8 +202,8 @@ async fn drive<C>(
 struct Activity {
     /// Requests that were begun.
     begun: AtomicU64,
-    /// Requests whose answers are not sent in full.
-    open: AtomicUsize,
+    /// Requests whose answers are not sent in full, by their numbers, and when each has to be over.
+    open: Mutex<HashMap<u64, Instant>>,
 }
 
 impl Activity {
@@ -201,12 +215,28 @@ impl Activity {
             let limit = if before.0 == 0 { first } else { pause };
             tokio::time::sleep(limit).await;
             let begun = self.begun.load(Ordering::Relaxed);
-            let now = (begun, self.open.load(Ordering::Relaxed));
+            let now = (begun, self.open().len());
             if now == before && now.1 == 0 {
                 return;
             }
             before = now;
         }
+    }
+
+    /// Resolves when the time of an open request is over. None is over sooner than `longest` after it began.
+    async fn overdue(&self, longest: Duration) {
+        loop {
+            let first = self.open().values().min().copied();
+            tokio::time::sleep_until(first.unwrap_or_else(|| paced::deadline(longest))).await;
+            let now = clock::timer();
+            if self.open().values().any(|end| *end <= now) {
+                return;
+            }
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Instant>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -217,6 +247,9 @@ struct Connected {
     /// Whose address it is, for the audit log.
     peer: Option<SocketAddr>,
     activity: Arc<Activity>,
+    request_timeout: Duration,
+    /// A client has this long to take what is left of an answer whose time is over.
+    grace: Duration,
 }
 
 impl Service<Request<Incoming>> for Connected {
@@ -225,7 +258,8 @@ impl Service<Request<Incoming>> for Connected {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let open = Open::new(&self.activity);
+        let grace = self.grace;
+        let open = Open::new(&self.activity, self.request_timeout.saturating_add(grace));
         if let Some(certificate) = &self.certificate {
             request.extensions_mut().insert(certificate.clone());
         }
@@ -235,25 +269,42 @@ impl Service<Request<Incoming>> for Connected {
         let answered = self.api.call(request);
         Box::pin(async move {
             let response = answered.await?;
+            if let Some(Lasting(time)) = response.extensions().get() {
+                open.lasts(time.saturating_add(grace));
+            }
             Ok(response.map(|body| Answer { body, _open: open }))
         })
     }
 }
 
 /// A request from its first byte to the last of its answer.
-struct Open(Arc<Activity>);
+struct Open {
+    number: u64,
+    activity: Arc<Activity>,
+}
 
 impl Open {
-    fn new(activity: &Arc<Activity>) -> Self {
-        activity.begun.fetch_add(1, Ordering::Relaxed);
-        activity.open.fetch_add(1, Ordering::Relaxed);
-        Self(activity.clone())
+    fn new(activity: &Arc<Activity>, time: Duration) -> Self {
+        let number = activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.open().insert(number, paced::deadline(time));
+        Self {
+            number,
+            activity: activity.clone(),
+        }
+    }
+
+    /// Gives the request this long from now on, but no less than it had.
+    fn lasts(&self, time: Duration) {
+        let end = paced::deadline(time);
+        if let Some(before) = self.activity.open().get_mut(&self.number) {
+            *before = end.max(*before);
+        }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.activity.open().remove(&self.number);
     }
 }
 

@@ -41,7 +41,8 @@ pub struct ApiOptions {
     pub max_connections: usize,
     /// A client has this long for the TLS handshake. Default: ten seconds.
     pub tls_handshake_timeout: Duration,
-    /// A client has this long from the handshake to its first request. Default: 32 seconds, as in kube-apiserver.
+    /// A client has this long from the handshake to its first request, and to take what is left of an answer when the time
+    /// of its request is over. Default: 32 seconds, as in kube-apiserver.
     pub read_header_timeout: Duration,
     /// A connection on which nothing is asked or answered ends after this, at most twice this. Default: 90 seconds, as in
     /// kube-apiserver.

@@ -29,7 +29,7 @@ pub use counters::{AccessCounters, Count};
 pub use rbac::{RbacError, RbacPolicy};
 pub use tokens::{Token, TokenFileError, parse_token_file};
 
-/// Members may do everything, and are in no one's way: neither authorization nor the limits of requests in flight apply.
+/// Members may do everything. The limits of requests in flight hold for them, too: the one token most servers have is of it.
 pub(crate) const MASTERS: &str = "system:masters";
 /// Everybody who showed valid credentials.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";

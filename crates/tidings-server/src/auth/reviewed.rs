@@ -1,7 +1,7 @@
 //! Answers of a cluster, kept for a while.
 //!
 //! Bounded by number; who asks what somebody else is asking already waits for that answer instead of asking again; a failure
-//! is kept for a second, so that a cluster that is down is not asked by every request that waits.
+//! is kept for a second from when it was known, so that a cluster that is down is not asked by every request that waits.
 
 use std::future::Future;
 use std::num::NonZeroUsize;
@@ -12,6 +12,7 @@ use lru::LruCache;
 use tokio::sync::Semaphore;
 
 use super::cluster::ReviewError;
+use crate::clock;
 
 /// So many answers are kept; the least recently used go first.
 const ANSWERS_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
@@ -21,7 +22,7 @@ const QUESTIONS_MAX: usize = 100;
 const ANSWER_TTL: Duration = Duration::from_secs(10);
 /// A failure holds for so long.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
-/// Whoever asks gets an answer within this, or a failure; upstream's default.
+/// A question gets an answer within this, or a failure; upstream's default. Nobody waits longer for somebody else's.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stands for a question: a digest of all of it.
@@ -58,26 +59,32 @@ impl<V: Clone> Reviewed<V> {
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert(question, Slot::default)
             .clone();
-        let answered = async {
-            let mut slot = slot.lock().await;
-            if let Some((at, answer)) = &*slot {
-                let ttl = if answer.is_ok() {
-                    ANSWER_TTL
-                } else {
-                    FAILURE_TTL
-                };
-                if now.saturating_duration_since(*at) < ttl {
-                    return answer.clone();
-                }
-            }
-            let _permit = self.questions.acquire().await;
-            let answer = ask().await;
-            *slot = Some((now, answer.clone()));
-            answer
+        let begun = clock::timer();
+        let Ok(mut slot) = tokio::time::timeout(PATIENCE, slot.lock()).await else {
+            return Err(ReviewError::TimedOut);
         };
-        tokio::time::timeout(PATIENCE, answered)
+        if let Some((at, answer)) = &*slot {
+            let ttl = if answer.is_ok() {
+                ANSWER_TTL
+            } else {
+                FAILURE_TTL
+            };
+            // Who waited while it was asked for began before it was known.
+            if now.saturating_duration_since(*at) < ttl {
+                return answer.clone();
+            }
+        }
+        let answered = async {
+            let _permit = self.questions.acquire().await;
+            ask().await
+        };
+        let answer = tokio::time::timeout(PATIENCE, answered)
             .await
-            .unwrap_or(Err(ReviewError::TimedOut))
+            .unwrap_or(Err(ReviewError::TimedOut));
+        let took = clock::timer().saturating_duration_since(begun);
+        let known = now.checked_add(took).unwrap_or(now);
+        *slot = Some((known, answer.clone()));
+        answer
     }
 }
 
@@ -86,7 +93,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::clock;
 
     #[tokio::test]
     async fn answers_are_kept_for_a_while_and_failures_for_less() {
@@ -127,12 +133,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cluster_that_says_nothing_keeps_nobody_waiting_for_long() {
-        let reviewed: Reviewed<u32> = Reviewed::new();
+        let reviewed: &Reviewed<u32> = &Reviewed::new();
         let now = clock::monotonic();
-        let silent = || reviewed.get([0; 32], now, std::future::pending);
-        for answer in futures::future::join_all([silent(), silent(), silent()]).await {
+        let asked = &AtomicUsize::new(0);
+        let ask = || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            std::future::pending()
+        };
+        let silent = |after: Duration| async move {
+            tokio::time::sleep(after).await;
+            let answer = reviewed.get([0; 32], now + after, ask).await;
             assert!(matches!(answer, Err(ReviewError::TimedOut)), "{answer:?}");
-        }
+        };
+        // Whoever comes while it is asked, and a moment after, is told what the first one was.
+        let begun = clock::timer();
+        let moments = [0, 1, 5000, 9000, 10_900].map(Duration::from_millis);
+        futures::future::join_all(moments.map(silent)).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(clock::timer() - begun, moments[4]);
+        silent(Duration::from_secs(12)).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]

@@ -94,15 +94,16 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         // The last is passed first.
         .layer(middleware::from_fn_with_state(
             server.clone(),
-            access::authorize,
-        ))
-        .layer(middleware::from_fn_with_state(
-            server.clone(),
             compress::compress,
         ))
         .layer(middleware::from_fn_with_state(
             server.clone(),
             limits::limit,
+        ))
+        // A cluster may be asked for long: who waits for it is in nobody's way.
+        .layer(middleware::from_fn_with_state(
+            server.clone(),
+            access::authorize,
         ))
         .layer(middleware::from_fn_with_state(server.clone(), audit::log));
     // A probe is answered however much there is to do.

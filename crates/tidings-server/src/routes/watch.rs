@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use crate::clock;
 use crate::encoded::{EncodingKey, RowKey};
 use crate::error::Status;
 use crate::negotiate::{Answer, Form, Media, Shape};
+use crate::paced::Lasting;
 use crate::query::{ListOptions, ResourceVersion};
 use crate::server::ApiServer;
 use crate::table::Rows;
@@ -102,7 +104,15 @@ pub(crate) async fn watch(
         ended,
     );
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))];
-    Ok((StatusCode::OK, content_type, Body::from_stream(frames)).into_response())
+    // The stream ends in time only if somebody reads it; the connection looks after those that nobody does.
+    let lasting = Extension(Lasting(timeout));
+    Ok((
+        StatusCode::OK,
+        content_type,
+        lasting,
+        Body::from_stream(frames),
+    )
+        .into_response())
 }
 
 /// One watch.

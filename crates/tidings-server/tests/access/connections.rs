@@ -25,6 +25,7 @@ async fn start(max_connections: usize) -> Server {
         options.api.tls_handshake_timeout = Duration::from_secs(2);
         options.api.read_header_timeout = Duration::from_secs(1);
         options.api.idle_timeout = Duration::from_secs(1);
+        options.api.request_timeout = Duration::from_secs(2);
         options.api.bookmark_interval = Duration::from_secs(3);
     })
     .await
@@ -149,5 +150,46 @@ async fn connections_beyond_the_limit_wait() {
     let mut second = tokio::time::timeout(PATIENCE, second).await.unwrap();
     second.write_all(LIST.as_bytes()).await.unwrap();
     assert!(until_the_end(&mut second).await.starts_with("HTTP/1.1 200"));
+    server.running.shutdown().await;
+}
+
+/// Asks over HTTP/2 without allowing a single byte of an answer's body to be sent, and waits for the end of the connection.
+async fn ask_and_take_nothing(server: &Server, path: &str, authorization: &str) {
+    let (mut read, mut write) = tokio::io::split(tls(server, "h2").await);
+    // SETTINGS with an INITIAL_WINDOW_SIZE of nothing.
+    write
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0")
+        .await
+        .unwrap();
+    let len = |text: &str| u8::try_from(text.len()).unwrap();
+    // GET by https, the path, localhost for an authority, and who asks.
+    let mut headers = vec![0x82, 0x87, 0x04, len(path)];
+    headers.extend(path.bytes());
+    headers.extend(b"\x01\x09localhost");
+    if !authorization.is_empty() {
+        headers.extend([0x0f, 0x08, len(authorization)]);
+        headers.extend(authorization.bytes());
+    }
+    let mut frame = vec![0, 0, u8::try_from(headers.len()).unwrap(), 1, 5, 0, 0, 0, 1];
+    frame.extend(headers);
+    write.write_all(&frame).await.unwrap();
+    // Sooner than a ping without an answer would end it.
+    let answer = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut read))
+        .await
+        .expect("the connection is held by an answer that nobody takes");
+    assert!(answer.len() > 60, "it was answered: {answer:?}");
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_are_ended() {
+    let server = start(100).await;
+    let watch = "/api/v1/events?watch=1&timeoutSeconds=4";
+    futures::join!(
+        // Neither is let in, whatever it says it is.
+        ask_and_take_nothing(&server, "/", ""),
+        ask_and_take_nothing(&server, watch, ""),
+        ask_and_take_nothing(&server, "/api/v1/events", "Bearer t-admin"),
+        ask_and_take_nothing(&server, watch, "Bearer t-admin"),
+    );
     server.running.shutdown().await;
 }
