@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn answers_are_kept_for_a_while_and_failures_for_less() {
         let reviewed: Reviewed<u32> = Reviewed::new();
         let start = clock::monotonic();
