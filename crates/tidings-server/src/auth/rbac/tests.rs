@@ -1,3 +1,5 @@
+//! What policies allow and refuse, and which files are no policies.
+
 use http::Method;
 
 use super::*;
