@@ -36,7 +36,22 @@ pub(crate) async fn read_body(body: Body) -> Result<bytes::Bytes, Status> {
 
 /// Whether a request is a watch: these last long and are counted by nobody.
 pub(crate) fn is_watch(method: &Method, path: &str, query: &Query) -> bool {
-    method == Method::GET && (query.flag("watch") || path.contains("/v1/watch/"))
+    let below = ["/api/v1/", "/apis/events.k8s.io/v1/"]
+        .into_iter()
+        .find_map(|group| path.strip_prefix(group));
+    let Some(below) = below.filter(|_| method == Method::GET) else {
+        return false;
+    };
+    let (below, asked) = match below.strip_prefix("watch/") {
+        Some(below) => (below, true),
+        None => (below, query.flag("watch")),
+    };
+    let mut parts = below.split('/');
+    let resource = match parts.next() {
+        Some("namespaces") => parts.nth(1),
+        first => first,
+    };
+    asked && resource == Some("events")
 }
 
 /// Lets so many requests in at once and gives each its time; the rest are told to come back.
@@ -99,4 +114,26 @@ fn too_many_requests() -> Response {
         "Too many requests, please try again later.\n",
     )
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_events_are_watched() {
+        for (path, query, expected) in [
+            ("/api/v1/events", "watch=1", true),
+            ("/api/v1/events", "", false),
+            ("/api/v1/namespaces/a/events/b", "watch=true", true),
+            ("/apis/events.k8s.io/v1/watch/namespaces/a/events", "", true),
+            ("/api/v1/namespaces/events", "watch=1", false),
+            ("/api/v1/namespaces", "watch=1", false),
+            ("/openapi/v3/api/v1", "watch=1", false),
+            ("/metrics", "watch=1", false),
+        ] {
+            let query = Query::parse(Some(query));
+            assert_eq!(is_watch(&Method::GET, path, &query), expected, "{path}");
+        }
+    }
 }

@@ -37,8 +37,7 @@ pub(crate) async fn delete(
     for _ in 0..CHANGE_ATTEMPTS {
         let stored = server.stored(call.api, &key).await?;
         let metadata = stored.event.metadata.clone().unwrap_or_default();
-        check_preconditions(&call, &options, &metadata)?;
-        match remove(&server, call.api, &key, &stored, options.dry_run).await? {
+        match remove(&server, call.api, &key, &stored, &options).await? {
             Removed::Gone => {
                 return Ok(Status::deleted(call.api, &key.name, metadata.uid()).into_response());
             }
@@ -70,9 +69,11 @@ async fn remove(
     api: Api,
     key: &Key,
     stored: &Stored,
-    dry_run: bool,
+    options: &Deletion,
 ) -> Result<Removed, Status> {
+    let dry_run = options.dry_run;
     let metadata = stored.event.metadata.as_ref();
+    check_preconditions(api, key, options, metadata)?;
     let held_back = metadata.is_some_and(|metadata| !metadata.finalizers.is_empty());
     if held_back {
         let mut event = stored.event.clone();
@@ -124,12 +125,7 @@ pub(crate) async fn delete_collection(
         if deletions.len() >= DELETES_AT_ONCE {
             deletions.next().await.transpose()?;
         }
-        deletions.push(remove_listed(
-            &server,
-            call.api,
-            stored,
-            delete_options.dry_run,
-        ));
+        deletions.push(remove_listed(&server, call.api, stored, &delete_options));
     }
     while let Some(done) = deletions.next().await {
         done?;
@@ -138,12 +134,12 @@ pub(crate) async fn delete_collection(
     list::page_response(&server, &call, form, &page)
 }
 
-/// Removes an event that was listed, whatever became of it since.
+/// Removes an event that was listed, whatever became of it since, if the preconditions hold of what it has become.
 async fn remove_listed(
     server: &ApiServer,
     api: Api,
     listed: &Stored,
-    dry_run: bool,
+    options: &Deletion,
 ) -> Result<(), Status> {
     let metadata = listed.event.metadata.as_ref();
     let text = |of: fn(&ObjectMeta) -> &str| metadata.map(of).unwrap_or_default().to_owned();
@@ -151,7 +147,7 @@ async fn remove_listed(
         namespace: text(ObjectMeta::namespace),
         name: text(ObjectMeta::name),
     };
-    let mut removed = remove(server, api, &key, listed, dry_run).await;
+    let mut removed = remove(server, api, &key, listed, options).await;
     loop {
         match removed {
             Ok(Removed::Gone | Removed::Waiting(_)) => return Ok(()),
@@ -161,7 +157,7 @@ async fn remove_listed(
             Err(status) => return Err(status),
         }
         removed = match server.stored(api, &key).await {
-            Ok(stored) => remove(server, api, &key, &stored, dry_run).await,
+            Ok(stored) => remove(server, api, &key, &stored, options).await,
             Err(status) => Err(status),
         };
     }
@@ -239,24 +235,28 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
 }
 
 fn check_preconditions(
-    call: &Call,
+    api: Api,
+    key: &Key,
     options: &Deletion,
-    metadata: &ObjectMeta,
+    metadata: Option<&ObjectMeta>,
 ) -> Result<(), Status> {
-    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != metadata.uid()) {
-        return Err(wrong_uid(call.api, &call.name, uid, metadata.uid()));
+    let is = metadata.map(ObjectMeta::uid).unwrap_or_default();
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != is) {
+        return Err(wrong_uid(api, &key.name, uid, is));
     }
+    let is = metadata
+        .map(ObjectMeta::resource_version)
+        .unwrap_or_default();
     if let Some(version) = options
         .resource_version
         .as_deref()
-        .filter(|version| *version != metadata.resource_version())
+        .filter(|version| *version != is)
     {
         return Err(Status::conflict(
-            call.api,
-            &call.name,
+            api,
+            &key.name,
             &format!(
-                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
-                metadata.resource_version()
+                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {is}"
             ),
         ));
     }

@@ -737,3 +737,20 @@ async fn bodies_are_limited() {
         "Request entity too large: limit is 3145728"
     );
 }
+
+#[tokio::test]
+async fn a_collection_is_deleted_only_where_the_preconditions_hold() {
+    let server = Server::new();
+    server.create("shop", "a").await;
+    for preconditions in [json!({"uid": "other"}), json!({"resourceVersion": "99"})] {
+        let options = json!({"preconditions": preconditions}).to_string();
+        server
+            .call(Method::DELETE, &events("shop"), &[], options)
+            .await
+            .expect(409);
+    }
+    server
+        .get(&format!("{}/a", events("shop")))
+        .await
+        .expect(200);
+}
