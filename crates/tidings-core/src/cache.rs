@@ -92,11 +92,11 @@ impl<V> Cache<V> {
         }
     }
 
-    /// Forgets what is kept under `key`.
-    pub(crate) fn remove(&mut self, key: &Key) {
-        if let Some(slot) = self.slots.pop(key) {
-            self.bytes -= slot.base + slot.extra;
-        }
+    /// Takes out what is kept under `key`.
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<V> {
+        let slot = self.slots.pop(key)?;
+        self.bytes -= slot.base + slot.extra;
+        Some(slot.value)
     }
 
     /// Takes out what was used longest ago.

@@ -114,8 +114,9 @@
 //! # core/v1 or events.k8s.io/v1
 //!
 //! The calls are the same; what is written is an option of the sink. As core/v1 events, the default, repeats are a count and similar events are
-//! combined. As events.k8s.io/v1 events ([`SinkOptions::events_v1`]) repeats are a series, whose stored count is at most a minute behind, at no
-//! more than one write a minute, and which is written once more at the end. Give such events an action ([`EventBuilder::action`]).
+//! combined. As events.k8s.io/v1 events ([`SinkOptions::events_v1`]) repeats are a series, which by default is never written more often than
+//! client-go would: its second event at once, then every half hour while it goes on, and its last count twelve minutes after its last event, or
+//! at shutdown. [`SeriesOptions::heartbeat`] buys a fresher count with more writes. Give such events an action ([`EventBuilder::action`]).
 //!
 //! # Tests
 //!

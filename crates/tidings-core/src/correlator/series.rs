@@ -5,12 +5,18 @@
 //!   event ──────────▶ single ───────────────▶ series ◀──┐
 //!                        │                       │ └────┘
 //!                        └──────────┬────────────┘
-//!                                   ▼ idle, or no room, or the end: Patch, if the count is behind
+//!                                   ▼ quiet, or no room, or the end: Patch, if the count is behind
 //!                               forgotten
 //! ```
 //!
 //! What is decided here is when a state is to be written; the [`Delivery`](crate::Delivery) keeps the states of one series in order, creates
 //! what is not there to be patched, and leaves out states that a later one makes needless.
+//!
+//! By default this never writes more than client-go does, whatever is recorded. What begins a series here (its create, and the patch of its
+//! second event) makes client-go write at the same moments, as it forgets a series no later than this does, on one of its passes every six
+//! minutes that finds it quiet for more than six. In the half hour between two heartbeats of a series that goes on, client-go refreshes it, or
+//! ends it, or begins it anew; and in the twelve minutes before a last count, it ends it, or has begun it anew. Only the shutdown, where
+//! client-go forgets all counts that are behind, and a full cache, where it knows no bound, cost writes that client-go does not make.
 //!
 //! Invariants: every event is settled by exactly one of the writes handed out, or is still counted in [`SeriesStats::behind`]; counts are
 //! absolute and only grow; an entry that is behind has a time at which it is written.
@@ -198,17 +204,16 @@ impl Series {
                 continue;
             };
             open.due = None;
-            if open.behind > 0 {
-                self.write(now, &key);
-                self.schedule(&key);
-            } else {
-                let since = now.nanos_since(open.last_seen);
-                if since >= nanos(self.options.idle) {
-                    self.open.remove(&key);
-                } else {
-                    self.schedule(&key);
+            if now.nanos_since(open.last_seen) >= nanos(self.options.idle) {
+                if let Some(mut open) = self.open.remove(&key) {
+                    self.forget(&key, &mut open);
                 }
+                continue;
             }
+            if open.behind > 0 && now >= open.not_before {
+                self.write(now, &key);
+            }
+            self.schedule(&key);
         }
     }
 
@@ -271,10 +276,11 @@ impl Series {
         if let Some(due) = open.due.take() {
             self.due.remove(&due);
         }
+        let end = open.last_seen.saturating_add(self.options.idle);
         let at = if open.behind > 0 {
-            open.not_before
+            open.not_before.min(end)
         } else {
-            open.last_seen.saturating_add(self.options.idle)
+            end
         };
         self.last_due += 1;
         open.due = Some((at, self.last_due));

@@ -8,6 +8,7 @@
 
 mod accounting;
 mod eventf;
+mod hour;
 mod logging;
 mod series;
 mod shutdown;

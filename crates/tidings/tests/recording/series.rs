@@ -28,7 +28,8 @@ async fn settled(broadcaster: &Broadcaster, events: u64) {
 /// client-go's TestEventSeriesWithEventSinkImplRace and TestRecordEventToSink: one stored object, with a series.
 #[tokio::test]
 async fn repeats_become_a_series_that_is_written_seldom_and_to_the_end() {
-    let (broadcaster, recorder, hand) = manual(options(SeriesOptions::default()));
+    let minute = SeriesOptions::default().heartbeat(Duration::from_secs(60));
+    let (broadcaster, recorder, hand) = manual(options(minute));
     let sink = MemorySink::new();
     broadcaster.start_recording_to_sink(sink.clone());
     let send = || {

@@ -96,7 +96,7 @@ impl Bench {
 /// client-go's `tools/events` TestEventSeriesf, on our rules: the second at once, then a heartbeat while there is something to say.
 #[test]
 fn a_series_is_written_seldom_and_is_never_long_behind() {
-    let mut bench = Bench::new(SeriesOptions::default());
+    let mut bench = Bench::new(SeriesOptions::default().heartbeat(Duration::from_secs(60)));
     assert_eq!(bench.see("web", 0), [(CREATE, 1, 1)]);
     assert_eq!(bench.see("web", 5), [(PATCH, 2, 1)]);
     for second in 6..65 {
@@ -111,10 +111,31 @@ fn a_series_is_written_seldom_and_is_never_long_behind() {
     assert_eq!(bench.due(), Some(125));
     assert_eq!(bench.pass(125), [(PATCH, 62, 1)]);
     // Once quiet, it is forgotten without another write, and begins anew.
-    assert_eq!(bench.due(), Some(66 + 360));
-    assert_eq!(bench.pass(66 + 360), []);
+    assert_eq!(bench.due(), Some(66 + 720));
+    assert_eq!(bench.pass(66 + 720), []);
     assert_eq!(bench.due(), None);
-    assert_eq!(bench.see("web", 500), [(CREATE, 1, 1)]);
+    assert_eq!(bench.see("web", 800), [(CREATE, 1, 1)]);
+}
+
+#[test]
+fn by_default_two_heartbeats_an_hour_and_the_end_are_written() {
+    let mut bench = Bench::new(SeriesOptions::default());
+    let mut writes = Vec::new();
+    for second in (0..=3600).step_by(10) {
+        let seen = bench.see("web", second);
+        writes.extend(seen.into_iter().map(|write| (second, write.0, write.1)));
+    }
+    assert_eq!(
+        writes,
+        [(0, CREATE, 1), (10, PATCH, 2), (1810, PATCH, 181),]
+    );
+    assert_eq!(bench.due(), Some(3610));
+    assert_eq!(bench.pass(3610), [(PATCH, 361, 180)]);
+    // Quiet before the next heartbeat is due: the end has the last count.
+    assert_eq!(bench.see("web", 3620), []);
+    assert_eq!(bench.pass(3620 + 719), []);
+    assert_eq!(bench.pass(3620 + 720), [(PATCH, 362, 1)]);
+    assert_eq!((bench.due(), bench.series.stats().behind), (None, 0));
 }
 
 /// client-go's TestFinishSeries, and `eventBroadcasterImpl`'s passes: the same event at 0, 5 and 10 s.
@@ -366,7 +387,47 @@ impl World {
     }
 }
 
+/// How many writes were handed out by `second`, everything due before it done when it was due.
+fn writes_by(bench: &mut Bench, written: &mut usize, second: i64) -> usize {
+    while let Some(due) = bench.due().filter(|due| *due <= second) {
+        *written += bench.pass(due).len();
+    }
+    *written
+}
+
 proptest! {
+    /// At no time has more been written than client-go has. Times are whole seconds, and many are multiples of its passes' six minutes.
+    #[test]
+    fn never_more_writes_than_client_go(
+        steps in prop::collection::vec((0_u8..3, prop_oneof![
+            4 => 0_i64..30,
+            3 => 30_i64..800,
+            2 => 1700_i64..1900,
+            2 => prop::sample::select(vec![359_i64, 360, 361, 719, 720, 721, 1080, 1799, 1800, 1801, 3600]),
+        ]), 1..80),
+    ) {
+        let mut ours = Bench::new(SeriesOptions::default());
+        let mut theirs = Bench::new(SeriesOptions::client_go());
+        let (mut by_us, mut by_them, mut now) = (0, 0, 0);
+        // Its passes begin when it does.
+        theirs.pass(0);
+        for (pod, wait) in steps {
+            for second in [now + wait / 2, now + wait] {
+                let (us, them) = (writes_by(&mut ours, &mut by_us, second), writes_by(&mut theirs, &mut by_them, second));
+                prop_assert!(us <= them, "{us} writes at {second} s, {them} by client-go");
+            }
+            now += wait;
+            let pod = format!("pod-{pod}");
+            by_us += ours.see(&pod, now).len();
+            by_them += theirs.see(&pod, now).len();
+            prop_assert!(by_us <= by_them, "{by_us} writes at {now} s, {by_them} by client-go");
+        }
+        let end = now + 4000;
+        let (us, them) = (writes_by(&mut ours, &mut by_us, end), writes_by(&mut theirs, &mut by_them, end));
+        prop_assert!(us <= them, "{us} writes in the end, {them} by client-go");
+        prop_assert_eq!(ours.series.stats().behind, 0);
+    }
+
     /// The server's counts add up to what was recorded, less at most what is counted as dropped.
     #[test]
     fn every_event_is_in_a_count_or_counted_as_dropped(
