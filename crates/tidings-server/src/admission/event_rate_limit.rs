@@ -38,7 +38,7 @@ pub enum LimitType {
 }
 
 impl LimitType {
-    const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 4] = [
         Self::Server,
         Self::Namespace,
         Self::User,

@@ -15,9 +15,10 @@ pub use self::event_rate_limit::{
 };
 pub use self::namespaces::{Namespace, Namespaces, NamespacesError};
 pub use self::size::{EventSizeLimit, Oversized, TRUNCATED_ANNOTATION};
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::codec::Api;
 use crate::error::Status;
+use crate::metrics::{Judge, Metrics, Operation};
 use crate::server::ApiOptions;
 
 /// What admission did with writes since the server started.
@@ -60,10 +61,21 @@ impl Admission {
     /// Refuses creates in a namespace that is not there, or is about to go.
     pub(crate) fn check_namespace(
         &self,
+        metrics: &Metrics,
         api: Api,
         namespace: &str,
         event: &Event,
     ) -> Result<(), Status> {
+        if self.namespaces.named().is_none() {
+            return self.find_namespace(api, namespace, event);
+        }
+        let plugin = Judge::NamespaceLifecycle;
+        judged(metrics, plugin, Operation::Create, || {
+            self.find_namespace(api, namespace, event)
+        })
+    }
+
+    fn find_namespace(&self, api: Api, namespace: &str, event: &Event) -> Result<(), Status> {
         match self.namespaces.find(namespace) {
             Some(Namespace::Active) => Ok(()),
             Some(Namespace::Terminating) => {
@@ -101,6 +113,7 @@ impl Admission {
     /// The rate limits for one request: they are asked once, however often the request has to try.
     pub(crate) fn gate<'a>(
         &'a self,
+        metrics: &'a Metrics,
         clock: &'a dyn Clock,
         api: Api,
         user: &'a str,
@@ -108,6 +121,7 @@ impl Admission {
     ) -> Gate<'a> {
         Gate {
             admission: self,
+            metrics,
             clock,
             api,
             user,
@@ -131,6 +145,7 @@ impl Admission {
 /// See [`Admission::gate`].
 pub(crate) struct Gate<'a> {
     admission: &'a Admission,
+    metrics: &'a Metrics,
     clock: &'a dyn Clock,
     api: Api,
     user: &'a str,
@@ -139,7 +154,7 @@ pub(crate) struct Gate<'a> {
 
 impl Gate<'_> {
     /// Takes the event's tokens, the first time it is called.
-    pub(crate) fn pass(&mut self, event: &Event) -> Result<(), Status> {
+    pub(crate) fn pass(&mut self, operation: Operation, event: &Event) -> Result<(), Status> {
         if self.passed {
             return Ok(());
         }
@@ -147,10 +162,26 @@ impl Gate<'_> {
         let Some(rate) = &self.admission.rate else {
             return Ok(());
         };
-        rate.accept(self.clock.monotonic(), self.api, self.user, event)
-            .map_err(|message| {
-                self.admission.rejected.fetch_add(1, Ordering::Relaxed);
-                Status::too_many_requests(&message)
-            })
+        judged(self.metrics, Judge::EventRateLimit, operation, || {
+            rate.accept(self.clock.monotonic(), self.api, self.user, event)
+                .map_err(|message| {
+                    self.admission.rejected.fetch_add(1, Ordering::Relaxed);
+                    Status::too_many_requests(&message)
+                })
+        })
     }
+}
+
+/// Has a write judged, and measures it.
+fn judged(
+    metrics: &Metrics,
+    by: Judge,
+    operation: Operation,
+    judge: impl FnOnce() -> Result<(), Status>,
+) -> Result<(), Status> {
+    let began = clock::monotonic();
+    let judgement = judge();
+    let took = clock::monotonic().saturating_duration_since(began);
+    metrics.judged(by, operation, judgement.is_err(), took);
+    judgement
 }

@@ -64,6 +64,8 @@ impl AuditOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditCounts {
+    /// Lines in all; those in no other count wait to be written.
+    pub offered: u64,
     /// Lines that were written.
     pub written: u64,
     /// Lines that found the queue full.
@@ -75,6 +77,7 @@ pub struct AuditCounts {
 #[derive(Debug, Default)]
 struct Counters {
     waiting_bytes: AtomicUsize,
+    offered: AtomicU64,
     written: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicU64,
@@ -118,6 +121,7 @@ impl AuditLog {
     pub fn counts(&self) -> AuditCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         AuditCounts {
+            offered: count(&self.counters.offered),
             written: count(&self.counters.written),
             dropped: count(&self.counters.dropped),
             failed: count(&self.counters.failed),
@@ -127,6 +131,7 @@ impl AuditLog {
     /// Hands a line over, or drops and counts it. It never waits for the disk.
     fn push(&self, line: Vec<u8>) {
         let len = line.len();
+        self.counters.offered.fetch_add(1, Ordering::Relaxed);
         let waiting = &self.counters.waiting_bytes;
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let room = waiting.load(Ordering::Acquire).saturating_add(len) <= self.queue_bytes_max;
@@ -216,6 +221,7 @@ mod tests {
         assert_eq!(
             log.counts(),
             AuditCounts {
+                offered: 3,
                 written: 1,
                 dropped: 2,
                 failed: 0

@@ -87,22 +87,6 @@ impl Authenticator {
         now: Instant,
         counters: &AccessCounters,
     ) -> Result<User, Refusal> {
-        let found = self.find(request, wall, now, counters).await;
-        match &found {
-            Ok(_) => counters.authenticated.add(),
-            Err(Refusal::Unauthorized) => counters.unauthenticated.add(),
-            Err(Refusal::Unchecked) => counters.authentication_errors.add(),
-        }
-        found
-    }
-
-    async fn find(
-        &self,
-        request: &request::Parts,
-        wall: Timestamp,
-        now: Instant,
-        counters: &AccessCounters,
-    ) -> Result<User, Refusal> {
         let authority = self
             .client_authority
             .read()

@@ -1,4 +1,4 @@
-//! How often requests were let in and allowed, by outcome.
+//! How often a cluster was asked who somebody is and what they may do, and how often replaced files were taken over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,18 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct AccessCounters {
-    /// `authentication_attempts{result="success"}`
-    pub authenticated: Count,
-    /// `authentication_attempts{result="failure"}`: credentials that are missing or wrong.
-    pub unauthenticated: Count,
-    /// `authentication_attempts{result="error"}`: credentials that could not be checked.
-    pub authentication_errors: Count,
-    /// `authorization_attempts_total{result="allowed"}`
-    pub allowed: Count,
-    /// `authorization_attempts_total{result="denied"}`
-    pub forbidden: Count,
-    /// `authorization_attempts_total{result="error"}`: what could not be decided, and was refused.
-    pub authorization_errors: Count,
     /// `apiserver_delegated_authn_request_total`: tokens a cluster was asked about; answers from the cache are not counted.
     pub token_reviews: Count,
     /// Those among them that got no usable answer.

@@ -4,6 +4,7 @@
 //! own (see [`series`]), so the number of series is bounded whatever clients send. A metric that begins with `tidings_`
 //! has no counterpart upstream.
 
+mod policy;
 mod process;
 mod request;
 mod series;
@@ -15,7 +16,12 @@ use std::time::Duration;
 
 use tidings_store::Stats;
 
+use crate::admission::AdmissionCounts;
+use crate::audit::AuditCounts;
+use crate::auth::AccessCounters;
 use crate::codec::Api;
+use policy::PolicyMetrics;
+pub(crate) use policy::{Judge, Operation};
 pub(crate) use request::{RequestKind, measure};
 use series::{Counters, Histograms, Text};
 
@@ -29,7 +35,6 @@ const LONG_DURATIONS: &[f64] = &[
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0,
     30.0, 45.0, 60.0,
 ];
-const ADMISSION_DURATIONS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 const RESPONSE_SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 const BODY_SIZES: &[f64] = &[
     50_000.0,
@@ -72,10 +77,7 @@ pub(crate) struct Metrics {
     lists: Counters<2>,
     listed_fetched: Counters<2>,
     listed_returned: Counters<2>,
-    authentications: Counters<1>,
-    authorizations: Counters<1>,
-    admissions: Histograms<4>,
-    audit_events: Counters<0>,
+    policy: PolicyMetrics,
 }
 
 impl Default for Metrics {
@@ -137,13 +139,7 @@ impl Default for Metrics {
             lists: Counters::new(STORED),
             listed_fetched: Counters::new(STORED),
             listed_returned: Counters::new(STORED),
-            authentications: Counters::new(["result"]),
-            authorizations: Counters::new(["result"]),
-            admissions: Histograms::new(
-                ["name", "operation", "rejected", "type"],
-                ADMISSION_DURATIONS,
-            ),
-            audit_events: Counters::new([]),
+            policy: PolicyMetrics::default(),
         }
     }
 }
@@ -151,11 +147,15 @@ impl Default for Metrics {
 const STORED_EVENTS: [&str; 2] = ["", "events"];
 
 /// What only the server itself knows at the moment of asking.
-#[derive(Debug, Default)]
-pub(crate) struct Now {
+#[derive(Debug)]
+pub(crate) struct Now<'a> {
     pub(crate) reads_in_flight: usize,
     pub(crate) writes_in_flight: usize,
     pub(crate) stats: Option<Stats>,
+    pub(crate) access: &'a AccessCounters,
+    pub(crate) admission: AdmissionCounts,
+    /// `None` without an audit log.
+    pub(crate) audit: Option<AuditCounts>,
 }
 
 impl Metrics {
@@ -284,39 +284,8 @@ impl Metrics {
         self.listed_returned.of(STORED_EVENTS).add(returned as u64);
     }
 
-    /// Somebody asked to be let in: `success`, `failure` or `error`.
-    pub(crate) fn authentication(&self, result: &'static str) {
-        self.authentications.of([result]).add(1);
-    }
-
-    /// Somebody asked to do something: `allowed`, `denied` or `error`.
-    pub(crate) fn authorization(&self, result: &'static str) {
-        self.authorizations.of([result]).add(1);
-    }
-
-    /// An admission plugin (by kube-apiserver's name, such as `EventRateLimit`) judged a write (`CREATE`, `UPDATE`).
-    #[expect(dead_code, reason = "for admission, which has yet to come")]
-    pub(crate) fn admission(
-        &self,
-        name: &'static str,
-        operation: &'static str,
-        rejected: bool,
-        took: Duration,
-    ) {
-        let rejected = if rejected { "true" } else { "false" };
-        self.admissions
-            .of([name, operation, rejected, "validate"])
-            .observe_duration(took);
-    }
-
-    /// An entry was written to the audit log.
-    #[expect(dead_code, reason = "for the audit log, which has yet to come")]
-    pub(crate) fn audited(&self) {
-        self.audit_events.of([]).add(1);
-    }
-
     /// Everything in Prometheus' text form.
-    pub(crate) fn to_text(&self, now: &Now) -> String {
+    pub(crate) fn to_text(&self, now: &Now<'_>) -> String {
         let mut text = Text::default();
         text.counters(
             "apiserver_request_total",
@@ -387,26 +356,7 @@ impl Metrics {
         if let Some(stats) = &now.stats {
             write_store(stats, &mut text);
         }
-        text.counters(
-            "authentication_attempts",
-            "Attempts to be let in, by result.",
-            &self.authentications,
-        );
-        text.counters(
-            "authorization_attempts_total",
-            "Attempts to do something, by result.",
-            &self.authorizations,
-        );
-        text.histograms(
-            "apiserver_admission_controller_admission_duration_seconds",
-            "Time an admission plugin took for a write.",
-            &self.admissions,
-        );
-        text.counters(
-            "apiserver_audit_event_total",
-            "Entries of the audit log.",
-            &self.audit_events,
-        );
+        self.policy.write(now, &mut text);
         text.metric(
             "kubernetes_build_info",
             "gauge",
@@ -422,7 +372,7 @@ impl Metrics {
         text.into_string()
     }
 
-    fn write_in_flight(&self, now: &Now, text: &mut Text) {
+    fn write_in_flight(&self, now: &Now<'_>, text: &mut Text) {
         const IN_FLIGHT: &str = "apiserver_current_inflight_requests";
         const LONG_RUNNING: &str = "apiserver_longrunning_requests";
         text.metric(IN_FLIGHT, "gauge", "Requests being served, watches aside.");

@@ -7,10 +7,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header;
 
-use crate::auth::User;
 use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::Refusal;
+use crate::auth::authorizer::Decision;
 use crate::auth::impersonation;
+use crate::auth::{ReviewError, User};
 use crate::clock;
 use crate::codec::Api;
 use crate::error::Status;
@@ -23,28 +24,17 @@ pub(super) async fn authenticate(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let user = match server
+    let began = clock::monotonic();
+    let found = server
         .authenticator
-        .authenticate(
-            &parts,
-            server.clock.now(),
-            clock::monotonic(),
-            &server.access,
-        )
-        .await
-    {
-        Ok(user) => {
-            server.metrics.authentication("success");
-            user
-        }
-        Err(Refusal::Unauthorized) => {
-            server.metrics.authentication("failure");
-            return Status::unauthorized().into_response();
-        }
-        Err(Refusal::Unchecked) => {
-            server.metrics.authentication("error");
-            return Status::cannot_check().into_response();
-        }
+        .authenticate(&parts, server.clock.now(), began, &server.access)
+        .await;
+    let took = clock::monotonic().saturating_duration_since(began);
+    server.metrics.authenticated(&found, took);
+    let user = match found {
+        Ok(user) => user,
+        Err(Refusal::Unauthorized) => return Status::unauthorized().into_response(),
+        Err(Refusal::Unchecked) => return Status::cannot_check().into_response(),
     };
     // It has served its purpose, and cannot end in a log from here on.
     parts.headers.remove(header::AUTHORIZATION);
@@ -87,7 +77,12 @@ pub(super) async fn authorize(
     };
     let uri = request.uri().clone();
     let asked = Attributes::of(request.method(), uri.path(), uri.query());
-    match require(&server, &user, &asked).await {
+    let began = clock::monotonic();
+    let decision = decide(&server, &user, &asked).await;
+    let took = clock::monotonic().saturating_duration_since(began);
+    // Once for each request, as kube-apiserver does: not for what is asked besides, of impersonation say.
+    server.metrics.authorized(&decision, took);
+    match allow(&user, &asked, decision) {
         Ok(()) => next.run(request).await,
         Err(status) => status.into_response(),
     }
@@ -113,17 +108,29 @@ pub(super) async fn require_create(
 }
 
 async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Result<(), Status> {
-    match server
+    allow(user, asked, decide(server, user, asked).await)
+}
+
+async fn decide(
+    server: &ApiServer,
+    user: &User,
+    asked: &Attributes<'_>,
+) -> Result<Decision, ReviewError> {
+    let now = clock::monotonic();
+    server
         .authorizer
-        .authorize(user, asked, clock::monotonic(), &server.access)
+        .authorize(user, asked, now, &server.access)
         .await
-    {
-        Ok(decision) if decision.allowed => {
-            server.metrics.authorization("allowed");
-            Ok(())
-        }
+}
+
+fn allow(
+    user: &User,
+    asked: &Attributes<'_>,
+    decision: Result<Decision, ReviewError>,
+) -> Result<(), Status> {
+    match decision {
+        Ok(decision) if decision.allowed => Ok(()),
         Ok(decision) => {
-            server.metrics.authorization("denied");
             tracing::debug!(
                 user = user.name,
                 ?asked,
@@ -132,9 +139,6 @@ async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Res
             );
             Err(Status::forbidden(&user.name, asked, &decision.reason))
         }
-        Err(_) => {
-            server.metrics.authorization("error");
-            Err(Status::cannot_check())
-        }
+        Err(_) => Err(Status::cannot_check()),
     }
 }

@@ -20,6 +20,9 @@ pub(crate) async fn metrics(State(server): State<Arc<ApiServer>>) -> Response {
             .max_mutating_requests_inflight
             .saturating_sub(server.writes.available_permits()),
         stats: server.observed.stats(&*server.store).await.ok(),
+        access: &server.access,
+        admission: server.admission_counts(),
+        audit: server.audit_counts(),
     };
     let content_type = [(
         header::CONTENT_TYPE,

@@ -20,6 +20,7 @@ use crate::codec::json::Reading;
 use crate::codec::{self, Api};
 use crate::error::Status;
 use crate::managed::{self, Writer};
+use crate::metrics::Operation;
 use crate::negotiate::Answer;
 use crate::patch::{Patch, PatchKind};
 use crate::query::{ResourceVersion, WriteOptions};
@@ -93,7 +94,7 @@ pub(super) async fn store_new(
     settle_namespace(event.metadata.get_or_insert_default(), &call.namespace)?;
     server
         .admission
-        .check_namespace(api, &call.namespace, &event)?;
+        .check_namespace(&server.metrics, api, &call.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
     if !metadata.resource_version().is_empty() {
         return Err(Status::internal(
@@ -118,7 +119,7 @@ pub(super) async fn store_new(
             .map(|metadata| metadata.name().to_owned())
             .unwrap_or_default();
         refuse_if_any(&name, &rules::check_create(api, &event))?;
-        gate.pass(&event)?;
+        gate.pass(Operation::Create, &event)?;
         let key = Key {
             namespace: call.namespace.clone(),
             name,
@@ -332,7 +333,7 @@ pub(super) async fn change(
         managed::keep_times(metadata, old);
     }
     refuse_if_any(&key.name, &rules::check_update(api, &new, old))?;
-    gate.pass(&new)?;
+    gate.pass(Operation::Update, &new)?;
 
     let record = record(server, &new);
     let unchanged =
