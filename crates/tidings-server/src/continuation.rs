@@ -1,4 +1,5 @@
-//! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`).
+//! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`), so that a list goes on at
+//! either of two servers on one etcd.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +13,7 @@ use crate::error::Status;
 pub(crate) struct Continuation {
     /// The revision the whole list is of; `None` is the latest, for a list whose revision is forgotten.
     pub(crate) revision: Option<Revision>,
-    /// The key it stopped behind.
+    /// The key it stopped behind, in a list of one namespace without that and the slash.
     pub(crate) after: String,
 }
 

@@ -515,10 +515,16 @@ impl Status {
     /// What a failed read answers.
     pub(crate) fn from_read(error: &ReadError, continue_token: Option<String>) -> Self {
         match error {
+            ReadError::Compacted { .. } if continue_token.is_none() => Self::expired(
+                "The resourceVersion for the provided list is too old.",
+                None,
+            ),
             ReadError::Compacted { .. } => Self::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new \
                  list without the continue parameter, or use the continue token in this response to retrieve the \
-                 remainder of the results.",
+                 remainder of the results. Continuing with the provided token results in an inconsistent list - objects \
+                 that were created, modified, or deleted between the time the first chunk was returned and now may show \
+                 up in the list.",
                 continue_token,
             ),
             ReadError::Future { requested, current } => {

@@ -1,8 +1,8 @@
 //! Events between wire, store and memory.
 //!
 //! In memory there is one type: the core/v1 protobuf message, in canonical form (what is empty is unset). At rest it is
-//! that message in Kubernetes' envelope, without resourceVersion and selfLink, exactly the bytes kube-apiserver keeps in
-//! etcd. On the wire it is either API version's JSON, YAML or protobuf.
+//! that message in Kubernetes' envelope, without resourceVersion and selfLink, as kube-apiserver keeps it in etcd, but that
+//! kube-apiserver also writes what is empty. On the wire it is either API version's JSON, YAML or protobuf.
 
 pub(crate) mod json;
 mod objects;
@@ -205,6 +205,8 @@ pub(crate) fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unrea
         ));
     }
     let mut event = Event::decode(enveloped.raw).map_err(|error| error.to_string())?;
+    // Of kube-apiserver's: what is empty is written there, and is not there for a patch.
+    canonicalize(&mut event);
     let metadata = event.metadata.get_or_insert_default();
     metadata.resource_version = Some(revision.to_string());
     Ok(event)
@@ -358,6 +360,31 @@ pub(crate) mod tests {
                 }
             }
         }
+    }
+
+    /// Go's encoder writes every field that is no pointer.
+    #[test]
+    fn what_is_stored_empty_is_unset() {
+        let written = Event {
+            reason: Some("BackOff".into()),
+            message: Some(String::new()),
+            count: Some(0),
+            source: Some(k8s_pb::api::core::v1::EventSource {
+                component: Some(String::new()),
+                host: Some(String::new()),
+            }),
+            event_time: Some(k8s_pb::apimachinery::pkg::apis::meta::v1::MicroTime::default()),
+            ..Event::default()
+        };
+        let mut lean = Event {
+            reason: Some("BackOff".into()),
+            ..Event::default()
+        };
+        canonicalize(&mut lean);
+        let stored: Bytes = protobuf::envelop("v1", "Event", &written).into();
+        assert_ne!(stored, encode_stored(&lean));
+        let expected = decode_stored(&encode_stored(&lean), 1).unwrap();
+        assert_eq!(decode_stored(&stored, 1).unwrap(), expected);
     }
 
     #[test]

@@ -93,6 +93,15 @@ pub(crate) fn not_newer_than_store(server: &ApiServer, revision: Revision) -> Re
     }
 }
 
+/// What the keys of a namespace begin with; nothing if the list is of all of them.
+fn key_prefix(namespace: &str) -> String {
+    if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{namespace}/")
+    }
+}
+
 /// The first request of a list, at the right revision.
 fn first_request(
     server: &ApiServer,
@@ -103,7 +112,7 @@ fn first_request(
     if let Some(token) = &options.continue_token {
         let continuation = Continuation::decode(token)?;
         request.at = continuation.revision.map_or(At::Latest, At::Exact);
-        request.after = Some(continuation.after.into());
+        request.after = Some((key_prefix(namespace) + &continuation.after).into());
         return Ok(request);
     }
     if let ResourceVersion::At(revision) = options.resource_version {
@@ -168,6 +177,7 @@ fn pages(server: &Arc<ApiServer>, call: &Call, options: &ListOptions) -> Result<
         Arc::clone(server),
         options.selector.clone(),
         first_request(server, &call.namespace, options)?,
+        key_prefix(&call.namespace).len(),
         options.limit,
     ))
 }

@@ -24,6 +24,8 @@ pub(crate) struct Pages {
     server: Arc<ApiServer>,
     selector: Selector,
     request: ListRequest,
+    /// How many bytes of each key are the namespace that the list is of, and its slash; continue tokens go without.
+    namespace_len: usize,
     /// How many records may still come.
     left: Option<usize>,
     /// No key behind this one is wanted.
@@ -42,12 +44,14 @@ impl Pages {
         server: Arc<ApiServer>,
         selector: Selector,
         request: ListRequest,
+        namespace_len: usize,
         limit: Option<usize>,
     ) -> Self {
         Self {
             server,
             selector,
             request,
+            namespace_len,
             left: limit,
             until: None,
             ahead: None,
@@ -71,7 +75,7 @@ impl Pages {
             page.map_err(|error| Status::internal(error.to_string()))?
         } else {
             self.request.count_remaining = first && unfiltered && self.left.is_some();
-            read_page(&self.server, self.next_request()).await
+            read_page(&self.server, self.next_request(), self.namespace_len).await
         }?;
         self.request.count_remaining = false;
         self.revision = page.revision;
@@ -109,9 +113,10 @@ impl Pages {
         }
         if !self.done {
             let (server, request) = (Arc::clone(&self.server), self.next_request());
-            self.ahead = Some(tokio::spawn(
-                async move { read_page(&server, request).await },
-            ));
+            let namespace_len = self.namespace_len;
+            self.ahead = Some(tokio::spawn(async move {
+                read_page(&server, request, namespace_len).await
+            }));
         }
         Ok(Some(batch))
     }
@@ -146,7 +151,7 @@ impl Pages {
         let after = self.request.after.as_ref().filter(|_| self.more);
         let continuation = after.map(|after| Continuation {
             revision: Some(self.revision),
-            after: String::from_utf8_lossy(after).into_owned(),
+            after: relative(after, self.namespace_len),
         });
         ListMeta {
             resource_version: Some(self.revision.to_string()),
@@ -173,6 +178,7 @@ impl Pages {
             Arc::clone(&self.server),
             self.selector.clone(),
             self.request.clone(),
+            self.namespace_len,
             self.left,
         );
         scout.started = true;
@@ -188,7 +194,16 @@ impl Pages {
     }
 }
 
-async fn read_page(server: &ApiServer, request: ListRequest) -> Result<Page, Status> {
+/// A key without the namespace that its list is of.
+fn relative(key: &Bytes, namespace_len: usize) -> String {
+    String::from_utf8_lossy(key.get(namespace_len..).unwrap_or_default()).into_owned()
+}
+
+async fn read_page(
+    server: &ApiServer,
+    request: ListRequest,
+    namespace_len: usize,
+) -> Result<Page, Status> {
     let after = request.after.clone();
     server
         .store
@@ -199,7 +214,7 @@ async fn read_page(server: &ApiServer, request: ListRequest) -> Result<Page, Sta
             let resume = after.map(|after| {
                 Continuation {
                     revision: None,
-                    after: String::from_utf8_lossy(&after).into_owned(),
+                    after: relative(&after, namespace_len),
                 }
                 .encode()
             });
