@@ -11,10 +11,12 @@ use tidings_server::{
     ApiOptions, ApiServer, AuditLevel, AuditLog, AuditOptions, Authenticator, Namespaces, Token,
     User, router,
 };
-use tidings_store::memory::MemoryStore;
+use tidings_store::UnixMillis;
+use tidings_store::clock::ManualClock;
 use tower::ServiceExt;
 
-use crate::support::{event, events};
+use crate::backend;
+use crate::support::{START, event, events};
 
 /// Sends requests (method, path, content type, body) to a server with an audit log, and returns the log's lines.
 async fn logged(
@@ -32,7 +34,7 @@ async fn logged(
     let mut api = ApiOptions::default();
     api.namespaces = Namespaces::only(["shop"]).unwrap();
     let server = ApiServer::new(
-        Arc::new(MemoryStore::default()),
+        backend::store(&ManualClock::at(UnixMillis(START))),
         Arc::new(SystemClock),
         Authenticator::new(vec![token]),
         api,

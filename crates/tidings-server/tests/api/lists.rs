@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, event};
+use crate::support::{Server, event, events};
 
 fn names(list: &Value) -> Vec<String> {
     let items = list["items"].as_array().unwrap().iter();
@@ -280,4 +280,26 @@ async fn resource_versions() {
         .get("/api/v1/events?resourceVersion=2&resourceVersionMatch=Exact")
         .await
         .expect(410);
+}
+
+#[tokio::test]
+async fn continue_tokens_are_those_of_kube_apiserver() {
+    use base64::Engine;
+    let server = Server::new();
+    for name in ["a", "b"] {
+        server.create("shop", name).await;
+    }
+    for (path, start) in [
+        (events("shop").as_str(), "a\0"),
+        ("/api/v1/events", "shop/a\0"),
+    ] {
+        let page = server.get(&format!("{path}?limit=1")).await.expect(200);
+        let token = page["metadata"]["continue"].as_str().unwrap();
+        let json = base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(token);
+        let token: Value = serde_json::from_slice(&json.unwrap()).unwrap();
+        assert_eq!(
+            token,
+            json!({"v": "meta.k8s.io/v1", "rv": 3, "start": start})
+        );
+    }
 }

@@ -2,13 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use http::Method;
 use serde_json::Value;
-use tidings_server::ApiOptions;
+use tidings_server::clock::SystemClock;
+use tidings_server::{
+    ApiOptions, ApiServer, AuditLog, AuditOptions, Authenticator, EventRateLimitOptions,
+    Namespaces, Token, User,
+};
+use tidings_store::UnixMillis;
+use tidings_store::clock::ManualClock;
 
-use crate::support::{Server, event};
+use crate::backend;
+use crate::support::{START, Server, event, events, request};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
@@ -199,6 +207,139 @@ async fn what_is_counted() {
         samples.get(&format!("apiserver_watch_events_total{events}")),
         Some(&2.0)
     );
+}
+
+#[tokio::test]
+async fn what_becomes_of_a_request_before_it_is_served_is_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(START));
+    let mut options = ApiOptions::default();
+    options.namespaces = Namespaces::only(["shop"]).unwrap();
+    options.event_rate_limit = EventRateLimitOptions::parse(
+        "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, \
+         limits: [{type: Server, qps: 1, burst: 2}]}",
+    )
+    .unwrap();
+    options.event_size_limit =
+        tidings_server::EventSizeLimit::new(2000, tidings_server::Oversized::Reject);
+    let token = |token: &str, name: &str, group: &str| Token {
+        token: token.into(),
+        user: User::new(name, "", [group.to_owned()]),
+    };
+    let tokens = vec![
+        token("s3cret", "admin", "system:masters"),
+        token("other", "ann@example.com", "dev"),
+    ];
+    let store = backend::store(&clock);
+    let log = AuditOptions::new(folder.path().join("audit.log"));
+    let api = ApiServer::new(
+        store.clone(),
+        Arc::new(Arc::new(clock.clone())),
+        Authenticator::new(tokens),
+        options,
+    )
+    .with_audit_log(AuditLog::open(log, Arc::new(SystemClock)).unwrap());
+    let server = Server {
+        store,
+        clock,
+        api: Arc::new(api),
+    };
+
+    server.create("shop", "a").await;
+    let labelled = serde_json::json!({"metadata": {"labels": {"a": "b"}}});
+    let path = format!("{SHOP}/a");
+    server.patch("merge", &path, &labelled).await.expect(200);
+    // Beyond the limit, in no namespace, and too large.
+    let more = event("shop", "b");
+    server.post(SHOP, &more).await.expect(429);
+    let elsewhere = event("elsewhere", "b");
+    server
+        .post(&events("elsewhere"), &elsewhere)
+        .await
+        .expect(404);
+    let mut large = event("shop", "c");
+    large["message"] = "x".repeat(3000).into();
+    server.post(SHOP, &large).await.expect(413);
+    let ask = |token: &str| {
+        let mut asked = request(Method::GET, SHOP, &[], "");
+        let value = format!("Bearer {token}").parse().unwrap();
+        asked.headers_mut().insert("authorization", value);
+        asked
+    };
+    assert_eq!(server.send(ask("other")).await.code, 403);
+    assert_eq!(server.send(ask("wrong")).await.code, 401);
+
+    let samples = parse(server.get("/metrics").await.text());
+    let admission = "apiserver_admission_controller_admission_duration_seconds_count";
+    for (name, value) in [
+        ("authentication_attempts{result=\"success\"}".into(), 7.0),
+        ("authentication_attempts{result=\"failure\"}".into(), 1.0),
+        (
+            "authentication_duration_seconds_count{result=\"success\"}".into(),
+            7.0,
+        ),
+        (
+            "authenticated_user_requests{username=\"admin\"}".into(),
+            6.0,
+        ),
+        (
+            "authenticated_user_requests{username=\"email_id\"}".into(),
+            1.0,
+        ),
+        (
+            "authorization_attempts_total{result=\"allowed\"}".into(),
+            6.0,
+        ),
+        (
+            "authorization_attempts_total{result=\"no-opinion\"}".into(),
+            1.0,
+        ),
+        (
+            format!(
+                "{admission}{{name=\"NamespaceLifecycle\",operation=\"CREATE\",rejected=\"true\",type=\"admit\"}}"
+            ),
+            1.0,
+        ),
+        (
+            format!(
+                "{admission}{{name=\"EventRateLimit\",operation=\"CREATE\",rejected=\"false\",type=\"validate\"}}"
+            ),
+            1.0,
+        ),
+        (
+            format!(
+                "{admission}{{name=\"EventRateLimit\",operation=\"UPDATE\",rejected=\"false\",type=\"validate\"}}"
+            ),
+            1.0,
+        ),
+        (
+            format!(
+                "{admission}{{name=\"EventRateLimit\",operation=\"CREATE\",rejected=\"true\",type=\"validate\"}}"
+            ),
+            1.0,
+        ),
+        (
+            "tidings_event_rate_limit_reached_total{type=\"Server\"}".into(),
+            1.0,
+        ),
+        (
+            "tidings_oversized_events_total{outcome=\"refused\"}".into(),
+            1.0,
+        ),
+        // Of writes that were let in, whatever came of them.
+        ("apiserver_audit_event_total".into(), 5.0),
+        ("apiserver_audit_error_total{plugin=\"log\"}".into(), 0.0),
+        (
+            "apiserver_delegated_authn_request_total{code=\"200\"}".into(),
+            0.0,
+        ),
+        (
+            "tidings_file_reloads_total{result=\"success\"}".to_owned(),
+            0.0,
+        ),
+    ] {
+        assert_eq!(samples.get(&name), Some(&value), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -9,9 +9,10 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tidings_server::{ApiOptions, ApiServer, Authenticator, Authorizer, Token, User, router};
 use tidings_store::clock::ManualClock;
-use tidings_store::memory::MemoryStore;
 use tidings_store::{Store, UnixMillis};
 use tower::ServiceExt;
+
+use crate::backend;
 
 /// 2026-03-04T05:06:07Z
 pub(crate) const START: i64 = 1_772_600_767_000;
@@ -66,7 +67,7 @@ impl Server {
 
     pub(crate) fn with(options: ApiOptions) -> Self {
         let clock = ManualClock::at(UnixMillis(START));
-        let store = Arc::new(MemoryStore::new(Arc::new(clock.clone()), 1000));
+        let store = backend::store(&clock);
         Self::over(store, clock, options)
     }
 

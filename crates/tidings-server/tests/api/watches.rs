@@ -3,6 +3,7 @@
 use serde_json::json;
 use tidings_server::ApiOptions;
 
+use crate::backend;
 use crate::support::{Server, event};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
@@ -153,6 +154,9 @@ async fn too_old_is_said_in_the_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn quiet_watchers_get_bookmarks_and_then_an_end() {
+    if !backend::TIME_MAY_STOP {
+        return;
+    }
     let server = Server::new();
     let mut watch = server
         .watch(&format!(
