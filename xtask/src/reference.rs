@@ -19,7 +19,7 @@ const CASES: &str = "crates/tidings-conformance/reference";
 /// client-go programs, which have to work with both.
 const CLIENTS: &str = "crates/tidings-conformance/clients";
 /// A kube-apiserver to be used instead of one that is built.
-const VARIABLE: &str = "KUBE_APISERVER";
+pub(crate) const VARIABLE: &str = "KUBE_APISERVER";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

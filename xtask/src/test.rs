@@ -31,7 +31,7 @@ impl AddAssign for Counts {
 }
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
-    let tools = Tools::find(root, !args.offline);
+    let tools = Tools::find(root, !args.offline).and_kube_apiserver(root);
     let mut counts = Counts::default();
     let mut failures = Vec::new();
 

@@ -1,5 +1,6 @@
 //! The programs some tests need beside Rust: kubectl and etcd. Found on the PATH, or else fetched from Debian's archive
 //! into the target folder: nothing is installed, no service started, and root is needed only to refresh apt's lists.
+//! And kube-apiserver, where one is at hand or was built.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::command::{self, find, is_executable};
+use crate::reference;
 
 /// One program, and what the archive calls its package.
 struct Tool {
@@ -67,6 +69,21 @@ impl Tools {
             tools.environment.push(("PATH".into(), path));
         }
         tools
+    }
+
+    /// Tells tests of a kube-apiserver, too, if there is one; none is built for them.
+    pub(crate) fn and_kube_apiserver(mut self, root: &Path) -> Self {
+        match reference::kube_apiserver(root, false) {
+            Ok(file) => {
+                eprintln!("kube-apiserver: {}", file.display());
+                let variable = reference::VARIABLE;
+                self.environment.push((variable.into(), file.into()));
+            }
+            Err(reason) => self.missing.push(format!(
+                "no kube-apiserver ({reason}; `cargo xtask reference` builds one): skips the test that shares an etcd with it"
+            )),
+        }
+        self
     }
 
     /// Where the program is that tests find by this variable, if it could be had.

@@ -51,7 +51,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Clien
     if let Some(program) = &args.kube_apiserver {
         let etcd = args.etcd.as_deref().ok_or(ClientsError::NoEtcd)?;
         let etcd = Etcd::start(etcd)?;
-        let theirs = ApiServer::start_kube(program, &etcd).await?;
+        let theirs = ApiServer::start_kube(program, &etcd, &[]).await?;
         passed &= test(args, "kube-apiserver", &theirs, out).await?;
     }
     Ok(passed)

@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -45,6 +46,8 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: Incoming,
+    /// What came of a line that is not whole.
+    read: Vec<u8>,
 }
 
 impl Client {
@@ -80,32 +83,49 @@ impl Client {
     }
 
     /// Sends a request and returns when the answer begins.
-    pub(crate) async fn send(
-        &self,
-        mut request: Request<Full<Bytes>>,
-    ) -> Result<Answer, HttpError> {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
         let exchange = async {
             let stream = TcpStream::connect(&self.address).await?;
             let host = self.address.split(':').next().unwrap_or_default();
             let host = ServerName::try_from(host.to_owned())
                 .map_err(|error| HttpError::Certificate(error.to_string()))?;
             let stream = self.tls.connect(host, stream).await?;
-            let (mut sender, connection) =
-                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-            // How it ends shows in the answer.
-            tokio::spawn(connection);
-            let host =
-                http::HeaderValue::try_from(self.address.as_str()).map_err(http::Error::from)?;
-            request.headers_mut().insert("Host", host);
-            let (parts, body) = sender.send_request(request).await?.into_parts();
-            Ok(Answer {
-                status: parts.status,
-                headers: parts.headers,
-                body,
-            })
+            send_over(stream, &self.address, request).await
         };
         tokio::time::timeout(PATIENCE, exchange).await?
     }
+}
+
+/// The same without TLS, for servers that have none.
+pub(crate) async fn send_plainly(
+    address: &str,
+    request: Request<Full<Bytes>>,
+) -> Result<Answer, HttpError> {
+    let exchange = async {
+        let stream = TcpStream::connect(address).await?;
+        send_over(stream, address, request).await
+    };
+    tokio::time::timeout(PATIENCE, exchange).await?
+}
+
+async fn send_over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    address: &str,
+    mut request: Request<Full<Bytes>>,
+) -> Result<Answer, HttpError> {
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // How it ends shows in the answer.
+    tokio::spawn(connection);
+    let host = http::HeaderValue::try_from(address).map_err(http::Error::from)?;
+    request.headers_mut().insert("Host", host);
+    let (parts, body) = sender.send_request(request).await?.into_parts();
+    Ok(Answer {
+        status: parts.status,
+        headers: parts.headers,
+        body,
+        read: Vec::new(),
+    })
 }
 
 impl Answer {
@@ -113,5 +133,20 @@ impl Answer {
     pub(crate) async fn body(self) -> Result<Bytes, HttpError> {
         let collected = tokio::time::timeout(PATIENCE, self.body.collect()).await??;
         Ok(collected.to_bytes())
+    }
+
+    /// Waits for the next line, which a watch sends for each event; `None` at the end.
+    pub(crate) async fn line(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                return Ok(Some(self.read.drain(..=end).collect()));
+            }
+            let Some(frame) = tokio::time::timeout(PATIENCE, self.body.frame()).await? else {
+                return Ok(None);
+            };
+            if let Some(data) = frame?.data_ref() {
+                self.read.extend_from_slice(data);
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ mod clients;
 mod correlator;
 mod difference;
 mod http;
+mod interchange;
 mod reference;
 mod scenario;
 mod servers;
@@ -42,6 +43,11 @@ enum Suite {
     ///
     /// Exits with 0 when all pass, 1 when one does not, 2 when nothing could be judged.
     Clients(clients::Args),
+    /// Runs a real kube-apiserver and `tidings serve` on one etcd, each reading, changing, watching and deleting what the
+    /// other wrote.
+    ///
+    /// Exits with 0 when both always agree, 1 when they do not, 2 when nothing could be judged.
+    Interchange(interchange::Args),
     /// Runs a kube-apiserver with an etcd of its own, for measurements, until standard input ends.
     ///
     /// Prints one line of JSON when it is ready: the path of a kubeconfig, and the two processes.
@@ -61,6 +67,7 @@ fn main() -> ExitCode {
         Suite::Correlator { dir } => correlator::run(&dir, &mut out).map_err(Box::from),
         Suite::Reference(args) => block_on(reference::run(&args, &mut out)),
         Suite::Clients(args) => block_on(clients::run(&args, &mut out)),
+        Suite::Interchange(args) => block_on(interchange::run(&args, &mut out)),
         Suite::KubeApiserver {
             kube_apiserver,
             etcd,

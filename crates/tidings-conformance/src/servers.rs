@@ -56,7 +56,7 @@ pub(crate) async fn keep(
     out: &mut impl Write,
 ) -> Result<bool, StartError> {
     let etcd = Etcd::start(etcd)?;
-    let server = ApiServer::start_kube(kube_apiserver, &etcd).await?;
+    let server = ApiServer::start_kube(kube_apiserver, &etcd, &[]).await?;
     let said = serde_json::json!({
         "kubeconfig": server.kubeconfig,
         "processes": [server.process.id(), etcd.process.id()],
@@ -109,8 +109,12 @@ impl Etcd {
 }
 
 impl ApiServer {
-    /// Starts kube-apiserver on an etcd and waits until it is ready.
-    pub(crate) async fn start_kube(program: &Path, etcd: &Etcd) -> Result<Self, StartError> {
+    /// Starts kube-apiserver on an etcd with further arguments and waits until it is ready.
+    pub(crate) async fn start_kube(
+        program: &Path,
+        etcd: &Etcd,
+        arguments: &[&str],
+    ) -> Result<Self, StartError> {
         let folder = tempfile::tempdir()?;
         let place = folder.path();
         let port = free_port()?;
@@ -136,6 +140,7 @@ impl ApiServer {
                 .args(["--service-account-key-file", "accounts.pub"])
                 .args(["--service-account-signing-key-file", "accounts.key"])
                 .args(["--service-cluster-ip-range", "10.0.0.0/24"])
+                .args(arguments)
                 .stderr(log),
         )?;
         let certificate = place.join("certificates/apiserver.crt");

@@ -86,7 +86,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
 
     let etcd = Etcd::start(&args.etcd)?;
     let (theirs, ours) = tokio::join!(
-        ApiServer::start_kube(&args.kube_apiserver, &etcd),
+        ApiServer::start_kube(&args.kube_apiserver, &etcd, &[]),
         ApiServer::start_tidings(&args.tidings, &[]),
     );
     let theirs = Side::new(theirs?, args.kubectl.clone())?;
