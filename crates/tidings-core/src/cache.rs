@@ -122,10 +122,15 @@ impl<V> Cache<V> {
 
     /// Notes how many bytes the value under `key` keeps now beside itself and its key, and forgets what is too much.
     pub(crate) fn weigh(&mut self, key: &Key, extra: usize) {
+        self.reweigh(key, extra);
+        self.trim();
+    }
+
+    /// The same, but what is too much stays until it is taken by [`Cache::pop_excess`].
+    pub(crate) fn reweigh(&mut self, key: &Key, extra: usize) {
         if let Some(slot) = self.slots.peek_mut(key) {
             self.bytes = self.bytes - slot.extra + extra;
             slot.extra = extra;
-            self.trim();
         }
     }
 

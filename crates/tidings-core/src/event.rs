@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 
+use crate::context::{EventContext, SharedContext};
 use crate::event_limits::{accepted_metadata, non_empty, strict_source};
 use crate::packed::{Packed, Packer};
 use crate::validate::{self, check_dns1123_label};
@@ -155,6 +156,7 @@ pub struct NewEvent<'a> {
 #[derive(Clone)]
 pub struct Event(Arc<Fields>);
 
+#[derive(Clone)]
 struct Fields {
     name: EventName,
     source: EventSource,
@@ -181,6 +183,8 @@ struct Extras {
     event_time: Option<Timestamp>,
     /// The wire event this was made from: it may have more than the fields above.
     wire: Option<Box<v1::Event>>,
+    /// What the caller sent along.
+    context: Option<SharedContext>,
 }
 
 impl Extras {
@@ -191,7 +195,8 @@ impl Extras {
             && self.annotations.is_none()
             && self.labels.is_none()
             && self.event_time.is_none()
-            && self.wire.is_none();
+            && self.wire.is_none()
+            && self.context.is_none();
         (!is_empty).then(|| Box::new(self))
     }
 
@@ -271,6 +276,7 @@ impl Event {
             labels,
             event_time: strict.then_some(at),
             wire: None,
+            context: None,
         };
         Self::from_fields(Fields {
             name: names.name(&regarding, now),
@@ -299,6 +305,7 @@ impl Event {
             labels: event.metadata.labels.clone().map(Arc::new),
             event_time: event.event_time.as_ref().map(|time| time.0),
             wire: None,
+            context: None,
         };
         Self::from_fields(Fields {
             name: EventName::Given(text(&event.metadata.name).into()),
@@ -429,6 +436,40 @@ impl Event {
                 .as_ref()
                 .map_or(0, |extras| extras.heap_size());
         Self(Arc::new(fields))
+    }
+
+    /// The same event with `context` to travel with it.
+    #[must_use]
+    pub fn with_context(self, context: Arc<dyn EventContext>) -> Self {
+        self.having_context(Some(SharedContext(context)))
+    }
+
+    /// What the caller sent along.
+    pub fn context(&self) -> Option<&Arc<dyn EventContext>> {
+        let context = self.extras()?.context.as_ref()?;
+        Some(&context.0)
+    }
+
+    /// The event without its context, and the context.
+    pub(crate) fn split_context(&self) -> (Cow<'_, Self>, Option<Arc<dyn EventContext>>) {
+        match self.context() {
+            None => (Cow::Borrowed(self), None),
+            Some(context) => {
+                let context = Arc::clone(context);
+                (Cow::Owned(self.clone().having_context(None)), Some(context))
+            }
+        }
+    }
+
+    fn having_context(self, context: Option<SharedContext>) -> Self {
+        // Nearly always it is not shared yet.
+        let mut fields = Arc::unwrap_or_clone(self.0);
+        let extras = Extras {
+            context,
+            ..fields.extras.map(|extras| *extras).unwrap_or_default()
+        };
+        fields.extras = extras.boxed();
+        Self::from_fields(fields)
     }
 
     fn wire(&self) -> Option<&v1::Event> {

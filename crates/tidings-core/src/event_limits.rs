@@ -3,6 +3,7 @@
 //! An event is never lost for what is wrong with a part of it, and what was left out or cut can be seen on it. The rules are those of
 //! [`validate`](crate::validate): lenient for events without an `eventTime`, strict for those with one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -67,12 +68,13 @@ fn qualified(name: &str) -> String {
     non_empty(valid).to_owned()
 }
 
-fn cut(text: &str, bytes_max: usize) -> String {
+/// `text`, cut and marked if it is longer.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let keep = floor_char_boundary(text, bytes_max.saturating_sub(TRUNCATION_MARKER.len()));
-    [text.get(..keep).unwrap_or_default(), TRUNCATION_MARKER].concat()
+    Cow::Owned([text.get(..keep).unwrap_or_default(), TRUNCATION_MARKER].concat())
 }
 
 /// Labels and annotations that the API server accepts: those given, as long as they all are; otherwise those of them that it does, and
@@ -115,7 +117,8 @@ pub(crate) fn accepted_metadata(
             omitted.push(format!("annotation {key:?}"));
         }
     }
-    let omitted = cut(&omitted.join(", "), OMITTED_BYTES_MAX);
+    let omitted = omitted.join(", ");
+    let omitted = cut(&omitted, OMITTED_BYTES_MAX).into_owned();
     kept.insert(OMITTED_ANNOTATION.to_owned(), omitted);
     let kept_labels = (!kept_labels.is_empty()).then(|| Arc::new(kept_labels));
     (kept_labels, Some(Arc::new(kept)))

@@ -9,6 +9,7 @@
 
 mod bucket;
 mod cache;
+mod context;
 pub mod convert;
 mod correlator;
 mod delivery;
@@ -29,10 +30,11 @@ mod wire_json;
 
 pub use bucket::{TokenBucket, TokenRate};
 pub use cache::CacheStats;
+pub use context::EventContext;
 pub use correlator::{
     AggregateKey, COMBINED_MESSAGE_PREFIX, Correlated, Correlator, CorrelatorOptions,
-    CorrelatorStats, InvalidCorrelatorOptions, InvalidSeriesOptions, Occurrence, OccurrenceKind,
-    Series, SeriesOptions, SeriesStats,
+    CorrelatorStats, InvalidCorrelatorOptions, InvalidSeriesOptions, LAST_NOTE_ANNOTATION,
+    Occurrence, OccurrenceKind, Series, SeriesOptions, SeriesStats,
 };
 pub use delivery::{
     Deliverable, Delivery, DeliveryOptions, DeliveryStats, Handled, InvalidDeliveryOptions,

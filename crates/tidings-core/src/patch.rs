@@ -3,8 +3,8 @@
 //! client-go makes it by comparing the event with a copy of it whose count is 0, whose message is empty and whose last timestamp is the Unix
 //! epoch (`eventLogger.eventObserve`); what follows from that for odd events is in [`client_go`].
 
-use crate::Occurrence;
 use crate::wire_json::{Precision, object, set};
+use crate::{LAST_NOTE_ANNOTATION, Occurrence};
 
 /// The patch that client-go sends: count, last timestamp and message, each only where it differs from 0, the epoch and nothing.
 pub(crate) fn client_go(occurrence: &Occurrence) -> Vec<u8> {
@@ -48,13 +48,18 @@ pub(crate) fn mended(occurrence: &Occurrence) -> Vec<u8> {
     out
 }
 
-/// The patch of client-go's `tools/events`: the series, and nothing else. Nothing of a series of one, which is none.
+/// The patch of client-go's `tools/events`: the series, and nothing else but its last note, where that is to be shown. Nothing of a series of one, which is none.
 pub(crate) fn series(occurrence: &Occurrence) -> Vec<u8> {
     if occurrence.count() < 2 {
         return Vec::new();
     }
     let mut out = Vec::with_capacity(96);
     object(&mut out, |o| {
+        if let Some(note) = occurrence.last_note() {
+            o.object("metadata", |o| {
+                o.object("annotations", |o| o.text(LAST_NOTE_ANNOTATION, &note));
+            });
+        }
         o.object("series", |o| {
             o.number("count", occurrence.count().into());
             o.time(

@@ -97,7 +97,8 @@ impl WriteError {
         matches!(self.kind, WriteErrorKind::Status(_))
     }
 
-    pub(crate) fn is_unauthorized(&self) -> bool {
+    /// Whether the server did not accept the credentials (401).
+    pub fn is_unauthorized(&self) -> bool {
         matches!(&self.kind, WriteErrorKind::Status(failure) if failure.code == 401)
     }
 }

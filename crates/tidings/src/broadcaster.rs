@@ -13,6 +13,7 @@ use std::time::Duration;
 use tidings_core::{DropCause, Event, EventSource};
 use tokio::sync::watch;
 
+use crate::acknowledgement::Context;
 use crate::config::{
     BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, SinkOptions,
 };
@@ -87,11 +88,12 @@ impl Broadcaster {
     }
 
     fn unchecked(options: BroadcasterOptions) -> Self {
+        let registry = Registry::new();
         Self {
             owner: Arc::new(Owner {
                 shared: Arc::new(Shared {
-                    intake: Intake::new(&options),
-                    registry: Registry::new(),
+                    intake: Intake::new(&options, registry.sinks()),
+                    registry,
                     options,
                     draining: OnceLock::new(),
                     report: OnceLock::new(),
@@ -145,7 +147,11 @@ impl Broadcaster {
     /// The line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`, `apiVersion`, `type`, `reason` and `note`.
     /// The last is client-go's `message`, under the name it has in events.k8s.io/v1: `tracing` calls the line itself `message`.
     pub fn start_structured_logging(&self, level: tracing::Level) -> Watch {
-        self.start_event_watcher(move |event| log_structured(level, event))
+        self.start_event_watcher(move |event| {
+            let context = Context::of(event.context());
+            let _entered = context.map(|context| context.span.enter());
+            log_structured(level, event);
+        })
     }
 
     /// Writes every event recorded from now on to `sink`: correlated, in order for each key, tried again where that may help.

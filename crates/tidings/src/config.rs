@@ -61,6 +61,7 @@ pub struct BroadcasterOptions {
     pub(crate) sink: SinkOptions,
     pub(crate) cluster_scoped_namespace: ClusterScopedNamespace,
     pub(crate) text_bytes_max: usize,
+    pub(crate) follow_spans: bool,
     pub(crate) clock: Clock,
 }
 
@@ -71,6 +72,7 @@ impl Default for BroadcasterOptions {
             sink: SinkOptions::default(),
             cluster_scoped_namespace: ClusterScopedNamespace::default(),
             text_bytes_max: TEXT_BYTES_MAX,
+            follow_spans: false,
             clock: Clock::system(),
         }
     }
@@ -115,6 +117,14 @@ impl BroadcasterOptions {
         self
     }
 
+    /// Whether the `tracing` span in which an event is recorded travels with it: what is logged of its write, and by the structured log, is then
+    /// logged within that span, and so is the request itself. Of repeats written as one, the last one's counts. Default false, because a span
+    /// does not close while an event recorded in it waits.
+    pub fn follow_spans(mut self, follow: bool) -> Self {
+        self.follow_spans = follow;
+        self
+    }
+
     /// Where the time comes from. Default the machine's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -149,6 +159,8 @@ pub struct SinkOptions {
     pub(crate) correlator: CorrelatorOptions,
     /// In place of the correlator.
     pub(crate) series: Option<SeriesOptions>,
+    /// Whether the sink is asked if it takes events.k8s.io/v1, and gets core/v1 if it does not.
+    pub(crate) discover: bool,
     pub(crate) delivery: DeliveryOptions,
 }
 
@@ -158,6 +170,7 @@ impl SinkOptions {
         Self {
             correlator: CorrelatorOptions::client_go(),
             series: None,
+            discover: false,
             delivery: DeliveryOptions::client_go(),
         }
     }
@@ -183,6 +196,21 @@ impl SinkOptions {
     /// ```
     pub fn events_v1(mut self, series: SeriesOptions) -> Self {
         self.series = Some(series);
+        self.discover = false;
+        self
+    }
+
+    /// Writes events.k8s.io/v1 where the sink says that it takes it ([`Sink::serves`](crate::Sink::serves)), else core/v1: client-go's
+    /// `NewEventBroadcasterAdapter`. The calls are the same, and nothing of an event is lost either way: action and related object are fields of
+    /// both.
+    ///
+    /// The sink is asked once, before its first write; until it answers, events wait in its queue. Only an answer decides: while the server is
+    /// out of reach or too busy, where client-go falls back to core/v1 for good, it is asked again, with the waits of
+    /// [`RetryPolicy`](crate::RetryPolicy) but without an end, as nothing could be written anyway. If it answers but will not say (403), core/v1
+    /// it is, which every server has.
+    pub fn events_v1_if_served(mut self, series: SeriesOptions) -> Self {
+        self.series = Some(series);
+        self.discover = true;
         self
     }
 

@@ -15,12 +15,14 @@ use std::sync::Arc;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tidings_core::{
-    Delivery, DropCause, Event, Fate, Handled, Monotonic, Occurrence, OccurrenceKind, Settled,
-    Write, WriteError, WriteId,
+    Delivery, DropCause, Event, EventApi, Fate, Handled, Monotonic, Occurrence, OccurrenceKind,
+    RetryClass, RetryPolicy, Settled, Write, WriteError, WriteId,
 };
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
+use tracing::{Instrument, Span};
 
+use crate::acknowledgement::Context;
 use crate::clock::{Clock, entropy};
 use crate::config::{InvalidSinkOptions, SinkOptions};
 use crate::metrics::{SinkMetrics, dropped};
@@ -37,11 +39,19 @@ const EVENTS_PER_TURN: usize = 64;
 const ANSWERS_PER_TURN: usize = 64;
 
 /// The machines of the core that one sink needs.
-pub(crate) type Machines = (Rules, Delivery<Occurrence>);
+pub(crate) struct Machines {
+    rules: Rules,
+    /// In place of `rules` if the sink does not take what they write.
+    fallback: Option<Rules>,
+    delivery: Delivery<Occurrence>,
+    retry: RetryPolicy,
+}
 
 /// Everything one sink's task owns.
 pub(crate) struct SinkTask {
     rules: Rules,
+    fallback: Option<Rules>,
+    retry: RetryPolicy,
     delivery: Delivery<Occurrence>,
     receiver: Receiver,
     /// Taken from the queue, not correlated yet.
@@ -74,27 +84,37 @@ struct Answer {
     id: WriteId,
     kind: OccurrenceKind,
     started: Monotonic,
+    /// In which the event was recorded.
+    span: Option<Span>,
     result: Result<(), WriteError>,
 }
 
 impl SinkTask {
     /// Makes the core's part, which checks the options.
     pub(crate) fn machines(options: SinkOptions) -> Result<Machines, InvalidSinkOptions> {
-        Ok((
-            Rules::new(&options)?,
-            Delivery::new(options.delivery, entropy())?,
-        ))
+        let core = SinkOptions {
+            series: None,
+            ..options.clone()
+        };
+        Ok(Machines {
+            rules: Rules::new(&options)?,
+            fallback: options.discover.then(|| Rules::new(&core)).transpose()?,
+            retry: options.delivery.retry.clone(),
+            delivery: Delivery::new(options.delivery, entropy())?,
+        })
     }
 
     pub(crate) fn new(
-        (rules, delivery): Machines,
+        machines: Machines,
         started: Started,
         clock: Clock,
         phase: watch::Receiver<Phase>,
     ) -> Self {
         Self {
-            rules,
-            delivery,
+            rules: machines.rules,
+            fallback: machines.fallback,
+            retry: machines.retry,
+            delivery: machines.delivery,
             receiver: started.receiver,
             batch: VecDeque::new(),
             rest: None,
@@ -113,6 +133,16 @@ impl SinkTask {
         let mut requests = FuturesUnordered::new();
         let mut phase = self.phase.clone();
         let mut abandoned = std::pin::pin!(reached(&mut phase, Phase::Abandoned));
+        if let Some(fallback) = self.fallback.take() {
+            let served = tokio::select! {
+                biased;
+                () = &mut abandoned => return self.abandon(),
+                served = self.serves_events_v1(&*sink) => served,
+            };
+            if !served {
+                self.rules = fallback;
+            }
+        }
         let mut now = self.clock.monotonic();
         loop {
             self.settle();
@@ -158,6 +188,47 @@ impl SinkTask {
         }
     }
 
+    /// Asks the sink whether it takes events.k8s.io/v1 until it has answered.
+    async fn serves_events_v1(&self, sink: &impl Sink) -> bool {
+        let (mut failures, mut unauthorized) = (0_u32, 0_u32);
+        let mut phase = self.phase.clone();
+        let mut draining = false;
+        loop {
+            let answer = AssertUnwindSafe(sink.serves(EventApi::Events)).catch_unwind();
+            let error = match answer.await {
+                Ok(Ok(served)) => {
+                    tracing::debug!(served, "Asked whether the server has events.k8s.io/v1");
+                    return served;
+                }
+                Ok(Err(error)) => error,
+                Err(_) => WriteError::invalid("the sink panicked"),
+            };
+            failures = failures.saturating_add(1);
+            unauthorized += u32::from(error.is_unauthorized());
+            let retry_after = match self.retry.classify(&error, OccurrenceKind::Create) {
+                RetryClass::Transient { retry_after }
+                    if unauthorized < self.retry.unauthorized_tries_max =>
+                {
+                    retry_after
+                }
+                _ => {
+                    tracing::warn!(%error, "The server does not say whether it has events.k8s.io/v1: writing core/v1");
+                    return false;
+                }
+            };
+            if is_sampled(u64::from(failures - 1), 1) {
+                tracing::warn!(%error, failures, "Unable to ask whether the server has events.k8s.io/v1 (will ask again)");
+            }
+            let wait = self.retry.wait(failures, retry_after, entropy());
+            let until = self.clock.monotonic().saturating_add(wait);
+            tokio::select! {
+                () = self.clock.sleep_until(until) => {}
+                // Once more at once, as every write is tried then.
+                () = reached(&mut phase, Phase::Draining), if !draining => draining = true,
+            }
+        }
+    }
+
     /// The next input; which, when there are several, is left to chance, so that none waits for ever.
     async fn next_input(
         &mut self,
@@ -189,6 +260,9 @@ impl SinkTask {
             if let Err(cause) = self.rules.take(now, &event, &mut self.delivery) {
                 dropped(cause).increment(1);
                 self.progress.dropped(cause, 1);
+                if let Some(context) = Context::of(event.context()) {
+                    context.dropped(cause);
+                }
             }
         }
         if self.batch.is_empty() {
@@ -206,6 +280,7 @@ impl SinkTask {
         let error = answer.result.as_ref().err().cloned();
         let handled = self.delivery.handle_written(now, answer.id, answer.result);
         if let (Handled::Retried, Some(error)) = (handled, error) {
+            let _entered = answer.span.as_ref().map(Span::enter);
             let retries = self.delivery.stats().retries;
             if is_sampled(retries.saturating_sub(1), 1) {
                 tracing::warn!(%error, retries, "Unable to write event (may retry after sleeping)");
@@ -219,6 +294,11 @@ impl SinkTask {
     fn settle(&mut self) {
         while let Some(settled) = self.delivery.poll_settled() {
             let events = settled.occurrence.events();
+            let context = Context::of(settled.occurrence.context());
+            if let Some(context) = context {
+                context.settled(&settled.occurrence, settled.fate, settled.error.as_ref());
+            }
+            let _entered = context.map(|context| context.span.enter());
             match settled.fate {
                 Fate::Delivered => {
                     self.rules.acknowledged(&settled.occurrence);
@@ -307,12 +387,14 @@ async fn request<S: Sink>(sink: Arc<S>, write: Write<Occurrence>, started: Monot
         kind,
         occurrence,
     } = write;
+    let span = Context::of(occurrence.context()).map(|context| context.span.clone());
     let request = async {
         match kind {
             OccurrenceKind::Create => sink.create(&occurrence).await,
             OccurrenceKind::Patch => sink.patch(&occurrence).await,
         }
-    };
+    }
+    .instrument(span.clone().unwrap_or_else(Span::none));
     let result = AssertUnwindSafe(request)
         .catch_unwind()
         .await
@@ -321,6 +403,7 @@ async fn request<S: Sink>(sink: Arc<S>, write: Write<Occurrence>, started: Monot
         id,
         kind,
         started,
+        span,
         result,
     }
 }

@@ -34,6 +34,13 @@ pub enum RecordError {
     /// Too many events wait for watchers that must not miss any ([`WhenFull::Wait`](crate::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]
     QueueFull,
+    /// Nobody can say what becomes of it: [`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink) was not
+    /// called, or its sink has ended. Handlers have it.
+    #[error("no sink writes events: start_recording_to_sink was not called, or its sink has ended")]
+    NoSink,
+    /// The broadcaster ended before it was written, or while it was: it may have arrived.
+    #[error("the broadcaster ended before it was known what became of the event")]
+    Abandoned,
 }
 
 /// The broadcaster is shut down: it takes no events and starts no watchers.

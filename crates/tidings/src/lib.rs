@@ -118,6 +118,15 @@
 //! client-go would: its second event at once, then every half hour while it goes on, and its last count twelve minutes after its last event, or
 //! at shutdown. [`SeriesOptions::heartbeat`] buys a fresher count with more writes. Give such events an action ([`EventBuilder::action`]).
 //!
+//! A program that runs in clusters it does not know leaves the choice to the sink: [`SinkOptions::events_v1_if_served`] asks the server once,
+//! before the first write, and falls back to core/v1 with everything an event has. Only an answer counts: a server that is out of reach is asked
+//! again, and events wait meanwhile.
+//!
+//! # Waiting for one event
+//!
+//! [`Recorder::record_and_wait`] says what became of one event, and [`BroadcasterOptions::follow_spans`] logs that in the `tracing` span it was
+//! recorded in.
+//!
 //! # Tests
 //!
 //! [`testing`] has a recorder without a cluster and what it recorded, as typed events or as client-go's lines. [`MemorySink`] keeps what
@@ -137,6 +146,7 @@
 //!
 //! The program's service account needs `create` and `patch` on `events` of the core group (of `events.k8s.io` for [`SinkOptions::events_v1`]), in the namespaces of the objects it reports
 //! about, and in `default` for cluster-scoped objects (or where [`BroadcasterOptions::cluster_scoped_namespace`] sends those).
+//! `KubeSink::check_access` asks for them at start, and says which rule is missing.
 //!
 //! # Cargo features
 //!
@@ -148,12 +158,10 @@
 //!
 //! # What this does not do
 //!
-//! - It does not ask the server which API groups it has: core/v1 is what is written unless [`SinkOptions::events_v1`] says otherwise, and every
-//!   server since Kubernetes 1.19 shows either under both groups.
 //! - It does not keep events over a restart of the program: what is pending at the end of a shutdown is gone.
-//! - It does not say whether one particular event arrived; a report counts.
 //! - It neither reads nor watches events; kube's `Api` does.
 
+mod acknowledgement;
 mod broadcaster;
 mod clock;
 mod config;
@@ -175,6 +183,7 @@ mod sync;
 pub mod testing;
 mod watcher;
 
+pub use acknowledgement::Acknowledgement;
 pub use broadcaster::Broadcaster;
 pub use clock::{Clock, ManualClock};
 pub use config::{
@@ -188,9 +197,10 @@ pub use report::{Counts, FlushReport};
 pub use sink::*;
 pub use tidings_core::{
     AggregateKey, Backoff, ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions, DropCause,
-    DropCounts, Event, EventApi, EventSource, EventType, FixedNamespace, InvalidCorrelatorOptions,
-    InvalidDeliveryOptions, InvalidNamespace, InvalidSeriesOptions, OMITTED_ANNOTATION, Occurrence,
-    OccurrenceKind, Overflow, Reference, ReferenceFields, RetryPolicy, SeriesOptions, StatusErrors,
-    StatusFailure, WriteError, WriteErrorKind,
+    DropCounts, Event, EventApi, EventContext, EventSource, EventType, FixedNamespace,
+    InvalidCorrelatorOptions, InvalidDeliveryOptions, InvalidNamespace, InvalidSeriesOptions,
+    LAST_NOTE_ANNOTATION, OMITTED_ANNOTATION, Occurrence, OccurrenceKind, Overflow, Reference,
+    ReferenceFields, RetryPolicy, SeriesOptions, StatusErrors, StatusFailure, WriteError,
+    WriteErrorKind,
 };
 pub use watcher::{EventWatcher, Watch};

@@ -5,14 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use tidings_core::{
-    ClusterScopedNamespace, Event, EventSource, EventType, NameStamps, NewEvent, Reference,
+    ClusterScopedNamespace, Event, EventContext, EventSource, EventType, NameStamps, NewEvent,
+    Reference,
 };
+use tokio::sync::watch;
+use tracing::Span;
 
+use crate::acknowledgement::{Acknowledgement, Context};
 use crate::clock::{Clock, entropy};
 use crate::config::BroadcasterOptions;
 use crate::error::{BroadcasterStopped, RecordError, ReferenceError};
@@ -39,10 +44,13 @@ pub(crate) struct Intake {
     stopped: AtomicU64,
     missed: AtomicU64,
     metrics: RecorderMetrics,
+    follow_spans: bool,
+    /// How many sinks are written to.
+    sinks: watch::Receiver<usize>,
 }
 
 impl Intake {
-    pub(crate) fn new(options: &BroadcasterOptions) -> Arc<Self> {
+    pub(crate) fn new(options: &BroadcasterOptions, sinks: watch::Receiver<usize>) -> Arc<Self> {
         Arc::new(Self {
             mux: Mux::new(options.queue),
             clock: options.clock.clone(),
@@ -53,6 +61,8 @@ impl Intake {
             stopped: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             metrics: RecorderMetrics::new(),
+            follow_spans: options.follow_spans,
+            sinks,
         })
     }
 
@@ -220,6 +230,42 @@ impl Recorder {
         self.record(object, event_type, reason, &message, Some(at), None);
     }
 
+    /// Records that `reason` happened to `object`, and waits until it is known what became of it: written, counted on an earlier event, or given
+    /// up. For the few who need to know, such as a program that ends next; a reconcile loop should not wait for its events.
+    ///
+    /// The event is recorded by the call, whether the future is awaited or dropped. It is written at once and by itself, whatever waits to be
+    /// written in one with others, and with the tries of every write: while the server is down the wait goes on for minutes, so limit it
+    /// with `tokio::time::timeout`. More in [`EventBuilder::send_and_wait`].
+    ///
+    /// ```no_run
+    /// # async fn last_words(recorder: tidings::Recorder, pod: k8s_openapi::api::core::v1::Pod) -> Result<(), tidings::RecordError> {
+    /// use tidings::{Acknowledgement, EventType::Warning};
+    ///
+    /// match recorder.record_and_wait(&pod, Warning, "Exiting", "out of disk space").await? {
+    ///     Acknowledgement::Dropped { cause, error } => eprintln!("not recorded: {cause}, {error:?}"),
+    ///     written => println!("{written:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`EventBuilder::send_and_wait`].
+    pub fn record_and_wait<Kind>(
+        &self,
+        object: &impl ToReference<Kind>,
+        event_type: EventType,
+        reason: &str,
+        message: impl fmt::Display,
+    ) -> Pin<Box<dyn Future<Output = Result<Acknowledgement, RecordError>> + Send>> {
+        // Boxed, so that it borrows neither the object nor the message.
+        Box::pin(
+            self.build(object, event_type, reason)
+                .message(message)
+                .send_and_wait(),
+        )
+    }
+
     /// Starts an event with whatever else it can carry; [`EventBuilder::send`] records it.
     pub fn build<'a, Kind, T: ToReference<Kind>>(
         &'a self,
@@ -273,6 +319,19 @@ impl Recorder {
     }
 
     fn publish(&self, part: &Part<'_>) -> Result<(), RecordError> {
+        let context = if self.intake.follow_spans {
+            Context::of_span()
+        } else {
+            None
+        };
+        self.publish_with(part, context)
+    }
+
+    fn publish_with(
+        &self,
+        part: &Part<'_>,
+        context: Option<Arc<dyn EventContext>>,
+    ) -> Result<(), RecordError> {
         let intake = &*self.intake;
         let now = intake.clock.wall();
         let event = Event::past(
@@ -293,6 +352,10 @@ impl Recorder {
             now,
             part.at.unwrap_or(now),
         );
+        let event = match context {
+            Some(context) => event.with_context(context),
+            None => event,
+        };
         intake.publish(event, part.event_type)
     }
 
@@ -448,27 +511,62 @@ impl<'a> EventBuilder<'a> {
     /// # Errors
     /// The object cannot be referred to, the broadcaster is shut down, or the queues are full.
     pub fn try_send(self) -> Result<(), RecordError> {
+        self.count_refused();
+        self.record()
+    }
+
+    /// Records the event, now, and waits until it is known what became of it. See [`Recorder::record_and_wait`].
+    ///
+    /// # Errors
+    /// Those of [`EventBuilder::try_send`]; [`RecordError::NoSink`] when nothing writes events; [`RecordError::Abandoned`] when the broadcaster
+    /// ended before the event was written, or a queue that was full kept it from every sink.
+    pub fn send_and_wait(
+        self,
+    ) -> impl Future<Output = Result<Acknowledgement, RecordError>> + Send + use<> {
+        self.count_refused();
+        let sinks = self.recorder.intake.sinks.clone();
+        let writers = *sinks.borrow();
+        let (context, wait) = Context::awaited(Span::current(), writers);
+        let recorded = self.publish(|recorder, part| recorder.publish_with(part, Some(context)));
+        async move {
+            recorded?;
+            if writers == 0 {
+                return Err(RecordError::NoSink);
+            }
+            wait.acknowledgement(sinks).await
+        }
+    }
+
+    fn count_refused(&self) {
         let intake = &self.recorder.intake;
         if self.regarding.is_err() {
             intake.invalid_reference.fetch_add(1, Ordering::Relaxed);
             intake.metrics.invalid_reference();
         }
-        self.record()
     }
 
     fn record(self) -> Result<(), RecordError> {
+        self.publish(Recorder::publish)
+    }
+
+    fn publish(
+        self,
+        publish: impl FnOnce(&Recorder, &Part<'_>) -> Result<(), RecordError>,
+    ) -> Result<(), RecordError> {
         let map = |map: BTreeMap<String, String>| (!map.is_empty()).then(|| Arc::new(map));
-        self.recorder.publish(&Part {
+        let (annotations, labels) = (map(self.annotations), map(self.labels));
+        let part = Part {
             regarding: &self.regarding?,
             related: self.related.as_ref(),
             event_type: self.event_type,
             reason: self.reason,
             action: self.action,
             message: &self.message,
-            annotations: map(self.annotations).as_ref(),
-            labels: map(self.labels).as_ref(),
+            annotations: annotations.as_ref(),
+            labels: labels.as_ref(),
             at: self.at,
-        })
+        };
+        publish(self.recorder, &part)
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Registry {
     phase: watch::Sender<Phase>,
     /// How many tasks have not ended.
     running: watch::Sender<usize>,
+    /// How many of them write to a sink.
+    sinks: watch::Sender<usize>,
     books: Mutex<Books>,
 }
 
@@ -67,6 +69,7 @@ impl Registry {
         Arc::new(Self {
             phase: watch::Sender::new(Phase::Open),
             running: watch::Sender::new(0),
+            sinks: watch::Sender::new(0),
             books: Mutex::default(),
         })
     }
@@ -93,6 +96,9 @@ impl Registry {
             ended: watch::Sender::new(false),
         });
         self.books().running.push(Arc::clone(&progress));
+        if kind == TaskKind::Sink {
+            self.sinks.send_modify(|sinks| *sinks += 1);
+        }
         let ending = Ending {
             progress: Arc::clone(&progress),
             place,
@@ -147,9 +153,17 @@ impl Registry {
             .running
             .retain(|running| !Arc::ptr_eq(running, progress));
         match progress.kind {
-            TaskKind::Sink => books.ended_sinks.add(&progress.counts()),
+            TaskKind::Sink => {
+                books.ended_sinks.add(&progress.counts());
+                self.sinks.send_modify(|sinks| *sinks -= 1);
+            }
             TaskKind::Handler => books.ended_handlers.add(&progress.counts()),
         }
+    }
+
+    /// How many sinks are written to.
+    pub(crate) fn sinks(&self) -> watch::Receiver<usize> {
+        self.sinks.subscribe()
     }
 
     fn books(&self) -> std::sync::MutexGuard<'_, Books> {

@@ -36,7 +36,8 @@ pub fn recorder_with(
     options: &BroadcasterOptions,
     source: EventSource,
 ) -> (Recorder, RecordedEvents) {
-    let intake = Intake::new(options);
+    let (_, no_sinks) = tokio::sync::watch::channel(0);
+    let intake = Intake::new(options, no_sinks);
     let recorder = Recorder::new(std::sync::Arc::clone(&intake), source);
     let events = RecordedEvents {
         // A new broadcaster is not shut down.

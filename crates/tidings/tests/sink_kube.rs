@@ -387,3 +387,146 @@ async fn a_write_outlives_429_and_5xx_and_is_sent_whole_each_time() {
         assert_eq!(request.body, seen[0].body);
     }
 }
+
+const GROUP: &str = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"events.k8s.io/v1","resources":[{"name":"events","singularName":"event","namespaced":true,"kind":"Event","verbs":["create","patch"]}]}"#;
+
+/// client-go's `NewEventBroadcasterAdapter` takes any failure for a no, and its core/v1 half drops action and related.
+#[tokio::test]
+async fn only_an_answer_decides_about_the_api_group() {
+    let rows = [
+        (vec![answer(200, GROUP)], "events.k8s.io/v1"),
+        (vec![status(404, "NotFound")], "v1"),
+        (vec![status(403, "Forbidden")], "v1"),
+        (vec![answer(200, &GROUP.replace("events", "other"))], "v1"),
+        (
+            vec![
+                Reply::Close,
+                status(503, "ServiceUnavailable"),
+                status(429, "TooManyRequests"),
+                status(401, "Unauthorized"),
+                answer(200, "no list"),
+                answer(200, GROUP),
+            ],
+            "events.k8s.io/v1",
+        ),
+    ];
+    for (replies, api_version) in rows {
+        let asked = replies.len();
+        let replies = replies.into_iter().chain([answer(201, "{}")]);
+        let server = Server::start(replies).await;
+        let broadcaster = Broadcaster::new();
+        let options = SinkOptions::default()
+            .events_v1_if_served(tidings::SeriesOptions::default())
+            .delivery(DeliveryOptions {
+                retry: RetryPolicy {
+                    backoff: Backoff::Constant(Duration::ZERO),
+                    ..RetryPolicy::default()
+                },
+                ..DeliveryOptions::default()
+            });
+        broadcaster
+            .start_recording_to_sink_with(server.sink(), options)
+            .unwrap();
+        let object = |kind, name| {
+            Reference::new(ReferenceFields {
+                kind,
+                name,
+                namespace: "default",
+                ..ReferenceFields::default()
+            })
+        };
+        let recorder = broadcaster.recorder(EventSource::component("example.com/controller"));
+        let written = recorder
+            .build(&object("Pod", "web"), EventType::Warning, "BackOff")
+            .action("Restarting")
+            .related(&object("Node", "node-1"))
+            .send_and_wait()
+            .await;
+        assert!(written.unwrap().is_written());
+        let seen = server.seen();
+        assert_eq!(
+            seen.len(),
+            asked + 1,
+            "asked until it is known, and then never again"
+        );
+        for asked in &seen[..asked] {
+            assert_eq!(asked.line, "GET /apis/events.k8s.io/v1");
+        }
+        let body: serde_json::Value = serde_json::from_slice(&seen[asked].body).unwrap();
+        assert_eq!(body["apiVersion"], api_version, "{}", seen[asked].line);
+        assert_eq!(body["action"], "Restarting");
+        assert_eq!(body["related"]["name"], "node-1");
+    }
+}
+
+/// A server that is down is asked until the deadline of the shutdown, and what waited is said to be pending.
+#[tokio::test]
+async fn a_group_that_is_never_known_keeps_no_shutdown() {
+    let (gone, mut hung_up) = mpsc::unbounded_channel();
+    let server = Server::start([Reply::Hang(gone)]).await;
+    let broadcaster = Broadcaster::new();
+    let options = SinkOptions::default().events_v1_if_served(tidings::SeriesOptions::default());
+    broadcaster
+        .start_recording_to_sink_with(server.sink(), options)
+        .unwrap();
+    let pod = Reference::new(ReferenceFields::default());
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    recorder.normal(&pod, "Started", "m");
+    while server.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let report = broadcaster.shutdown(Duration::ZERO).await;
+    assert_eq!((report.offered, report.pending), (1, 1), "{report}");
+    hung_up.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sink_asks_what_it_may_and_says_which_rule_is_missing() {
+    use tidings::{AccessError, EventApi};
+
+    let review = |allowed| {
+        let review = format!(
+            r#"{{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{{}},"status":{{"allowed":{allowed}}}}}"#
+        );
+        answer(201, &review)
+    };
+    let server = Server::start([
+        review(true),
+        review(true),
+        review(true),
+        review(false),
+        review(false),
+        review(false),
+        status(500, "InternalError"),
+        answer(201, "{}"),
+    ])
+    .await;
+    let sink = server.sink();
+    sink.check_access(EventApi::Events, "").await.unwrap();
+    let asked: serde_json::Value = serde_json::from_slice(&server.seen()[1].body).unwrap();
+    assert_eq!(
+        asked["spec"]["resourceAttributes"],
+        serde_json::json!({"group": "events.k8s.io", "resource": "events", "verb": "patch", "namespace": ""})
+    );
+
+    let error = sink.check_access(EventApi::Core, "kube-system").await;
+    let message = "may not patch events of the core API group in namespace \"kube-system\": bind its service account there to a Role \
+                   with this rule:\n- apiGroups: [\"\"]\n  resources: [\"events\"]\n  verbs: [\"create\", \"patch\"]\n";
+    assert_eq!(error.unwrap_err().to_string(), message);
+    let of_one = sink.clone().namespace("mine");
+    match of_one.check_access(EventApi::Events, "").await.unwrap_err() {
+        AccessError::Denied {
+            verbs, namespace, ..
+        } => {
+            assert_eq!(
+                (verbs, namespace.as_str()),
+                (vec!["create", "patch"], "mine")
+            );
+        }
+        other => panic!("{other}"),
+    }
+    for _ in 0..2 {
+        let error = sink.check_access(EventApi::Core, "").await.unwrap_err();
+        assert!(matches!(error, AccessError::Unknown(_)), "{error}");
+    }
+}

@@ -13,8 +13,8 @@ use kube::api::{Api, DeleteParams, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use sink_support::occurrences;
 use tidings::{
-    Broadcaster, BroadcasterOptions, EventSource, EventType, KubeSink, Reference, ReferenceFields,
-    SeriesOptions, Sink, SinkOptions, WriteError, WriteErrorKind,
+    Broadcaster, BroadcasterOptions, EventApi, EventSource, EventType, KubeSink, Reference,
+    ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError, WriteErrorKind,
 };
 use tidings_server::{Running, StartOptions, start};
 
@@ -178,5 +178,35 @@ async fn what_is_recorded_as_events_v1_is_accepted_and_counted() {
         assert_eq!(event.action.as_deref(), Some("BackOff"));
         assert!(event.note.is_some_and(|note| note.ends_with("(truncated)")));
     }
+    cluster.server.shutdown().await;
+}
+
+/// The same calls with the API group left to discovery, and the permissions asked for, of a server that answers as a cluster does.
+#[tokio::test]
+async fn a_cluster_is_asked_what_it_serves_and_allows() {
+    let cluster = Cluster::start().await;
+    let sink = cluster.sink();
+    for api in [EventApi::Core, EventApi::Events] {
+        assert_eq!(sink.serves(api).await, Ok(true));
+        sink.check_access(api, "default").await.unwrap();
+    }
+    let options = SinkOptions::default().events_v1_if_served(SeriesOptions::default());
+    let broadcaster =
+        Broadcaster::with_options(BroadcasterOptions::default().sink(options)).unwrap();
+    broadcaster.start_recording_to_sink(sink);
+    let recorder = broadcaster.recorder(EventSource::component("example.com/controller"));
+    let pod = Reference::new(ReferenceFields {
+        kind: "Pod",
+        namespace: "default",
+        name: "web-0",
+        ..ReferenceFields::default()
+    });
+    for _ in 0..3 {
+        let written = recorder.record_and_wait(&pod, EventType::Warning, "BackOff", "m");
+        assert!(written.await.unwrap().is_written());
+    }
+    let stored = cluster.events().list(&ListParams::default()).await.unwrap();
+    let series = stored.items[0].series.as_ref();
+    assert_eq!(series.and_then(|series| series.count), Some(3));
     cluster.server.shutdown().await;
 }

@@ -91,6 +91,7 @@ impl Counter {
                     PatchForm::Count
                 },
                 series: None,
+                context: None,
             });
         }
         let counted = Counted {
@@ -110,6 +111,7 @@ impl Counter {
             aggregate,
             patch: PatchForm::Nothing,
             series: None,
+            context: None,
             event,
         })
     }
@@ -155,6 +157,7 @@ impl Counter {
                 PatchForm::Nothing
             },
             series: None,
+            context: None,
         })
     }
 

@@ -28,7 +28,7 @@ pub use options::{
     AggregateKey, COMBINED_MESSAGE_PREFIX, CorrelatorOptions, InvalidCorrelatorOptions,
 };
 pub use series::{Series, SeriesStats};
-pub use series_options::{InvalidSeriesOptions, SeriesOptions};
+pub use series_options::{InvalidSeriesOptions, LAST_NOTE_ANNOTATION, SeriesOptions};
 use spam::SpamFilter;
 
 use crate::bucket::TokenRate;
@@ -131,13 +131,17 @@ impl Correlator {
     /// For every [`Correlated::Write`], [`Correlator::acknowledged`] or [`Correlator::lost`] is to be called once, when it is done with. Until
     /// it is lost, what was handed out counts as written, so that the next of its kind is a patch.
     pub fn correlate(&mut self, now: Now, event: &Event) -> Correlated {
-        let (event, key, aggregate) = self.aggregated(now, event);
+        let (event, context) = event.split_context();
+        let (event, key, aggregate) = self.aggregated(now, &event);
         let passes = !self.options.spam_filter || {
             let key = self.spam_key(&event);
             self.spam_filter.pass(now.monotonic, key)
         };
         match self.counter.count(key, event, aggregate, passes) {
-            Some(occurrence) => Correlated::Write(occurrence),
+            Some(mut occurrence) => {
+                occurrence.context = context;
+                Correlated::Write(occurrence)
+            }
             None => Correlated::Filtered,
         }
     }

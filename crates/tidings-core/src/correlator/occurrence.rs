@@ -4,13 +4,17 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
+use super::LAST_NOTE_ANNOTATION;
+use crate::event_limits::cut;
 use crate::key::CountKey;
-use crate::{Event, EventApi, patch, wire_json};
+use crate::validate::MESSAGE_BYTES_MAX;
+use crate::{Event, EventApi, EventContext, patch, wire_json};
 
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +40,8 @@ pub struct Occurrence {
     pub(super) patch: PatchForm,
     /// Of a series: when it was last seen, and how many events this write settles.
     pub(super) series: Option<SeriesState>,
+    /// Of the event that made it to be written.
+    pub(super) context: Option<Arc<dyn EventContext>>,
 }
 
 /// Where a series has come to.
@@ -148,6 +154,18 @@ impl Occurrence {
         self.aggregate
     }
 
+    /// What the caller sent along with the last event this is written for.
+    pub fn context(&self) -> Option<&Arc<dyn EventContext>> {
+        self.context.as_ref()
+    }
+
+    /// Whether somebody waits to hear what becomes of it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.context
+            .as_ref()
+            .is_some_and(|context| context.is_awaited())
+    }
+
     /// Whether it was counted on an earlier one.
     pub(crate) fn is_repeat(&self) -> bool {
         match self.patch {
@@ -218,11 +236,21 @@ impl Occurrence {
         wire.metadata.resource_version = None;
         wire.source = None;
         (wire.first_timestamp, wire.last_timestamp, wire.count) = (None, None, None);
+        if let Some(note) = self.last_note() {
+            let annotations = wire.metadata.annotations.get_or_insert_default();
+            annotations.insert(LAST_NOTE_ANNOTATION.to_owned(), note.into_owned());
+        }
         wire.series = (self.count > 1).then_some(v1::EventSeries {
             count: Some(self.count),
             last_observed_time: Some(MicroTime(series.last)),
         });
         wire
+    }
+
+    /// The last note of a series, where it is to be shown: no longer than a note may be.
+    pub(crate) fn last_note(&self) -> Option<Cow<'_, str>> {
+        let shown = self.series.is_some() && !self.event.is_same(&self.first);
+        shown.then(|| cut(self.event.message(), MESSAGE_BYTES_MAX))
     }
 
     /// The body of its creation: JSON as client-go sends it, in the shape of [`Occurrence::api`].

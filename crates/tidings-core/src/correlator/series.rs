@@ -30,12 +30,16 @@ use super::occurrence::{PatchForm, SeriesState};
 use super::{InvalidSeriesOptions, Occurrence, OccurrenceKind, SeriesOptions};
 use crate::cache::{Cache, CacheStats};
 use crate::key::{CountKey, Key, Keys, Projection};
-use crate::{Event, Monotonic, NameStamps, Now};
+use crate::{Event, EventContext, Monotonic, NameStamps, Now};
 
 /// One series, or an event that may become one.
 struct Open {
     /// The stored event has its name and its note.
     first: Event,
+    /// The last one, where its note is to be shown and is another.
+    latest: Option<Event>,
+    /// That of the last event, until it is handed out.
+    context: Option<Arc<dyn EventContext>>,
     last: Timestamp,
     last_seen: Monotonic,
     count: i32,
@@ -135,9 +139,12 @@ impl Series {
         })
     }
 
-    /// Takes an event.
+    /// Takes an event. One that somebody waits for is written at once.
     pub fn handle_event(&mut self, now: Now, event: &Event) {
         self.handle_timeout(now.monotonic);
+        let (event, context) = event.split_context();
+        let event = &*event;
+        let awaited = context.as_ref().is_some_and(|context| context.is_awaited());
         let projection = if self.options.client_go {
             Projection::CLIENT_GO_SERIES
         } else {
@@ -155,8 +162,19 @@ impl Series {
             // A clock that was set back does not make the series older.
             open.last = open.last.max(last);
             open.last_seen = now.monotonic;
+            if context.is_some() {
+                open.context = context;
+            }
+            // Once there was another note, the first one can be the last one again.
+            let noted = open.latest.is_some() || event.message() != open.first.message();
+            let latest = (self.options.last_note && noted).then(|| event.clone());
+            let noted = latest.as_ref().map_or(0, Event::size);
+            let other_size = open.latest.as_ref().map_or(0, Event::size) != noted;
+            open.latest = latest;
             // By client-go's rules only the second is written at once.
-            let waits = if self.options.client_go {
+            let waits = if awaited {
+                false
+            } else if self.options.client_go {
                 open.count > 2
             } else {
                 now.monotonic < open.not_before
@@ -170,10 +188,16 @@ impl Series {
             if !waits || first_behind {
                 self.schedule(&key);
             }
+            if other_size {
+                self.open.reweigh(&key, noted);
+                self.make_room();
+            }
             return;
         }
         let open = Open {
             first: event.clone(),
+            latest: None,
+            context,
             last,
             last_seen: now.monotonic,
             count: 1,
@@ -185,6 +209,10 @@ impl Series {
         self.open.insert(key.clone(), open, 0);
         self.write(now.monotonic, &key);
         self.schedule(&key);
+        self.make_room();
+    }
+
+    fn make_room(&mut self) {
         while let Some((key, mut open)) = self.open.pop_excess() {
             self.forget(&key, &mut open);
         }
@@ -345,7 +373,7 @@ impl Open {
         self.handed += 1;
         Occurrence {
             key: CountKey(key.clone()),
-            event: self.first.clone(),
+            event: self.latest.clone().unwrap_or_else(|| self.first.clone()),
             first: self.first.clone(),
             first_timestamp: self.first.first_timestamp(),
             count: self.count,
@@ -356,6 +384,7 @@ impl Open {
                 last: self.last,
                 events: std::mem::take(&mut self.behind),
             }),
+            context: self.context.take(),
         }
     }
 }

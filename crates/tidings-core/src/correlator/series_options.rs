@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The annotation that shows the last note of a series, where [`SeriesOptions::last_note`] asks for it.
+pub const LAST_NOTE_ANNOTATION: &str = "tidings/last-note";
+
 /// Options of [`Series`](super::Series): a value with a setter for each, checked when it is made.
 ///
 /// ```
@@ -17,6 +20,7 @@ pub struct SeriesOptions {
     pub(super) client_go: bool,
     pub(super) heartbeat: Duration,
     pub(super) idle: Duration,
+    pub(super) last_note: bool,
     pub(super) cache_entries_max: usize,
     pub(super) cache_bytes_max: usize,
 }
@@ -31,6 +35,7 @@ impl Default for SeriesOptions {
             client_go: false,
             heartbeat: Duration::from_secs(30 * 60),
             idle: Duration::from_secs(12 * 60),
+            last_note: false,
             cache_entries_max: 131_072,
             cache_bytes_max: 96 << 20,
         }
@@ -64,6 +69,14 @@ impl SeriesOptions {
     /// is begun anew earlier, and may cost more writes than client-go makes.
     pub const fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
+        self
+    }
+
+    /// Whether a series shows its last note, too: as the annotation [`LAST_NOTE_ANNOTATION`], whenever its count is written and its note is
+    /// not that of its first event, which the API server lets nobody change. Default false. Each series with such a note then keeps one event
+    /// more in memory.
+    pub const fn last_note(mut self, last_note: bool) -> Self {
+        self.last_note = last_note;
         self
     }
 

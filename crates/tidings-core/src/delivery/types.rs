@@ -45,7 +45,7 @@ impl Deliverable for Occurrence {
     }
 
     fn covers(&self, earlier: &Self) -> bool {
-        self.is_same_object(earlier) && self.has_metadata_of(earlier)
+        self.is_same_object(earlier) && self.has_metadata_of(earlier) && !earlier.is_awaited()
     }
 
     fn absorb(&mut self, earlier: &mut Self) {

@@ -8,15 +8,22 @@ use std::pin::pin;
 use std::time::Duration;
 
 use http::{Method, Request, header};
+use http_body_util::{BodyExt, Limited};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use k8s_openapi::serde::de::DeserializeOwned;
 use kube::client::Body;
+use kube::core::Status;
 use kube::{Client, Config};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tidings_core::{EventApi, Occurrence, WriteError};
+use tidings_core::{EventApi, Occurrence, StatusFailure, WriteError};
 
 use super::{Sink, response};
 
 /// How long a request may take unless [`KubeSink::request_timeout`] says otherwise.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The most that is read of an answer that is not about an event.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// What need not be escaped in a segment of a path (RFC 3986's unreserved characters).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -89,6 +96,46 @@ impl KubeSink {
         self
     }
 
+    /// The namespace it is for, if for one.
+    pub(super) fn only_namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Asks the cluster something other than to write an event, within the request timeout.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        request: Request<Body>,
+    ) -> Result<T, kube::Error> {
+        let answer = async {
+            let answer = self.client.send(request).await?;
+            let (status, limited) = (
+                answer.status(),
+                Limited::new(answer.into_body(), ANSWER_BYTES_MAX),
+            );
+            let body = limited
+                .collect()
+                .await
+                .map_err(kube::Error::Service)?
+                .to_bytes();
+            if status.is_success() {
+                return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
+            }
+            let refusal = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
+                Status::failure("the answer is no Status", "").with_code(status.as_u16())
+            });
+            Err(kube::Error::Api(Box::new(refusal)))
+        };
+        tokio::time::timeout(self.request_timeout, answer)
+            .await
+            .unwrap_or_else(|_| {
+                let message = format!(
+                    "no answer from the server within {:?}",
+                    self.request_timeout
+                );
+                Err(kube::Error::Service(message.into()))
+            })
+    }
+
     async fn send(
         &self,
         verb: &str,
@@ -142,6 +189,31 @@ impl Sink for KubeSink {
         self.send("patch", occurrence, request).await
     }
 
+    /// Asks for the resources of the group: they have events among them, or the server answers 404.
+    async fn serves(&self, api: EventApi) -> Result<bool, WriteError> {
+        let request = Request::get(group_path(api))
+            .header(header::ACCEPT, "application/json")
+            .body(Body::empty())
+            .map_err(|error| WriteError::invalid(format!("no request can be made: {error}")))?;
+        match self.ask::<APIResourceList>(request).await {
+            Ok(list) => Ok(list
+                .resources
+                .iter()
+                .any(|resource| resource.name == "events")),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            Err(kube::Error::Api(status)) => {
+                let failure = StatusFailure {
+                    code: status.code,
+                    reason: status.reason.clone(),
+                    ..StatusFailure::default()
+                };
+                let message = format!("the server answered {}: {}", status.code, status.message);
+                Err(WriteError::status(failure, message))
+            }
+            Err(error) => Err(response::failure(&error)),
+        }
+    }
+
     async fn update(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
         let path = event_path(occurrence)?;
         let request = request(
@@ -178,14 +250,20 @@ fn request(
         .map_err(|error| WriteError::invalid(format!("no request can be made: {error}")))
 }
 
+fn group_path(api: EventApi) -> &'static str {
+    match api {
+        EventApi::Core => "/api/v1",
+        EventApi::Events => "/apis/events.k8s.io/v1",
+    }
+}
+
 /// Where events of `namespace` are created. As in client-go, no namespace leaves that part of the path out for core/v1, and the server then says
 /// no; for events.k8s.io no request is made.
 fn events_path(api: EventApi, namespace: &str) -> Result<String, WriteError> {
-    let group = match api {
-        EventApi::Core if namespace.is_empty() => return Ok("/api/v1/events".to_owned()),
-        EventApi::Core => "/api/v1",
-        EventApi::Events => "/apis/events.k8s.io/v1",
-    };
+    let group = group_path(api);
+    if api == EventApi::Core && namespace.is_empty() {
+        return Ok(format!("{group}/events"));
+    }
     let namespace = segment("namespace", namespace)?;
     Ok(format!("{group}/namespaces/{namespace}/events"))
 }

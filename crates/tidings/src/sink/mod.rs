@@ -4,13 +4,17 @@
 //! future of an attempt to cancel it.
 
 #[cfg(feature = "kube")]
+mod access;
+#[cfg(feature = "kube")]
 mod kube;
 mod memory;
 #[cfg(feature = "kube")]
 mod response;
 
-use tidings_core::{Occurrence, WriteError};
+use tidings_core::{EventApi, Occurrence, WriteError};
 
+#[cfg(feature = "kube")]
+pub use self::access::{AccessError, rules_for};
 #[cfg(feature = "kube")]
 pub use self::kube::KubeSink;
 pub use self::memory::{Held, MemorySink, SinkAnswer, SinkCall, SinkVerb};
@@ -49,6 +53,15 @@ pub trait Sink: Send + Sync + 'static {
     /// Changes an event that was written before: [`Occurrence::patch_body`], a strategic merge patch.
     fn patch(&self, occurrence: &Occurrence)
     -> impl Future<Output = Result<(), WriteError>> + Send;
+
+    /// Whether events can be written as `api`. Asked before the first write, and only where the answer decides
+    /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)).
+    ///
+    /// # Errors
+    /// Why that cannot be said now. Unless a sink has its own: never, it takes either.
+    fn serves(&self, _api: EventApi) -> impl Future<Output = Result<bool, WriteError>> + Send {
+        std::future::ready(Ok(true))
+    }
 
     /// Replaces an event. The delivery never does that, as client-go's does not; it is here for those who write to a sink by hand.
     ///

@@ -255,6 +255,49 @@ fn bounds_end_series_but_lose_no_count() {
     assert_eq!(refused.err().map(|error| error.option), Some("heartbeat"));
 }
 
+/// client-go keeps the first note, as events.k8s.io/v1 lets nobody change it, and shows no other.
+#[test]
+fn the_last_note_is_shown_as_an_annotation_if_asked_for() {
+    let patch = |options: SeriesOptions, notes: &[&str]| {
+        let mut bench = Bench::new(options.heartbeat(Duration::from_secs(1)));
+        let mut body = String::new();
+        for (second, note) in (0..).zip(notes) {
+            let event = bench.event("web", "", "a", note, second);
+            bench.series.handle_event(at(second), &event);
+            let write = bench.series.poll_write().unwrap();
+            assert_eq!(write.to_wire().message.as_deref(), Some(notes[0]));
+            let stored = write.to_wire().metadata.annotations;
+            let shown = stored.and_then(|stored| stored.get(crate::LAST_NOTE_ANNOTATION).cloned());
+            body = String::from_utf8(write.patch_body()).unwrap();
+            assert_eq!(shown.is_some(), body.contains("annotations"), "{body}");
+        }
+        let metadata = serde_json::from_str::<Value>(&body).unwrap()["metadata"].clone();
+        metadata["annotations"][crate::LAST_NOTE_ANNOTATION]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let shown = SeriesOptions::default().last_note(true);
+    assert_eq!(patch(SeriesOptions::default(), &["1", "2"]), None);
+    assert_eq!(patch(shown.clone(), &["1", "1"]), None);
+    assert_eq!(patch(shown.clone(), &["1", "2"]).as_deref(), Some("2"));
+    assert_eq!(patch(shown.clone(), &["1", "2", "1"]).as_deref(), Some("1"));
+    let long = patch(shown.clone(), &["1", &"é".repeat(1000)]).unwrap();
+    assert!(long.len() <= 1024 && long.ends_with(crate::TRUNCATION_MARKER));
+    // What a note takes is accounted for.
+    let mut bench = Bench::new(shown.cache_bytes_max(4 << 10));
+    for (second, note) in [(0, "m"), (1, "m"), (2, &"n".repeat(5000))] {
+        let event = bench.event("web", "", "a", note, second);
+        bench.series.handle_event(at(second), &event);
+    }
+    let written: Vec<_> = bench.writes();
+    assert_eq!(
+        written.last(),
+        Some(&(PATCH, 3, 1)),
+        "it ends with its last count"
+    );
+    assert_eq!(bench.series.stats().cache.entries, 0);
+}
+
 #[test]
 fn what_was_never_created_is_created_with_its_count() {
     let mut bench = Bench::new(SeriesOptions::default());

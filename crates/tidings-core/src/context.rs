@@ -1,0 +1,34 @@
+//! What the caller of a recorder sends along with an event: nothing that is written, and nothing that makes two events differ.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+/// Something that travels with one event, from the recorder to what becomes of it: a tracing span, somebody who waits for it.
+///
+/// It is never written, and no part of any key. What keeps an event for longer than its write (a correlator's cache, an open series) keeps it
+/// without its context; so when the last of it is dropped, the event was written or given up everywhere.
+///
+/// Whoever made it finds its own type again by upcasting to [`Any`].
+pub trait EventContext: Any + Send + Sync {
+    /// Whether somebody waits to hear what becomes of this very event. It is then written at once and by itself: a series does not hold it
+    /// back, and no later event is written in its place.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+}
+
+/// A shared context that can be left out of comparisons and prints.
+#[derive(Clone)]
+pub(crate) struct SharedContext(pub(crate) Arc<dyn EventContext>);
+
+impl fmt::Debug for SharedContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedContext")
+    }
+}
+
+// A context is only handed on here. What makes it is to keep it whole over a panic, so that events stay what they were without one.
+impl UnwindSafe for SharedContext {}
+impl RefUnwindSafe for SharedContext {}

@@ -1,0 +1,206 @@
+//! Waiting for what becomes of one event, and the span it was recorded in: what a recorder sends along with an event.
+//!
+//! Invariants: an event that is waited for is written by itself, so that what is said of its write is said of it; and nobody waits for ever,
+//! because the wait ends with the last sink.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidings_core::{DropCause, EventContext, Fate, Occurrence, WriteError};
+use tokio::sync::{oneshot, watch};
+use tracing::Span;
+
+use crate::error::RecordError;
+
+/// What became of one event: the result of [`Recorder::record_and_wait`](crate::Recorder::record_and_wait).
+///
+/// With several sinks it is what the worst of them made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Acknowledgement {
+    /// It is at the server, as an event of its own.
+    Delivered {
+        /// Where it lies.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// It is at the server, as one more of an event that was there, or of a series, or combined with similar ones.
+    Aggregated {
+        /// Where that event lies.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// How often that was seen, this time included.
+        count: i32,
+    },
+    /// It was given up.
+    Dropped {
+        /// Why.
+        cause: DropCause,
+        /// What the server said, if it was asked.
+        error: Option<WriteError>,
+    },
+}
+
+impl Acknowledgement {
+    /// Whether the event, or a count with it, is at the server.
+    pub fn is_written(&self) -> bool {
+        !matches!(self, Self::Dropped { .. })
+    }
+
+    fn badness(&self) -> u8 {
+        match self {
+            Self::Delivered { .. } => 0,
+            Self::Aggregated { .. } => 1,
+            Self::Dropped { .. } => 2,
+        }
+    }
+}
+
+/// What travels with an event.
+pub(crate) struct Context {
+    /// Where it was recorded.
+    pub(crate) span: Span,
+    ticket: Option<Ticket>,
+}
+
+/// Somebody waits.
+struct Ticket {
+    state: Arc<Mutex<TicketState>>,
+    /// Dropped with the last of the event.
+    _alive: oneshot::Sender<()>,
+}
+
+#[derive(Default)]
+struct TicketState {
+    /// How many sinks have not said.
+    sinks: usize,
+    worst: Option<Acknowledgement>,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl EventContext for Context {
+    fn is_awaited(&self) -> bool {
+        self.ticket.is_some()
+    }
+}
+
+impl Context {
+    /// The span the caller is in, if there is one.
+    pub(crate) fn of_span() -> Option<Arc<dyn EventContext>> {
+        let span = Span::current();
+        (!span.is_none()).then(|| Arc::new(Self { span, ticket: None }) as Arc<dyn EventContext>)
+    }
+
+    /// The same, and the other end of a ticket that `sinks` sinks have to stamp.
+    pub(crate) fn awaited(span: Span, sinks: usize) -> (Arc<dyn EventContext>, Wait) {
+        let (alive, gone) = oneshot::channel();
+        let (done, stamped) = oneshot::channel();
+        let state = Arc::new(Mutex::new(TicketState {
+            sinks,
+            worst: None,
+            done: Some(done),
+        }));
+        let ticket = Ticket {
+            state: Arc::clone(&state),
+            _alive: alive,
+        };
+        let context = Arc::new(Self {
+            span,
+            ticket: Some(ticket),
+        });
+        let wait = Wait {
+            state,
+            stamped,
+            gone,
+        };
+        (context, wait)
+    }
+
+    /// The context that this library made, if it did.
+    pub(crate) fn of(context: Option<&Arc<dyn EventContext>>) -> Option<&Self> {
+        let context: &dyn Any = &**context?;
+        context.downcast_ref()
+    }
+
+    /// A write for the event is settled.
+    pub(crate) fn settled(&self, occurrence: &Occurrence, fate: Fate, error: Option<&WriteError>) {
+        let Some(ticket) = &self.ticket else {
+            return;
+        };
+        let (namespace, name) = (occurrence.namespace().to_owned(), occurrence.name().into());
+        let count = occurrence.count();
+        ticket.stamp(match fate {
+            Fate::Delivered if count <= 1 && !occurrence.is_aggregate() => {
+                Acknowledgement::Delivered { namespace, name }
+            }
+            Fate::Delivered | Fate::Aggregated => Acknowledgement::Aggregated {
+                namespace,
+                name,
+                count,
+            },
+            Fate::Dropped(cause) => Acknowledgement::Dropped {
+                cause,
+                error: error.cloned(),
+            },
+            // The sink ends, and the wait with it.
+            Fate::Pending => return,
+        });
+    }
+
+    /// The event was given up before there was a write for it.
+    pub(crate) fn dropped(&self, cause: DropCause) {
+        if let Some(ticket) = &self.ticket {
+            ticket.stamp(Acknowledgement::Dropped { cause, error: None });
+        }
+    }
+}
+
+impl Ticket {
+    fn stamp(&self, acknowledgement: Acknowledgement) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state
+            .worst
+            .as_ref()
+            .is_none_or(|worst| worst.badness() < acknowledgement.badness())
+        {
+            state.worst = Some(acknowledgement);
+        }
+        state.sinks = state.sinks.saturating_sub(1);
+        if state.sinks == 0
+            && let Some(done) = state.done.take()
+        {
+            // Nobody need listen any more.
+            let _ = done.send(());
+        }
+    }
+}
+
+/// The end of a ticket that waits.
+pub(crate) struct Wait {
+    state: Arc<Mutex<TicketState>>,
+    stamped: oneshot::Receiver<()>,
+    gone: oneshot::Receiver<()>,
+}
+
+impl Wait {
+    /// Waits until every sink has said what became of the event, or no sink is left, or the event is gone.
+    pub(crate) async fn acknowledgement(
+        mut self,
+        mut sinks: watch::Receiver<usize>,
+    ) -> Result<Acknowledgement, RecordError> {
+        let stamped = tokio::select! {
+            biased;
+            stamped = &mut self.stamped => stamped.is_ok(),
+            _ = self.gone => false,
+            _ = sinks.wait_for(|sinks| *sinks == 0) => false,
+        };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match state.worst.take() {
+            Some(worst) if stamped || state.sinks == 0 || !worst.is_written() => Ok(worst),
+            // One of several sinks ended without a word.
+            _ => Err(RecordError::Abandoned),
+        }
+    }
+}
