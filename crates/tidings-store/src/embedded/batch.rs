@@ -1,21 +1,21 @@
 //! One commit in the making: each request is decided against the store plus what the commit already holds.
 //!
 //! Invariants: the name of a key points to its current version or to nothing; a version that was replaced or deleted before
-//! its time has an `x` mark and no other index entries; every change takes the next revision; a version whose bucket was
-//! swept past it has its end in the log. All of it becomes visible at once, by [`Batch::commit`], or not at all.
+//! its time is known to have ended; every change takes the next revision; a version whose bucket was swept past it has its
+//! end in the log. The index in memory is told at once, where nobody looks at revisions that are not published yet. All of
+//! it becomes visible by [`Batch::commit`]; a batch that is dropped instead has its part of the index taken back.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
 
 use super::codec::Codec;
 use super::committer::Put;
 use super::frame::Kind;
 use super::index::key_of;
-use super::keys::{self, Ends, IndexKey, NEVER, Pointer, State, Version, put_varint};
+use super::keys::{self, Ends, NEVER, Pointer, State, Version, put_varint};
 use super::log::{Failure, Frames, Unfinished};
+use super::part::{Found, Part, Placed};
 use super::read::{Stored, View, unpack};
 use super::tables::{Bucket, Tables, bucket_for};
 use crate::changes::Logged;
@@ -29,14 +29,12 @@ pub(crate) struct Batch<'a> {
     view: View<'a>,
     /// What it adds to the log.
     frames: Frames,
-    /// Index entries to set or to remove.
-    entries: Vec<Entry>,
+    part: Arc<Part>,
     /// Where ends go that expiry brings.
     home: u64,
     state: State,
     now: UnixMillis,
-    /// What the keys this batch wrote point to now.
-    written: HashMap<Bytes, Option<Stored>, RandomState>,
+    /// One for each revision it takes.
     logged: Vec<Logged>,
     dirty: bool,
     /// A bucket and a revision in it up to which no version waits for its end, as far as is known. Unlike what is
@@ -46,28 +44,6 @@ pub(crate) struct Batch<'a> {
     pub(crate) expired: u64,
     /// Buckets it finished; see [`Committer`](super::committer::Committer).
     pub(crate) finished: Vec<(u64, Revision)>,
-}
-
-impl Pointer {
-    fn to(stored: &Stored) -> Self {
-        let Record {
-            revision,
-            expires_at,
-            ..
-        } = stored.record;
-        Self {
-            revision,
-            bucket: stored.bucket,
-            expires_at,
-        }
-    }
-}
-
-/// An entry of a bucket's tree to set, to a revision, or to remove.
-struct Entry {
-    bucket: u64,
-    key: IndexKey,
-    value: Option<Revision>,
 }
 
 /// What a commit did.
@@ -89,19 +65,10 @@ impl Budget {
     }
 }
 
-/// The version a key points to.
-enum Current {
-    Known(Stored),
-    Pointed(Pointer),
-}
-
-impl Current {
-    fn pointer(&self) -> Pointer {
-        match self {
-            Self::Pointed(pointer) => *pointer,
-            Self::Known(stored) => Pointer::to(stored),
-        }
-    }
+/// A key's current version, and its record once that is known.
+struct Replaced {
+    placed: Placed,
+    record: Record,
 }
 
 impl<'a> Batch<'a> {
@@ -119,11 +86,10 @@ impl<'a> Batch<'a> {
             home: home
                 .or_else(|| view.buckets.keys().next_back().copied())
                 .unwrap_or(NEVER),
+            part: Arc::clone(&view.snapshot.parts.active),
             view,
             frames: Frames::new(),
-            entries: Vec::new(),
             now,
-            written: HashMap::default(),
             logged: Vec::new(),
             dirty: false,
             passed: (0, 0),
@@ -136,17 +102,15 @@ impl<'a> Batch<'a> {
         let Put {
             key,
             value,
-            index,
+            fields,
             expires_at,
             body,
             expected,
             found,
         } = put;
-        let current = self.current(&key)?;
-        let live = current
-            .as_ref()
-            .map(Current::pointer)
-            .filter(|pointer| pointer.is_live(self.now));
+        let hash = self.view.tables.index.hash(&key);
+        let current = self.current(hash, &key)?;
+        let live = current.filter(|pointer| pointer.is_live(self.now));
         match (live, expected) {
             (Some(Pointer { revision, .. }), None) => {
                 return Err(WriteError::AlreadyExists { revision });
@@ -167,7 +131,7 @@ impl<'a> Batch<'a> {
             });
         }
         let replaced = current
-            .map(|current| self.load(current, found))
+            .map(|current| self.load(hash, current, found))
             .transpose()?;
         let bucket = bucket_for(
             self.now,
@@ -184,16 +148,23 @@ impl<'a> Batch<'a> {
             (None, replaced)
         };
         if let Some(ended) = ended {
-            self.end(ended, true);
+            self.end(hash, ended, true);
         }
         let revision = self.next_revision();
         if let Some(replaced) = &replaced {
-            self.unindex(replaced, revision);
-            self.uncount(replaced);
+            self.uncount(&replaced.record);
         }
-        let previous = replaced
-            .as_ref()
-            .map(|stored| (stored.record.revision, stored.bucket));
+        let placed = Placed {
+            pointer: Pointer {
+                revision,
+                bucket,
+                expires_at,
+            },
+            fields,
+        };
+        let before = replaced.as_ref().map(|replaced| &replaced.placed);
+        self.part.put(hash, &key, &placed, before);
+        let previous = before.map(|before| (before.pointer.revision, before.pointer.bucket));
         let version = Version {
             expires_at,
             previous,
@@ -209,26 +180,18 @@ impl<'a> Batch<'a> {
         }
         self.state.records += 1;
         self.state.value_bytes += value.len() as u64;
-
         let record = Record {
-            key: key.clone(),
+            key,
             value,
             revision,
             expires_at,
         };
-        let stored = Stored {
-            record: record.clone(),
-            index: Arc::new(index),
-            bucket,
-            previous,
-        };
-        self.written.insert(key, Some(stored));
         self.logged.push(Logged {
-            previous_index: replaced.as_ref().map(|stored| Arc::clone(&stored.index)),
-            previous_bucket: replaced.as_ref().map_or(0, |stored| stored.bucket),
+            previous_index: None,
+            previous_bucket: previous.map_or(0, |(_, bucket)| bucket),
             change: Arc::new(Change::Put {
                 record,
-                previous: replaced.map(|stored| stored.record),
+                previous: replaced.map(|replaced| replaced.record),
             }),
         });
         Ok(revision)
@@ -239,22 +202,23 @@ impl<'a> Batch<'a> {
         key: &Bytes,
         expected: Option<Revision>,
     ) -> Result<Deleted, WriteError> {
+        let hash = self.view.tables.index.hash(key);
         let current = self
-            .current(key)?
-            .filter(|current| current.pointer().is_live(self.now));
+            .current(hash, key)?
+            .filter(|current| current.is_live(self.now));
         let Some(current) = current else {
             return Err(WriteError::NotFound);
         };
-        let revision = current.pointer().revision;
+        let revision = current.revision;
         if let Some(expected) = expected.filter(|expected| *expected != revision) {
             return Err(WriteError::Conflict {
                 expected,
                 current: revision,
             });
         }
-        let stored = self.load(current, None)?;
-        let previous = stored.record.clone();
-        let revision = self.end(stored, false);
+        let ended = self.load(hash, current, None)?;
+        let previous = ended.record.clone();
+        let revision = self.end(hash, ended, false);
         Ok(Deleted { revision, previous })
     }
 
@@ -378,7 +342,13 @@ impl<'a> Batch<'a> {
             while mark.is_some_and(|mark| mark < revision) {
                 mark = marks.next().transpose()?;
             }
-            if mark != Some(revision) {
+            if mark != Some(revision)
+                && !self
+                    .view
+                    .snapshot
+                    .parts
+                    .have_ended(revision, self.view.state.revision)
+            {
                 let expires_at = Version::decode(&bytes, revision, name)?.expires_at;
                 if expires_at.is_none_or(|at| at > self.now) {
                     return Ok(false);
@@ -388,7 +358,7 @@ impl<'a> Batch<'a> {
                 versions.push(revision);
                 // The state tells of it, so no entry of the index need be touched.
                 self.state.swept = (name, revision);
-                self.ended(stored, ended, true);
+                self.ended(stored.record, name, ended, true);
                 budget.ends -= 1;
             }
             self.passed = (name, revision);
@@ -426,81 +396,58 @@ impl<'a> Batch<'a> {
             .iter()
             .max_by_key(|(_, frame)| frame.len())
             .map(|(bucket, _)| *bucket);
-        let Self {
-            view,
-            frames,
-            entries,
-            state,
-            written,
-            ..
-        } = self;
+        let frames = std::mem::take(&mut self.frames);
+        let state = self.state;
         tables
             .log
             .commit(frames, number, first, state, unfinished)?;
-
-        let sequence = tables.index.next_sequence();
-        for Entry { bucket, key, value } in entries {
-            if let Some(bucket) = view.buckets.get(&bucket) {
-                let value = value.map(keys::revision_key);
-                tables.set(
-                    &bucket.index,
-                    &key[..],
-                    value.as_ref().map(|value| &value[..]),
-                    sequence,
-                );
-            }
-        }
-        // A tree takes a key only once per commit. So names and the entries of new versions, which several requests may
-        // touch, are written last, as they are in the end.
-        let names = &tables.index.names;
-        for (key, stored) in written {
-            let Some(stored) = stored else {
-                tables.set(names, &key[..], None, sequence);
-                continue;
-            };
-            let pointer = Pointer::to(&stored);
-            if let Some(bucket) = view.buckets.get(&stored.bucket) {
-                for entry in keys::index_keys(&stored.index, &key, pointer.revision) {
-                    tables.set(&bucket.index, &entry[..], Some(&[]), sequence);
-                }
-            }
-            tables.set(names, &key[..], Some(&pointer.encode()), sequence);
-        }
-        tables.publish(sequence, state, number);
+        tables.publish(state, number);
+        self.view.state = state;
         Ok(Some(Committed {
             state,
-            logged: self.logged,
+            logged: std::mem::take(&mut self.logged),
             home,
         }))
     }
 
-    fn current(&self, key: &Bytes) -> Result<Option<Current>, Fault> {
-        if let Some(written) = self.written.get(key) {
-            return Ok(written.clone().map(Current::Known));
-        }
-        let pointer = self.view.pointer(key)?;
+    fn current(&self, hash: u64, key: &Bytes) -> Result<Option<Pointer>, Fault> {
+        let pointer = match self.view.in_memory(hash, key, self.state.revision) {
+            Found::Placed(placed) => Some(placed.pointer),
+            Found::Gone => None,
+            Found::Unknown => self.view.in_trees(key)?,
+        };
         // It may have been swept by this commit.
-        let pointer =
-            pointer.filter(|pointer| (pointer.bucket, pointer.revision) > self.state.swept);
-        Ok(pointer.map(Current::Pointed))
+        Ok(pointer.filter(|pointer| (pointer.bucket, pointer.revision) > self.state.swept))
     }
 
-    fn load(&self, current: Current, found: Option<Stored>) -> Result<Stored, Fault> {
-        let pointer = match current {
-            Current::Known(stored) => return Ok(stored),
-            Current::Pointed(pointer) => pointer,
-        };
-        if let Some(found) = found.filter(|found| found.record.revision == pointer.revision) {
-            return Ok(found);
+    /// The version a key points to; `found` is what the caller took for it.
+    fn load(&self, hash: u64, current: Pointer, found: Option<Stored>) -> Result<Replaced, Fault> {
+        let Pointer {
+            revision, bucket, ..
+        } = current;
+        // One of this batch is not in the log yet.
+        let in_batch = revision
+            .checked_sub(self.view.state.revision + 1)
+            .and_then(|at| self.logged.get(usize::try_from(at).ok()?))
+            .and_then(|logged| logged.change.record());
+        if let Some(record) = in_batch
+            && let Found::Placed(placed) = self.part.find(hash, &record.key, self.state.revision)
+        {
+            return Ok(Replaced {
+                placed,
+                record: record.clone(),
+            });
         }
-        self.view
-            .version(pointer.revision, pointer.bucket)?
-            .ok_or_else(|| {
-                Fault::Corrupt(format!(
-                    "the bucket of revision {} is missing",
-                    pointer.revision
-                ))
-            })
+        let stored = match found.filter(|found| found.record.revision == revision) {
+            Some(found) => found,
+            None => self.view.version(revision, bucket)?.ok_or_else(|| {
+                Fault::Corrupt(format!("the bucket of revision {revision} is missing"))
+            })?,
+        };
+        Ok(Replaced {
+            placed: stored.placed(),
+            record: stored.record,
+        })
     }
 
     /// Makes the bucket to write to, if it is not there.
@@ -525,31 +472,26 @@ impl<'a> Batch<'a> {
     }
 
     /// Ends the version a key points to, and returns the revision of that.
-    fn end(&mut self, stored: Stored, expired: bool) -> Revision {
+    fn end(&mut self, hash: u64, ending: Replaced, expired: bool) -> Revision {
         let revision = self.next_revision();
-        self.unindex(&stored, revision);
+        let Replaced { placed, record } = ending;
+        let bucket = placed.pointer.bucket;
+        self.part.remove(hash, &record.key, &placed, revision);
         let ends = Ends {
             expired,
-            bucket: stored.bucket,
-            versions: vec![stored.record.revision],
+            bucket,
+            versions: vec![record.revision],
         };
         // In its own bucket, so that whoever finds the version finds its end.
-        self.log(stored.bucket, Kind::Ends, revision, &ends.encode());
-        self.written.insert(stored.record.key.clone(), None);
-        self.ended(stored, revision, expired);
+        self.log(bucket, Kind::Ends, revision, &ends.encode());
+        self.ended(record, bucket, revision, expired);
         revision
     }
 
     /// What every end has in common besides the log and the index.
-    fn ended(&mut self, stored: Stored, revision: Revision, expired: bool) {
-        self.uncount(&stored);
+    fn ended(&mut self, record: Record, bucket: u64, revision: Revision, expired: bool) {
+        self.uncount(&record);
         self.expired += u64::from(expired);
-        let Stored {
-            record,
-            index,
-            bucket,
-            ..
-        } = stored;
         let change = Arc::new(Change::Delete {
             revision,
             previous: record,
@@ -557,37 +499,25 @@ impl<'a> Batch<'a> {
         });
         self.logged.push(Logged {
             change,
-            previous_index: Some(index),
+            previous_index: None,
             previous_bucket: bucket,
         });
     }
 
-    /// Takes a version out of the indexes and marks it as ended by this revision.
-    fn unindex(&mut self, stored: &Stored, ended_by: Revision) {
-        let Record { key, revision, .. } = &stored.record;
-        let bucket = stored.bucket;
-        let is_in_batch = *revision > self.view.state.revision;
-        if !is_in_batch {
-            let keys = keys::index_keys(&stored.index, key, *revision);
-            self.entries.extend(keys.map(|key| Entry {
-                bucket,
-                key,
-                value: None,
-            }));
-        }
-        let key = keys::ended_key(*revision);
-        self.entries.push(Entry {
-            bucket,
-            key,
-            value: Some(ended_by),
-        });
-    }
-
-    fn uncount(&mut self, stored: &Stored) {
+    fn uncount(&mut self, record: &Record) {
         self.state.records = self.state.records.saturating_sub(1);
         self.state.value_bytes = self
             .state
             .value_bytes
-            .saturating_sub(stored.record.value.len() as u64);
+            .saturating_sub(record.value.len() as u64);
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        // What was committed is what the view says by then.
+        if self.state.revision > self.view.state.revision {
+            self.part.truncate(self.view.state.revision);
+        }
     }
 }

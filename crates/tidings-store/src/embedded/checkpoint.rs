@@ -8,7 +8,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use lsm_tree::AbstractTree;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::folder::OpenError;
@@ -16,6 +15,7 @@ use super::index::Index;
 use super::keys::State;
 use super::log::Log;
 use super::tables::Tables;
+use super::write_out;
 use crate::{REVISION_OF_NEW, Revision};
 
 const FILE: &str = "CHECKPOINT";
@@ -156,11 +156,7 @@ impl Tables {
     /// Must be called by the one who commits, between two commits.
     pub(crate) fn set_aside(&self) -> Checkpoint {
         let published = self.published();
-        self.index.names.rotate_memtable();
-        for bucket in published.buckets.values() {
-            bucket.index.rotate_memtable();
-        }
-        self.memory.store(0, Ordering::Relaxed);
+        self.index.set_aside();
         // A bucket made for a commit that failed has nothing in the log, and would be missed when opening.
         let buckets = published
             .buckets
@@ -177,11 +173,7 @@ impl Tables {
 
     /// Writes out what was set aside, and then notes that.
     pub(crate) fn write_out(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
-        let watermark = self.index.watermark();
-        self.index.names.write_out(watermark)?;
-        for bucket in self.buckets().values() {
-            bucket.index.write_out(watermark)?;
-        }
+        write_out::write_out(&self.index, &self.buckets())?;
         checkpoint.write(&self.folder)?;
         let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
         if let Err(error) = self.log.write_idx(since) {

@@ -22,14 +22,14 @@ use super::batch::{Batch, Committed};
 use super::codec::PackedBody;
 use super::index::io_fault;
 use super::keeper::{Keeper, PART_BYTES};
-use super::keys::State;
+use super::keys::{Fields, State};
 use super::log::{Failure, Unfinished};
 use super::queue::Taken;
 use super::read::Stored;
 use super::tables::Tables;
 use super::trainer::Trainer;
 use super::{Engine, Shared};
-use crate::{Deleted, Fault, Index, Revision, UnixMillis, WriteError};
+use crate::{Deleted, Fault, Revision, UnixMillis, WriteError};
 
 /// Ends written down per batch while writers wait, and while none do: about a millisecond of work, for somebody may come.
 const SWEEP_BUSY: usize = 192;
@@ -63,7 +63,7 @@ pub(crate) enum Request {
 pub(crate) struct Put {
     pub(crate) key: Bytes,
     pub(crate) value: Bytes,
-    pub(crate) index: Index,
+    pub(crate) fields: Fields,
     pub(crate) expires_at: Option<UnixMillis>,
     pub(crate) body: PackedBody,
     pub(crate) expected: Option<Revision>,
@@ -221,8 +221,8 @@ impl Committer {
 
     /// Waits for room in memory, and takes back what a failed commit left. An error means that nothing can be written now.
     fn make_ready(&mut self, tables: &Arc<Tables>) -> Result<(), Fault> {
-        while tables.memory.load(Ordering::Relaxed) > PART_BYTES && !self.keeper.wait()? {}
-        if tables.memory.load(Ordering::Relaxed) > PART_BYTES {
+        if tables.index.active().bytes() > PART_BYTES {
+            while !self.keeper.wait()? {}
             self.keeper.set_aside(tables);
         }
         tables.log.roll_back(&mut self.unfinished).map_err(io_fault)

@@ -1,20 +1,24 @@
 //! The index: trees of `lsm-tree` that lead from names, objects and times to versions in the log.
 //!
 //! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What was added lately is in
-//! memory; the [keeper](super::keeper) writes it out and notes how far that reaches, and on opening the log is replayed from
-//! there. An index that is lost or damaged is made anew from the whole log.
+//! memory, in a [`Part`] of our own making; the [keeper](super::keeper) writes it to the trees and notes how far that
+//! reaches, and on opening the log is replayed from there. An index that is lost or damaged is made anew from the whole log.
 //!
-//! Invariants: one thread adds, a commit at a time, all with one sequence number; readers take a [`Snapshot`] and see
-//! whole commits. A tree of names holds entries of versions that have expired and been swept until a compaction passes
-//! over them; readers pass over them too.
+//! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the parts that were in memory
+//! then, and the trees have nothing for it that those do not: so it does no harm if one of them is written out meanwhile,
+//! and is then found twice. A part says what it knows of a name before an older one does, and before the trees. The tree of
+//! names holds entries of versions that have expired and been swept until a compaction passes over them; readers pass over
+//! them too.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::BuildHasher;
 use std::ops::{Deref, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::fast::RandomState;
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Leveled, Verdict};
 use lsm_tree::config::FilterPolicy;
@@ -24,6 +28,7 @@ use lsm_tree::{
 };
 
 use super::keys::Pointer;
+use super::part::Part;
 use crate::{Fault, Revision};
 
 /// Table files held open.
@@ -69,12 +74,6 @@ impl Tree {
         self.dropped.store(true, Ordering::Relaxed);
     }
 
-    /// Writes out what was set aside by `rotate_memtable`.
-    pub(crate) fn write_out(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
-        let lock = self.inner.get_flush_lock();
-        self.inner.flush(&lock, watermark).map(drop)
-    }
-
     /// Whether tables should be merged.
     pub(crate) fn is_crowded(&self) -> bool {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
@@ -95,11 +94,32 @@ struct Swept {
     revision: AtomicU64,
 }
 
-/// Which snapshots are open, and what a new one sees.
+/// Which snapshots are open, and what a new one sees besides the trees.
 #[derive(Default)]
 struct Snapshots {
     open: BTreeMap<SeqNo, usize>,
-    published: SeqNo,
+    parts: Parts,
+}
+
+/// The parts of the index that are in memory.
+#[derive(Clone, Default)]
+pub(crate) struct Parts {
+    /// The one that is added to.
+    pub(crate) active: Arc<Part>,
+    /// Those that are to be written out, the newest first; there is rarely more than one.
+    pub(crate) aside: Vec<Arc<Part>>,
+}
+
+impl Parts {
+    /// The newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Part>> {
+        [&self.active].into_iter().chain(&self.aside)
+    }
+
+    /// Whether one of them says that a version had ended before its time by a revision.
+    pub(crate) fn have_ended(&self, version: Revision, at: Revision) -> bool {
+        self.iter().any(|part| part.ended_by(version, at).is_some())
+    }
 }
 
 /// See the module documentation.
@@ -111,6 +131,7 @@ pub(crate) struct Index {
     pub(crate) names: Arc<Tree>,
     swept: Arc<Swept>,
     snapshots: Arc<Mutex<Snapshots>>,
+    hasher: RandomState,
 }
 
 impl Index {
@@ -137,6 +158,7 @@ impl Index {
             names,
             swept,
             snapshots: Arc::default(),
+            hasher: RandomState::default(),
         };
         index.begin_after(&index.names);
         Ok(index)
@@ -161,8 +183,6 @@ impl Index {
     fn begin_after(&self, tree: &AnyTree) {
         self.sequence
             .fetch_max(tree.get_highest_seqno().map_or(1, |last| last + 1));
-        let mut snapshots = self.snapshots();
-        snapshots.published = snapshots.published.max(self.sequence.get());
     }
 
     /// Removes trees of buckets other than these.
@@ -195,31 +215,54 @@ impl Index {
         folder.join(DISTRUSTED).exists()
     }
 
-    /// The sequence number for everything one commit adds.
-    pub(crate) fn next_sequence(&self) -> SeqNo {
-        self.sequence.next()
+    /// The hash by which parts find a name. It differs from one process to the next.
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
+        self.hasher.hash_one(name)
     }
 
-    /// Makes what was added with a sequence number visible, together with what `with` does.
-    pub(crate) fn publish(&self, sequence: SeqNo, swept: (u64, Revision), with: impl FnOnce()) {
+    /// The part that is added to.
+    pub(crate) fn active(&self) -> Arc<Part> {
+        Arc::clone(&self.snapshots().parts.active)
+    }
+
+    /// Begins a new part; the one before is to be written out.
+    pub(crate) fn set_aside(&self) {
+        let mut snapshots = self.snapshots();
+        let part = std::mem::take(&mut snapshots.parts.active);
+        snapshots.parts.aside.insert(0, part);
+    }
+
+    /// The oldest part that is to be written out.
+    pub(crate) fn oldest_aside(&self) -> Option<Arc<Part>> {
+        self.snapshots().parts.aside.last().cloned()
+    }
+
+    /// Forgets the oldest part, which was written out.
+    pub(crate) fn forget_oldest(&self) {
+        self.snapshots().parts.aside.pop();
+    }
+
+    /// Makes a commit visible: does what `with` does, and lets go of names that were swept.
+    pub(crate) fn publish(&self, swept: (u64, Revision), with: impl FnOnce()) {
         // The bucket last: with it unchanged or less, a revision that is too great errs on the side of keeping.
         self.swept.revision.store(swept.1, Ordering::Release);
         self.swept.bucket.store(swept.0, Ordering::Release);
-        let mut snapshots = self.snapshots();
-        snapshots.published = snapshots.published.max(sequence + 1);
+        let _snapshots = self.snapshots();
         with();
     }
 
     /// A snapshot of the latest published commit, together with what `with` reads.
     pub(crate) fn snapshot<T>(&self, with: impl FnOnce() -> T) -> (Snapshot, T) {
         let mut snapshots = self.snapshots();
-        let sequence = snapshots.published;
+        let sequence = self.sequence.get();
         *snapshots.open.entry(sequence).or_default() += 1;
+        let parts = snapshots.parts.clone();
         let also = with();
         drop(snapshots);
         (
             Snapshot {
                 sequence,
+                parts,
                 snapshots: Arc::clone(&self.snapshots),
             },
             also,
@@ -229,11 +272,8 @@ impl Index {
     /// What no reader before this sequence number will ask for any more.
     pub(crate) fn watermark(&self) -> SeqNo {
         let snapshots = self.snapshots();
-        snapshots
-            .open
-            .keys()
-            .next()
-            .map_or(snapshots.published, |open| *open)
+        let oldest = snapshots.open.keys().next();
+        oldest.map_or_else(|| self.sequence.get(), |open| *open)
     }
 
     fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
@@ -249,7 +289,7 @@ fn config(
     cache: &Arc<Cache>,
     files: &Arc<DescriptorTable>,
 ) -> Config {
-    // The second counter is what lsm-tree would have readers see; ours go by what was published.
+    // The second counter is what lsm-tree would have readers see; ours ask for what they want.
     Config::new(path, sequence.clone(), SequenceNumberCounter::default())
         .use_cache(Arc::clone(cache))
         .use_descriptor_table(Some(Arc::clone(files)))
@@ -289,6 +329,7 @@ pub(crate) type Entries = Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Se
 /// The trees as of one commit.
 pub(crate) struct Snapshot {
     sequence: SeqNo,
+    pub(crate) parts: Parts,
     snapshots: Arc<Mutex<Snapshots>>,
 }
 

@@ -16,7 +16,7 @@ use super::tables::Tables;
 use crate::Fault;
 
 /// The index is written out when it has so many bytes in memory.
-pub(crate) const PART_BYTES: u64 = 16 << 20;
+pub(crate) const PART_BYTES: usize = 16 << 20;
 
 /// Tables side by side in one tree above which nothing is written out before they are merged.
 const TABLES_MAX: usize = 32;

@@ -49,6 +49,13 @@ impl IndexKey {
         }
         Self { bytes, len }
     }
+
+    /// Sorts as the bytes do.
+    pub(crate) fn order(&self) -> (u128, u32) {
+        let (first, rest) = self.bytes.split_first_chunk().unwrap_or((&[0; 16], &[]));
+        let rest = rest.first_chunk().unwrap_or(&[0; 4]);
+        (u128::from_be_bytes(*first), u32::from_be_bytes(*rest))
+    }
 }
 
 impl Deref for IndexKey {
@@ -75,30 +82,35 @@ pub(crate) fn seen_prefix(keys: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A key's part up to its first slash: with Kubernetes' keys, the namespace.
-fn group(key: &[u8]) -> Option<&[u8]> {
+/// The hash (24 bits) of a key's part up to its first slash: with Kubernetes' keys, the namespace.
+pub(crate) fn group(key: &[u8]) -> Option<u32> {
     let slash = key.iter().position(|byte| *byte == b'/')?;
-    key.get(..=slash)
+    let [.., a, b, c] = xxh3_64(key.get(..=slash)?).to_be_bytes();
+    Some(u32::from_be_bytes([0, a, b, c]))
 }
 
-fn group_prefix(group: &[u8]) -> [u8; 4] {
-    let [.., a, b, c] = xxh3_64(group).to_be_bytes();
+fn group_prefix(group: u32) -> [u8; 4] {
+    let [_, a, b, c] = group.to_be_bytes();
     [b'g', a, b, c]
 }
 
-/// The prefix under which versions about an object lie, `None` if the selector can match nothing.
-pub(crate) fn object_prefix(object: &ObjectSelector) -> Option<[u8; 9]> {
-    let hash = match object {
-        ObjectSelector::Uid(uid) => uid_hash(uid)?,
+/// The hash versions about an object are found by, `None` if the selector can match nothing.
+pub(crate) fn object_hash(object: &ObjectSelector) -> Option<u64> {
+    match object {
+        ObjectSelector::Uid(uid) => uid_hash(uid),
         ObjectSelector::Name {
             kind,
             namespace,
             name,
-        } => name_hash(kind, namespace, name)?,
-    };
+        } => name_hash(kind, namespace, name),
+    }
+}
+
+/// The prefix under which they lie.
+pub(crate) fn object_prefix(hash: u64) -> [u8; 9] {
     let mut prefix = [b'o'; 9];
     prefix[1..].copy_from_slice(&hash.to_be_bytes());
-    Some(prefix)
+    prefix
 }
 
 fn uid_hash(uid: &str) -> Option<u64> {
@@ -110,31 +122,54 @@ fn name_hash(kind: &str, namespace: &str, name: &str) -> Option<u64> {
     (!name.is_empty()).then(|| xxh3_64([kind, namespace, name].join("\n").as_bytes()))
 }
 
-/// The object and last-seen keys of a version.
-pub(crate) fn index_keys(
-    index: &Index,
-    key: &[u8],
-    revision: Revision,
-) -> impl Iterator<Item = IndexKey> {
-    let objects = [
-        uid_hash(&index.object_uid),
-        name_hash(
+/// What a version is found by besides its name, as the index has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fields {
+    uid: Option<u64>,
+    object: Option<u64>,
+    /// The group of its name.
+    pub(crate) group: Option<u32>,
+    pub(crate) last_seen: UnixMillis,
+}
+
+impl Fields {
+    pub(crate) fn of(index: &Index, key: &[u8]) -> Self {
+        let uid = uid_hash(&index.object_uid);
+        let object = name_hash(
             &index.object_kind,
             &index.object_namespace,
             &index.object_name,
-        ),
-    ];
-    let object =
-        move |hash: u64| IndexKey::new([b"o", &hash.to_be_bytes(), &revision.to_be_bytes(), &[]]);
-    let seen = seen_key(b"s", index.last_seen, revision);
-    let in_group =
-        group(key).map(|group| seen_key(&group_prefix(group), index.last_seen, revision));
-    objects
-        .into_iter()
-        .flatten()
-        .map(object)
-        .chain([seen])
-        .chain(in_group)
+        );
+        Self {
+            uid,
+            // A uid may be anything, even what another's name is hashed from. Once is enough to be found.
+            object: object.filter(|object| Some(*object) != uid),
+            group: group(key),
+            last_seen: index.last_seen,
+        }
+    }
+
+    /// The hashes of the object's uid, and of its kind, namespace and name.
+    pub(crate) fn objects(&self) -> [Option<u64>; 2] {
+        [self.uid, self.object]
+    }
+
+    /// The object and last-seen keys of the version with a revision.
+    pub(crate) fn keys(self, revision: Revision) -> impl Iterator<Item = IndexKey> {
+        let object = move |hash: u64| {
+            IndexKey::new([b"o", &hash.to_be_bytes(), &revision.to_be_bytes(), &[]])
+        };
+        let seen = seen_key(b"s", self.last_seen, revision);
+        let in_group = self
+            .group
+            .map(|group| seen_key(&group_prefix(group), self.last_seen, revision));
+        self.objects()
+            .into_iter()
+            .flatten()
+            .map(object)
+            .chain([seen])
+            .chain(in_group)
+    }
 }
 
 /// The key that marks a version as replaced or deleted.
@@ -613,13 +648,12 @@ mod tests {
             object_uid: "u".into(),
             ..Index::default()
         };
-        let keys: Vec<_> = index_keys(&index, b"n/x", 1)
+        let keys: Vec<_> = Fields::of(&index, b"n/x")
+            .keys(1)
             .map(|key| key[..9].to_vec())
             .collect();
-        assert_eq!(
-            keys[0],
-            object_prefix(&ObjectSelector::Uid("u".into())).unwrap()
-        );
+        let hash = object_hash(&ObjectSelector::Uid("u".into())).unwrap();
+        assert_eq!(keys[0], object_prefix(hash));
         assert_eq!(
             keys[0],
             [b'o', 0x0d, 0xe0, 0xf3, 0xce, 0xf1, 0xe7, 0x69, 0x22]

@@ -25,6 +25,8 @@ mod index;
 mod keeper;
 mod keys;
 mod log;
+mod names;
+mod part;
 mod queue;
 mod read;
 mod replay;
@@ -33,6 +35,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod trainer;
+mod write_out;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +56,7 @@ use codec::Codec;
 use committer::{Committer, Put, Request};
 use folder::Folder;
 use keeper::Keeper;
+use keys::Fields;
 use queue::Queue;
 use read::View;
 use tables::{Published, Tables};
@@ -206,9 +210,9 @@ impl EmbeddedStore {
         };
         let bytes = value.len();
         let put = Box::new(Put {
+            fields: Fields::of(&index, &key),
             key,
             value,
-            index,
             expires_at,
             body,
             expected,

@@ -4,7 +4,6 @@
 //! they take, as long as the history reaches back to them.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,8 +11,10 @@ use bytes::Bytes;
 use super::codec::Codec;
 use super::frame::Kind;
 use super::history::Events;
-use super::index::{Entries, Snapshot, Tree, key_of, key_value_of};
-use super::keys::{self, Pointer, State, Version};
+use super::index::{Snapshot, Tree, key_of};
+use super::keys::{self, Fields, Pointer, State, Version};
+use super::names::Names;
+use super::part::{Found, Placed, Seen};
 use super::tables::{Buckets, Published, Tables};
 use crate::changes::Logged;
 use crate::{
@@ -28,6 +29,19 @@ pub(crate) struct Stored {
     pub(crate) index: Arc<Index>,
     pub(crate) bucket: u64,
     pub(crate) previous: Option<(Revision, u64)>,
+}
+
+impl Stored {
+    pub(crate) fn placed(&self) -> Placed {
+        Placed {
+            pointer: Pointer {
+                revision: self.record.revision,
+                bucket: self.bucket,
+                expires_at: self.record.expires_at,
+            },
+            fields: Fields::of(&self.index, &self.record.key),
+        }
+    }
 }
 
 /// See the module documentation.
@@ -55,9 +69,38 @@ impl<'a> View<'a> {
 
     /// Where a key's current version is, expired or not.
     pub(crate) fn pointer(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
-        let entry = self.snapshot.get(&self.tables.index.names, key)?;
-        let pointer = entry.map(|bytes| Pointer::decode(&bytes)).transpose()?;
+        let hash = self.tables.index.hash(key);
+        let pointer = match self.in_memory(hash, key, self.state.revision) {
+            Found::Placed(placed) => Some(placed.pointer),
+            Found::Gone => None,
+            Found::Unknown => self.in_trees(key)?,
+        };
         Ok(pointer.filter(|pointer| !self.is_swept(pointer.bucket, pointer.revision)))
+    }
+
+    /// What the parts in memory say that a key points to.
+    pub(crate) fn in_memory(&self, hash: u64, key: &[u8], at: Revision) -> Found {
+        let mut parts = self.snapshot.parts.iter();
+        let found = parts.find_map(|part| match part.find(hash, key, at) {
+            Found::Unknown => None,
+            found => Some(found),
+        });
+        found.unwrap_or(Found::Unknown)
+    }
+
+    /// What the trees say that a key points to.
+    pub(crate) fn in_trees(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
+        let entry = self.snapshot.get(&self.tables.index.names, key)?;
+        entry.map(|bytes| Pointer::decode(&bytes)).transpose()
+    }
+
+    /// Whether a version ended before its time.
+    pub(crate) fn is_ended(&self, bucket: &Tree, version: Revision) -> Result<bool, Fault> {
+        let in_memory = self.snapshot.parts.have_ended(version, self.state.revision);
+        Ok(in_memory
+            || self
+                .snapshot
+                .contains_key(bucket, &keys::ended_key(version)[..])?)
     }
 
     /// The version with a revision. `None` if its bucket is gone, which means that it expired long ago.
@@ -97,10 +140,9 @@ impl<'a> View<'a> {
             };
             let mut walk = tables.log.walk(start);
             let waiting = walk.next(|entry| {
-                let ended = keys::ended_key(entry.revision);
                 if entry.kind != Kind::Version
                     || entry.revision < start
-                    || self.snapshot.contains_key(&tables.index, &ended[..])?
+                    || self.is_ended(&tables.index, entry.revision)?
                 {
                     return Ok(None);
                 }
@@ -202,19 +244,9 @@ impl<'a> View<'a> {
         now: UnixMillis,
         page: &mut PageBuilder<'_>,
     ) -> Result<(), Fault> {
-        let start = match &page.request.after {
-            Some(after) if *after >= page.request.prefix => Bound::Excluded(after.to_vec()),
-            _ => Bound::Included(page.request.prefix.to_vec()),
-        };
         let mut undone = undone.iter().peekable();
-        for entry in self
-            .snapshot
-            .range(&self.tables.index.names, (start, Bound::Unbounded))
-        {
-            let (key, value) = key_value_of(entry)?;
-            if !key.starts_with(&page.request.prefix) {
-                break;
-            }
+        let mut names = Names::new(self, &page.request.prefix, page.request.after.as_deref());
+        while let Some((key, pointer)) = names.next()? {
             while let Some((undone_key, pointer)) =
                 undone.next_if(|(undone_key, _)| undone_key[..] < key[..])
             {
@@ -225,8 +257,8 @@ impl<'a> View<'a> {
             {
                 page.offer(self, undone_key, *pointer, now)?;
             } else {
-                let pointer = Some(Pointer::decode(&value)?)
-                    .filter(|pointer| !self.is_swept(pointer.bucket, pointer.revision));
+                let pointer =
+                    pointer.filter(|pointer| !self.is_swept(pointer.bucket, pointer.revision));
                 page.offer(self, &key, pointer, now)?;
             }
             if page.is_done() {
@@ -256,18 +288,34 @@ impl<'a> View<'a> {
                 found.insert(key.clone(), stored.record);
             }
         };
-        let Some(prefix) = keys::object_prefix(object) else {
+        let Some(hash) = keys::object_hash(object) else {
             return Ok(());
         };
+        // One that is being written out may be found twice.
+        let mut versions = BTreeMap::new();
+        for part in self.snapshot.parts.iter() {
+            let about = part.about(hash, self.state.revision);
+            versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
+        }
         for (bucket, tables) in self.buckets.iter() {
-            for entry in self.snapshot.prefix(&tables.index, prefix) {
+            for entry in self
+                .snapshot
+                .prefix(&tables.index, keys::object_prefix(hash))
+            {
                 let revision = keys::trailing_revision(&key_of(entry)?)?;
-                if !self.is_swept(*bucket, revision)
-                    && let Some(stored) = self.version(revision, *bucket)?
-                    && !undone.contains_key(&stored.record.key)
-                {
-                    add(stored);
-                }
+                versions.insert(revision, *bucket);
+            }
+        }
+        for (revision, bucket) in versions {
+            if !self.is_swept(bucket, revision)
+                && !self
+                    .snapshot
+                    .parts
+                    .have_ended(revision, self.state.revision)
+                && let Some(stored) = self.version(revision, bucket)?
+                && !undone.contains_key(&stored.record.key)
+            {
+                add(stored);
             }
         }
         for pointer in undone
@@ -291,26 +339,24 @@ impl<'a> View<'a> {
             revision: self.state.revision,
             ..Page::default()
         };
-        let prefix = keys::seen_prefix(&request.prefix);
-        let mut streams: Vec<SeenEntries> = Vec::new();
-        for (bucket, tables) in self.buckets.iter() {
-            streams.push(SeenEntries::new(
-                &self.snapshot,
-                &tables.index,
-                &prefix,
-                *bucket,
-            )?);
-        }
+        let mut streams = self.seen_streams(&request.prefix)?;
+        let mut last = None;
         while let Some(stream) = streams.iter_mut().max_by_key(|stream| stream.next) {
-            let Some((last_seen, revision)) = stream.next else {
+            let Some((last_seen, revision, bucket)) = stream.next else {
                 break;
             };
-            let bucket = stream.bucket;
             stream.advance()?;
             if request.since.is_some_and(|since| last_seen < since) {
                 break;
             }
-            if self.is_swept(bucket, revision) {
+            // One that is being written out may be found twice.
+            if last.replace(revision) == Some(revision)
+                || self.is_swept(bucket, revision)
+                || self
+                    .snapshot
+                    .parts
+                    .have_ended(revision, self.state.revision)
+            {
                 continue;
             }
             let Some(Stored { record, .. }) = self.version(revision, bucket)? else {
@@ -327,6 +373,27 @@ impl<'a> View<'a> {
             }
         }
         Ok(page)
+    }
+
+    /// Where the versions are whose keys have a prefix, and perhaps others, the one seen last first in each.
+    fn seen_streams(&self, prefix: &[u8]) -> Result<Vec<SeenStream>, Fault> {
+        let mut streams = Vec::new();
+        for chunk in self.snapshot.parts.iter().flat_map(|part| part.chunks()) {
+            let seen = Seen::new(chunk, self.state.revision, keys::group(prefix));
+            let seen = seen.map(|(last_seen, at)| Ok((last_seen, at.revision, at.bucket)));
+            streams.push(SeenStream::new(seen)?);
+        }
+        let prefix = keys::seen_prefix(prefix);
+        for (bucket, tables) in self.buckets.iter() {
+            let bucket = *bucket;
+            let entries = self.snapshot.prefix(&tables.index, &prefix);
+            let seen = entries.map(move |entry| {
+                let (last_seen, revision) = keys::read_seen_key(&key_of(entry)?)?;
+                Ok((last_seen, revision, bucket))
+            });
+            streams.push(SeenStream::new(seen)?);
+        }
+        Ok(streams)
     }
 
     /// Changes after a revision in order, at most about so many, and the revision they reach to.
@@ -413,29 +480,26 @@ impl PageBuilder<'_> {
     }
 }
 
-/// One bucket's last-seen entries, newest first.
-struct SeenEntries {
-    bucket: u64,
-    next: Option<(UnixMillis, Revision)>,
-    entries: Entries,
+/// Last-seen time, revision and bucket of some versions, the one seen last first.
+struct SeenStream {
+    next: Option<(UnixMillis, Revision, u64)>,
+    rest: Box<dyn Iterator<Item = Result<(UnixMillis, Revision, u64), Fault>>>,
 }
 
-impl SeenEntries {
-    fn new(snapshot: &Snapshot, index: &Tree, prefix: &[u8], bucket: u64) -> Result<Self, Fault> {
+impl SeenStream {
+    fn new(
+        rest: impl Iterator<Item = Result<(UnixMillis, Revision, u64), Fault>> + 'static,
+    ) -> Result<Self, Fault> {
         let mut stream = Self {
-            bucket,
             next: None,
-            entries: snapshot.prefix(index, prefix),
+            rest: Box::new(rest),
         };
         stream.advance()?;
         Ok(stream)
     }
 
     fn advance(&mut self) -> Result<(), Fault> {
-        self.next = match self.entries.next() {
-            Some(entry) => Some(keys::read_seen_key(&key_of(entry)?)?),
-            None => None,
-        };
+        self.next = self.rest.next().transpose()?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::checkpoint::Checkpoint;
@@ -52,8 +52,6 @@ pub(crate) struct Tables {
     pub(crate) published: RwLock<Published>,
     /// The number of the last commit that the index on disk has.
     pub(crate) checkpoint: AtomicU64,
-    /// About how many bytes the index has in memory since it was last set aside.
-    pub(crate) memory: AtomicU64,
 }
 
 impl Tables {
@@ -153,13 +151,11 @@ impl Tables {
             index,
             published: RwLock::new(published),
             checkpoint: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.number)),
-            memory: AtomicU64::new(0),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
         replay::replay(&tables, codec, from)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
             // From here on a missing checkpoint is damage.
-            tables.set_aside();
             tables
                 .write_checkpoint()
                 .map_err(|error| OpenError::io("write to", folder, error))?;
@@ -214,25 +210,9 @@ impl Tables {
         change(Arc::make_mut(&mut published.buckets));
     }
 
-    /// Adds an entry to a tree, or removes one, as part of a commit.
-    pub(crate) fn set(
-        &self,
-        tree: &Tree,
-        key: impl Into<lsm_tree::UserKey>,
-        value: Option<&[u8]>,
-        sequence: u64,
-    ) {
-        use lsm_tree::AbstractTree;
-        let (bytes, _) = match value {
-            Some(value) => tree.insert(key, value, sequence),
-            None => tree.remove(key, sequence),
-        };
-        self.memory.fetch_add(bytes, Ordering::Relaxed);
-    }
-
     /// Makes a commit visible.
-    pub(crate) fn publish(&self, sequence: u64, state: State, number: u64) {
-        self.index.publish(sequence, state.swept, || {
+    pub(crate) fn publish(&self, state: State, number: u64) {
+        self.index.publish(state.swept, || {
             let mut published = self
                 .published
                 .write()

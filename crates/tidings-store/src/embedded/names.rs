@@ -1,0 +1,132 @@
+//! The names of a [`View`] in order, with what they point to: those in memory merged with those of the tree.
+//!
+//! What the newest part says of a name counts; a name may be found in several places, and is returned once.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Bound;
+
+use lsm_tree::UserKey;
+
+use super::index::{Entries, key_value_of};
+use super::keys::Pointer;
+use super::part::Names as Stream;
+use super::read::View;
+use crate::Fault;
+
+/// A name and what it points to.
+type Entry = (UserKey, Option<Pointer>);
+
+/// See the module documentation.
+pub(crate) struct Names {
+    prefix: Vec<u8>,
+    /// The next name of each stream in memory: by name, then by how new the part is, then the stream's number.
+    heads: BinaryHeap<Reverse<(UserKey, usize, usize)>>,
+    streams: Vec<(usize, Stream)>,
+    tree: Entries,
+    /// The next one of the tree.
+    head: Option<Entry>,
+    begun: bool,
+}
+
+impl Names {
+    /// Those with a prefix that come after another.
+    pub(crate) fn new(view: &View<'_>, prefix: &[u8], after: Option<&[u8]>) -> Self {
+        let after = after.filter(|after| *after >= prefix);
+        let is_before = |name: &[u8]| after.map_or(name < prefix, |after| name <= after);
+        let mut streams = Vec::new();
+        for (age, part) in view.snapshot.parts.iter().enumerate() {
+            let of_part = part.chunks().into_iter();
+            streams.extend(
+                of_part.map(|chunk| (age, Stream::new(chunk, view.state.revision, is_before))),
+            );
+        }
+        let start = after.map_or(Bound::Included(prefix), Bound::Excluded);
+        let names = &view.tables.index.names;
+        let mut merged = Self {
+            prefix: prefix.to_vec(),
+            heads: BinaryHeap::with_capacity(streams.len()),
+            tree: view
+                .snapshot
+                .range::<&[u8], _>(names, (start, Bound::Unbounded)),
+            streams,
+            head: None,
+            begun: false,
+        };
+        for number in 0..merged.streams.len() {
+            merged.push_head(number);
+        }
+        merged
+    }
+
+    fn push_head(&mut self, number: usize) {
+        if let Some((age, stream)) = self.streams.get_mut(number)
+            && let Some((name, _)) = stream.peek()
+            && name.starts_with(&self.prefix)
+        {
+            self.heads.push(Reverse((name.into(), *age, number)));
+        }
+    }
+
+    /// The next name in memory.
+    fn pop_memory(&mut self) -> Option<Entry> {
+        let Reverse((name, _, number)) = self.heads.pop()?;
+        let pointer = self.pass(number);
+        while let Some(Reverse((other, _, number))) = self.heads.peek()
+            && *other == name
+        {
+            // An older part's.
+            let number = *number;
+            self.heads.pop();
+            self.pass(number);
+        }
+        Some((name, pointer))
+    }
+
+    /// Goes on in a stream; what its head pointed to.
+    fn pass(&mut self, number: usize) -> Option<Pointer> {
+        let (_, stream) = self.streams.get_mut(number)?;
+        let pointer = stream.peek().and_then(|(_, pointer)| pointer);
+        stream.advance();
+        self.push_head(number);
+        pointer
+    }
+
+    fn advance_tree(&mut self) -> Result<(), Fault> {
+        self.head = match self.tree.next() {
+            None => None,
+            Some(entry) => {
+                let (name, value) = key_value_of(entry)?;
+                if name.starts_with(&self.prefix) {
+                    Some((name, Some(Pointer::decode(&value)?)))
+                } else {
+                    None
+                }
+            }
+        };
+        Ok(())
+    }
+
+    /// The next one. An error is the last.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry>, Fault> {
+        if !self.begun {
+            self.begun = true;
+            self.advance_tree()?;
+        }
+        let in_memory = self.heads.peek().map(|Reverse((name, ..))| name);
+        match (in_memory, &self.head) {
+            (Some(name), Some((in_tree, _))) if in_tree < name => {}
+            (Some(name), Some((in_tree, _))) if in_tree == name => {
+                self.advance_tree()?;
+                return Ok(self.pop_memory());
+            }
+            (Some(_), _) => return Ok(self.pop_memory()),
+            (None, _) => {}
+        }
+        let next = self.head.take();
+        if next.is_some() {
+            self.advance_tree()?;
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,564 @@
+//! The newest part of the index, in memory: what the last commits did to names, until the [keeper](super::keeper) writes it
+//! out to the trees.
+//!
+//! Every change of a name is a slot, in the order of revisions. A slot is never changed but for the revision of the next
+//! change of the same name, so a reader sees the part as of any revision: a slot counts if it is not younger than that and
+//! the next one is. Slots are found by name and by object along chains from a hash table, in order of names or times by
+//! sorting whole chunks of them, once, when somebody first asks.
+//!
+//! Invariants: one thread adds; slots younger than what is published are seen by nobody else and may be
+//! [taken back](Part::truncate). Versions that end and are not in the part are noted in `ended`, which hides them wherever
+//! they are found.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use foldhash::fast::RandomState;
+
+use super::keys::{Fields, Pointer};
+use crate::{Revision, UnixMillis};
+
+/// Slots of a whole chunk.
+const CHUNK: usize = 1024;
+
+/// What a slot is charged besides its name: itself, its share of the hash tables and of sorted orders.
+const SLOT_BYTES: usize = 224;
+
+/// What a noted end is charged.
+const ENDED_BYTES: usize = 160;
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// The next change of a name there was none of.
+const NEVER_CHANGED: Revision = Revision::MAX;
+
+/// A change of a name.
+struct Slot {
+    revision: Revision,
+    /// The revision of the next change of the same name.
+    next: AtomicU64,
+    /// Where the new version is, and what it is found by; `None` if the name is gone.
+    put: Option<Put>,
+    name_hash: u64,
+    name_at: u32,
+    name_len: u32,
+    /// The slots before with the same hash of the name, of the object's uid, and of its name.
+    previous: [u32; 3],
+}
+
+#[derive(Clone, Copy)]
+struct Put {
+    bucket: u64,
+    expires_at: Option<UnixMillis>,
+    fields: Fields,
+}
+
+/// A version, with what the trees are told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) pointer: Pointer,
+    pub(crate) fields: Fields,
+}
+
+/// What a part says of a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    Placed(Placed),
+    /// It points to nothing.
+    Gone,
+    /// An older part knows, or the trees.
+    Unknown,
+}
+
+/// A version that ended, and was not in the part.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    version: Placed,
+    by: Revision,
+}
+
+impl Slot {
+    fn is_seen(&self, at: Revision) -> bool {
+        self.revision <= at && at < self.next.load(Ordering::Acquire)
+    }
+
+    fn placed(&self) -> Option<Placed> {
+        self.put.map(|put| Placed {
+            pointer: Pointer {
+                revision: self.revision,
+                bucket: put.bucket,
+                expires_at: put.expires_at,
+            },
+            fields: put.fields,
+        })
+    }
+}
+
+/// Some slots that follow each other, and their names.
+#[derive(Default)]
+pub(crate) struct Chunk {
+    slots: Vec<Slot>,
+    names: Vec<u8>,
+    by_name: OnceLock<Vec<u16>>,
+    by_seen: OnceLock<Vec<u16>>,
+}
+
+impl Chunk {
+    fn name(&self, slot: &Slot) -> &[u8] {
+        let start = slot.name_at as usize;
+        self.names
+            .get(start..start + slot.name_len as usize)
+            .unwrap_or_default()
+    }
+
+    fn slot(&self, at: u16) -> Option<&Slot> {
+        self.slots.get(usize::from(at))
+    }
+
+    /// Its slots in the order of their names, and of their revisions within a name.
+    fn by_name(&self) -> &[u16] {
+        self.by_name.get_or_init(|| {
+            self.sorted(|a, b| {
+                let names = self.name(a).cmp(self.name(b));
+                names.then(a.revision.cmp(&b.revision))
+            })
+        })
+    }
+
+    /// Its slots that put a version, the one seen last first.
+    fn by_seen(&self) -> &[u16] {
+        self.by_seen.get_or_init(|| {
+            let mut sorted = self.sorted(|a, b| {
+                let seen = |slot: &Slot| slot.put.map(|put| (put.fields.last_seen, slot.revision));
+                seen(b).cmp(&seen(a))
+            });
+            sorted.retain(|at| self.slot(*at).is_some_and(|slot| slot.put.is_some()));
+            sorted
+        })
+    }
+
+    fn sorted(&self, compare: impl Fn(&Slot, &Slot) -> std::cmp::Ordering) -> Vec<u16> {
+        let mut sorted: Vec<u16> = (0..self.slots.len().min(CHUNK) as u16).collect();
+        sorted.sort_unstable_by(|a, b| match (self.slot(*a), self.slot(*b)) {
+            (Some(a), Some(b)) => compare(a, b),
+            _ => a.cmp(b),
+        });
+        sorted
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    /// All of them whole.
+    chunks: Vec<Arc<Chunk>>,
+    /// The one that is added to.
+    open: Chunk,
+    /// The last slot with a hash of a name, and of an object.
+    names: HashMap<u64, u32, RandomState>,
+    objects: HashMap<u64, u32, RandomState>,
+    ended: HashMap<Revision, Ended, RandomState>,
+    bytes: usize,
+}
+
+impl Inner {
+    fn chunk(&self, slot: u32) -> &Chunk {
+        self.chunks
+            .get(slot as usize / CHUNK)
+            .map_or(&self.open, |chunk| chunk)
+    }
+
+    fn slot(&self, slot: u32) -> Option<(&Chunk, &Slot)> {
+        let chunk = self.chunk(slot);
+        Some((chunk, chunk.slots.get(slot as usize % CHUNK)?))
+    }
+
+    fn all_chunks(&self) -> Vec<Arc<Chunk>> {
+        let mut chunks = self.chunks.clone();
+        if !self.open.slots.is_empty() {
+            chunks.push(Arc::new(self.open.copy()));
+        }
+        chunks
+    }
+
+    fn len(&self) -> u32 {
+        (self.chunks.len() * CHUNK + self.open.slots.len()) as u32
+    }
+
+    /// The slots of a name, the newest first.
+    fn of_name(&self, hash: u64, name: &[u8]) -> impl Iterator<Item = &Slot> {
+        let mut next = self.names.get(&hash).copied().unwrap_or(NONE);
+        let slots = std::iter::from_fn(move || {
+            let (chunk, slot) = self.slot(next)?;
+            next = slot.previous[0];
+            Some((chunk, slot))
+        });
+        slots
+            .filter(move |(chunk, slot)| chunk.name(slot) == name)
+            .map(|(_, slot)| slot)
+    }
+
+    /// The slot of a revision.
+    fn at(&self, revision: Revision) -> Option<&Slot> {
+        let begins = |chunk: &Chunk| {
+            let first = chunk.slots.first();
+            first.is_some_and(|slot| slot.revision <= revision)
+        };
+        let chunk = if begins(&self.open) {
+            &self.open
+        } else {
+            let next = self.chunks.partition_point(|chunk| begins(chunk));
+            self.chunks.get(next.checked_sub(1)?)?
+        };
+        let found = chunk
+            .slots
+            .binary_search_by_key(&revision, |slot| slot.revision);
+        chunk.slots.get(found.ok()?)
+    }
+
+    fn push(&mut self, change: &Change<'_>) {
+        let number = self.len();
+        let slot = self.of_name(change.hash, change.name).next();
+        if let Some(slot) = slot {
+            slot.next.store(change.revision, Ordering::Release);
+        }
+        let mut previous = [NONE; 3];
+        previous[0] = self.names.insert(change.hash, number).unwrap_or(NONE);
+        if let Some(Put { fields, .. }) = change.put {
+            for (to, hash) in previous.iter_mut().skip(1).zip(fields.objects()) {
+                if let Some(hash) = hash {
+                    *to = self.objects.insert(hash, number).unwrap_or(NONE);
+                }
+            }
+        }
+        let slot = Slot {
+            revision: change.revision,
+            next: AtomicU64::new(NEVER_CHANGED),
+            put: change.put,
+            name_hash: change.hash,
+            name_at: self.open.names.len() as u32,
+            name_len: change.name.len() as u32,
+            previous,
+        };
+        self.open.names.extend_from_slice(change.name);
+        self.open.slots.push(slot);
+        self.bytes += SLOT_BYTES + change.name.len();
+        if self.open.slots.len() == CHUNK {
+            self.chunks.push(Arc::new(std::mem::take(&mut self.open)));
+        }
+    }
+
+    /// Notes that a version ended, unless its slot tells.
+    fn end(&mut self, version: &Placed, by: Revision) {
+        if self.at(version.pointer.revision).is_none() {
+            let ended = Ended {
+                version: *version,
+                by,
+            };
+            if self.ended.insert(version.pointer.revision, ended).is_none() {
+                self.bytes += ENDED_BYTES;
+            }
+        }
+    }
+
+    fn pop(&mut self) {
+        let Some(slot) = self.open.slots.pop() else {
+            return;
+        };
+        let chains = [Some(slot.name_hash)].into_iter();
+        let objects = slot.put.map_or([None; 2], |put| put.fields.objects());
+        for (at, (hash, previous)) in chains.chain(objects).zip(slot.previous).enumerate() {
+            let heads = if at == 0 {
+                &mut self.names
+            } else {
+                &mut self.objects
+            };
+            match hash {
+                Some(hash) if previous == NONE => drop(heads.remove(&hash)),
+                Some(hash) => drop(heads.insert(hash, previous)),
+                None => {}
+            }
+        }
+        let start = slot.name_at as usize;
+        let name = self.open.names.split_off(start);
+        self.bytes -= SLOT_BYTES + name.len();
+        if let Some(before) = self.of_name(slot.name_hash, &name).next() {
+            before.next.store(NEVER_CHANGED, Ordering::Release);
+        }
+    }
+}
+
+struct Change<'a> {
+    hash: u64,
+    name: &'a [u8],
+    revision: Revision,
+    put: Option<Put>,
+}
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Part(RwLock<Inner>);
+
+impl Part {
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.read().bytes
+    }
+
+    /// Has a name point to a new version, in place of another if that lived.
+    pub(crate) fn put(&self, hash: u64, name: &[u8], new: &Placed, replaced: Option<&Placed>) {
+        let mut inner = self.write();
+        let revision = new.pointer.revision;
+        if let Some(replaced) = replaced {
+            inner.end(replaced, revision);
+        }
+        let put = Some(Put {
+            bucket: new.pointer.bucket,
+            expires_at: new.pointer.expires_at,
+            fields: new.fields,
+        });
+        inner.push(&Change {
+            hash,
+            name,
+            revision,
+            put,
+        });
+    }
+
+    /// Has a name point to nothing, because its version ended.
+    pub(crate) fn remove(&self, hash: u64, name: &[u8], ended: &Placed, by: Revision) {
+        let mut inner = self.write();
+        inner.end(ended, by);
+        inner.push(&Change {
+            hash,
+            name,
+            revision: by,
+            put: None,
+        });
+    }
+
+    /// Takes back everything younger than a revision.
+    pub(crate) fn truncate(&self, revision: Revision) {
+        let mut inner = self.write();
+        loop {
+            if inner.open.slots.is_empty()
+                && let Some(last) = inner.chunks.pop()
+            {
+                // Readers may hold it, and see no more of it than before.
+                inner.open = last.copy();
+            }
+            if inner
+                .open
+                .slots
+                .last()
+                .is_none_or(|last| last.revision <= revision)
+            {
+                break;
+            }
+            inner.pop();
+        }
+        if inner.open.slots.len() == CHUNK {
+            let whole = std::mem::take(&mut inner.open);
+            inner.chunks.push(Arc::new(whole));
+        }
+        let before = inner.ended.len();
+        inner.ended.retain(|_, ended| ended.by <= revision);
+        inner.bytes -= (before - inner.ended.len()) * ENDED_BYTES;
+    }
+
+    /// What a name points to as of a revision.
+    pub(crate) fn find(&self, hash: u64, name: &[u8], at: Revision) -> Found {
+        let inner = self.read();
+        inner
+            .of_name(hash, name)
+            .find(|slot| slot.revision <= at)
+            .map_or(Found::Unknown, |slot| {
+                slot.placed().map_or(Found::Gone, Found::Placed)
+            })
+    }
+
+    /// The versions about an object (by the hash of its uid or name) as of a revision.
+    pub(crate) fn about(&self, object: u64, at: Revision) -> Vec<Pointer> {
+        let inner = self.read();
+        let mut found = Vec::new();
+        let mut next = inner.objects.get(&object).copied().unwrap_or(NONE);
+        while let Some((_, slot)) = inner.slot(next) {
+            let objects = slot.put.map_or([None; 2], |put| put.fields.objects());
+            let along = usize::from(objects[0] != Some(object));
+            next = slot.previous[1 + along];
+            if slot.is_seen(at) {
+                found.extend(slot.placed().map(|placed| placed.pointer));
+            }
+        }
+        found
+    }
+
+    /// By what revision a version was ended before its time, as far as this part knows, as of a revision.
+    pub(crate) fn ended_by(&self, version: Revision, at: Revision) -> Option<Revision> {
+        let inner = self.read();
+        let by = match inner.ended.get(&version) {
+            Some(ended) => ended.by,
+            None => inner.at(version)?.next.load(Ordering::Acquire),
+        };
+        (by <= at && by != NEVER_CHANGED).then_some(by)
+    }
+
+    /// All its slots as they are now, those of a chunk that is not whole copied: to be gone through without holding up
+    /// the one who adds.
+    pub(crate) fn chunks(&self) -> Vec<Arc<Chunk>> {
+        self.read().all_chunks()
+    }
+
+    /// What is to be done to the trees, for a part that nothing is added to any more.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let inner = self.read();
+        let ended = inner.ended.values();
+        Outcome {
+            chunks: inner.all_chunks(),
+            ended_before: ended.map(|ended| (ended.version, ended.by)).collect(),
+        }
+    }
+}
+
+impl Chunk {
+    fn copy(&self) -> Self {
+        let slots = self.slots.iter().map(|slot| Slot {
+            next: AtomicU64::new(slot.next.load(Ordering::Acquire)),
+            ..*slot
+        });
+        Self {
+            slots: slots.collect(),
+            names: self.names.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+/// See [`Part::outcome`].
+pub(crate) struct Outcome {
+    chunks: Vec<Arc<Chunk>>,
+    /// Versions put before this part that ended, and the revision of what ended them.
+    pub(crate) ended_before: Vec<(Placed, Revision)>,
+}
+
+impl Outcome {
+    fn slots(&self) -> impl Iterator<Item = (&Chunk, &Slot, Option<Revision>)> {
+        self.chunks.iter().flat_map(|chunk| {
+            chunk.slots.iter().map(|slot| {
+                let next = slot.next.load(Ordering::Acquire);
+                (
+                    &**chunk,
+                    slot,
+                    Some(next).filter(|next| *next != NEVER_CHANGED),
+                )
+            })
+        })
+    }
+
+    /// The names in order, with what they point to in the end.
+    pub(crate) fn names(&self) -> Vec<(&[u8], Option<Pointer>)> {
+        let last = self.slots().filter(|(_, _, next)| next.is_none());
+        let mut names: Vec<_> = last
+            .map(|(chunk, slot, _)| (chunk.name(slot), slot.placed().map(|it| it.pointer)))
+            .collect();
+        names.sort_unstable_by_key(|(name, _)| *name);
+        names
+    }
+
+    /// The versions put, and the revisions of what ended those that ended.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (Placed, Option<Revision>)> {
+        self.slots()
+            .filter_map(|(_, slot, next)| Some((slot.placed()?, next)))
+    }
+}
+
+/// A chunk's names in order, from some name on, as of a revision.
+pub(crate) struct Names {
+    chunk: Arc<Chunk>,
+    next: usize,
+    at: Revision,
+}
+
+impl Names {
+    /// From the first name on that does not satisfy `is_before`, which a beginning of all names does.
+    pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, is_before: impl Fn(&[u8]) -> bool) -> Self {
+        let next = chunk.by_name().partition_point(|at| {
+            chunk
+                .slot(*at)
+                .is_some_and(|slot| is_before(chunk.name(slot)))
+        });
+        Self { chunk, next, at }
+    }
+
+    fn head(&self) -> Option<&Slot> {
+        self.chunk
+            .by_name()
+            .get(self.next)
+            .and_then(|at| self.chunk.slot(*at))
+    }
+
+    /// The next name and what it points to, without going on.
+    pub(crate) fn peek(&mut self) -> Option<(&[u8], Option<Pointer>)> {
+        while self.head().is_some_and(|slot| !slot.is_seen(self.at)) {
+            self.next += 1;
+        }
+        let slot = self.head()?;
+        Some((
+            self.chunk.name(slot),
+            slot.placed().map(|placed| placed.pointer),
+        ))
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.next += 1;
+    }
+}
+
+/// A chunk's versions, the one seen last first, as of a revision.
+pub(crate) struct Seen {
+    chunk: Arc<Chunk>,
+    next: usize,
+    at: Revision,
+    group: Option<u32>,
+}
+
+impl Seen {
+    /// Those of one group of names, or all.
+    pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, group: Option<u32>) -> Self {
+        Self {
+            chunk,
+            next: 0,
+            at,
+            group,
+        }
+    }
+}
+
+impl Iterator for Seen {
+    /// When it was last seen, and where it is.
+    type Item = (UnixMillis, Pointer);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let slot = *self.chunk.by_seen().get(self.next)?;
+            self.next += 1;
+            let Some(slot) = self.chunk.slot(slot).filter(|slot| slot.is_seen(self.at)) else {
+                continue;
+            };
+            if let Some(Placed { pointer, fields }) = slot.placed()
+                && self.group.is_none_or(|group| fields.group == Some(group))
+            {
+                return Some((fields.last_seen, pointer));
+            }
+        }
+    }
+}
