@@ -6,6 +6,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidings_bench::storing;
 
+/// What `tidings` itself uses.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures one part and prints its figures as lines of JSON.
 #[derive(Parser)]
 struct Arguments {

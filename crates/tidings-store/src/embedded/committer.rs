@@ -31,9 +31,9 @@ use super::trainer::Trainer;
 use super::{Engine, Shared};
 use crate::{Deleted, Fault, Revision, UnixMillis, WriteError};
 
-/// Ends written down per batch while writers wait, and while none do: about a millisecond of work, for somebody may come.
-const SWEEP_BUSY: usize = 192;
-const SWEEP_IDLE: usize = 512;
+/// Ends written down per batch while writers wait, and while none do: a few milliseconds of work, for somebody may come.
+const SWEEP_BUSY: usize = 384;
+const SWEEP_IDLE: usize = 1024;
 
 /// Names of swept versions that are left in the index at least before it is gone through for them.
 const SWEPT_NAMES_MIN: u64 = 20_000;
