@@ -1,3 +1,13 @@
 //! The parts of the `tidings` command that stand on their own, apart from terminal and network.
 
+pub mod columns;
+pub mod event;
+pub mod family;
+pub mod filter;
 pub mod import;
+pub mod jsonpath;
+pub mod kinds;
+pub mod noise;
+pub mod printer;
+pub mod text;
+pub mod times;

@@ -1,5 +1,6 @@
 //! The `tidings` command.
 
+mod clock;
 mod commands;
 mod table;
 

@@ -117,4 +117,5 @@ pub use start::{Running, StartError, StartOptions, start, start_with_store};
 pub use storage::Storage;
 #[cfg(feature = "etcd")]
 pub use storage::describe;
+pub use table::human_duration;
 pub use tls::{Tls, TlsError};

@@ -278,8 +278,8 @@ impl Rows {
     }
 }
 
-/// A duration as `kubectl` shows ages (`k8s.io/apimachinery/pkg/util/duration.HumanDuration`).
-fn human_duration(millis: i128) -> String {
+/// A duration in milliseconds as `kubectl` shows ages (`k8s.io/apimachinery/pkg/util/duration.HumanDuration`): `12m`, `2d3h`.
+pub fn human_duration(millis: i128) -> String {
     let seconds = millis / 1000;
     if seconds < -1 {
         return "<invalid>".into();

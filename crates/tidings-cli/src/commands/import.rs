@@ -7,21 +7,22 @@ mod create;
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use flate2::read::MultiGzDecoder;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tidings_cli::import::report::{Outcome, Report, line};
 use tidings_cli::import::{self, Record};
 use tokio::sync::mpsc;
 
 use self::create::{Creator, Stop};
+use super::cluster::{ClusterFlags, CommandError};
 
 /// Everything was created or is already there.
 const ALL_IN: u8 = 0;
@@ -44,9 +45,14 @@ const READ_AHEAD: usize = 16;
 /// Reads what `kubectl get events -o json` or `-o yaml` prints, an EventList, single events, several documents, and
 /// JSON Lines, of core/v1 and events.k8s.io/v1, told apart by content. Events go to their own namespaces, unchanged but
 /// for the metadata a server sets itself (uid, resourceVersion, creationTimestamp, managedFields, selfLink).
-/// An answer of 429 or 5xx, or none, is tried again for about half a minute.
+/// An answer of 429 or 5xx, or none, is tried again for about half a minute. What is compressed with gzip is read as what is in it. An import
+/// that was interrupted is finished by another: events that are there already are left as they are, and counted.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes:
+#[command(after_help = "Examples:
+  kubectl get events -A -o json | tidings import --kubeconfig ./events/kubeconfig -
+  tidings import --context archive events.jsonl.gz
+
+Exit codes:
   0    every event was created or is already there
   1    something was refused or unreadable
   2    a wrong command line, kubeconfig or file name; nothing was sent
@@ -56,15 +62,11 @@ pub(crate) struct Args {
     /// Files to read, in order; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs in]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
     /// Name every event that was refused or unreadable, not only the first ten of each cause
     #[arg(long, short)]
     verbose: bool,
+    #[command(flatten)]
+    cluster: ClusterFlags,
 }
 
 /// One input: what it is called and what it says.
@@ -90,6 +92,8 @@ enum StartError {
     #[error("use the kubeconfig: {0}")]
     Config(String),
     #[error(transparent)]
+    Cluster(#[from] CommandError),
+    #[error(transparent)]
     Server(#[from] Stop),
     #[error("start the reading thread: {0}")]
     Thread(io::Error),
@@ -99,7 +103,9 @@ impl StartError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Server(_) | Self::Thread(_) => UNREACHABLE,
-            Self::File { .. } | Self::StandardInputTwice | Self::Config(_) => USAGE,
+            Self::File { .. } | Self::StandardInputTwice | Self::Config(_) | Self::Cluster(_) => {
+                USAGE
+            }
         }
     }
 }
@@ -190,24 +196,33 @@ fn open(files: &[PathBuf]) -> Result<Vec<Input>, StartError> {
 }
 
 async fn client(args: &Args) -> Result<Client, StartError> {
-    let options = KubeConfigOptions {
-        context: args.context.clone(),
-        ..KubeConfigOptions::default()
-    };
-    let config = match &args.kubeconfig {
-        Some(path) => match Kubeconfig::read_from(path) {
-            Ok(kubeconfig) => kube::Config::from_custom_kubeconfig(kubeconfig, &options).await,
-            Err(error) => Err(error),
+    let config = args.cluster.config().await?;
+    create::client(config, args.cluster.request_timeout())
+        .map_err(|error| StartError::Config(error.to_string()))
+}
+
+/// What is in an input, also where it is compressed: gzip is told by its first bytes.
+fn decompressed(input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+    const GZIP: [u8; 2] = [0x1f, 0x8b];
+    let mut input = BufReader::new(input);
+    // A read may bring one byte alone; a second tells, without taking either.
+    let mut beginning = [0; 2];
+    let mut length = 0;
+    while let Some(rest) = beginning.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match input.read(rest) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
-        .map_err(|error| StartError::Config(error.to_string()))?,
-        None if args.context.is_some() => kube::Config::from_kubeconfig(&options)
-            .await
-            .map_err(|error| StartError::Config(error.to_string()))?,
-        None => kube::Config::infer()
-            .await
-            .map_err(|error| StartError::Config(error.to_string()))?,
-    };
-    create::client(config).map_err(|error| StartError::Config(error.to_string()))
+    }
+    let is_gzip = beginning == GZIP;
+    let whole = io::Cursor::new(beginning).take(length as u64).chain(input);
+    Ok(if is_gzip {
+        Box::new(MultiGzDecoder::new(whole))
+    } else {
+        Box::new(whole)
+    })
 }
 
 /// Drawn on a terminal and nowhere else; of the bytes to read where their number is known.
@@ -238,8 +253,8 @@ fn read(
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 };
-                let result = import::read(progress.wrap_read(reader), &mut |record| {
-                    send(Found::Record(record))
+                let result = decompressed(progress.wrap_read(reader)).and_then(|reader| {
+                    import::read(reader, &mut |record| send(Found::Record(record)))
                 });
                 let flow =
                     result.map_or_else(|error| send(Found::Failed(error)), ControlFlow::Continue);

@@ -1,17 +1,44 @@
 //! The verbs of the command, a file each.
 
+mod cluster;
 mod demo;
+mod describe;
+mod events;
+mod export;
 mod import;
+mod objects;
+mod rbac;
+mod reader;
+mod record;
+mod selection;
 mod serve;
+mod shell;
+mod terminal;
+mod top;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 
-/// Kubernetes Events: serve them, import them, look at them.
+/// Kubernetes Events: look at them, record them, keep them, serve them.
+///
+/// The verbs that read work with every Kubernetes API server, as kubectl finds it. Also called kubectl-tidings, the command is a plugin of
+/// kubectl: kubectl tidings events -A.
 #[derive(Debug, Parser)]
-#[command(name = "tidings", version)]
+#[command(
+    name = "tidings",
+    version,
+    after_help = "Examples:
+  tidings events -A --types=Warning --limit 20 -w       # the last warnings, and those that follow
+  tidings events --for deploy/web --tree --since 2h     # what happened to a deployment and all it owns
+  tidings top -A                                        # who makes the noise
+  tidings record job/backup --reason Done -m 'all of it'
+  tidings demo                                          # the whole path, in twenty seconds
+
+tidings VERB --help says more, with examples and exit codes."
+)]
 pub(crate) struct Command {
     #[command(subcommand)]
     verb: Verb,
@@ -20,18 +47,41 @@ pub(crate) struct Command {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     Demo(demo::Args),
+    Describe(Box<describe::Args>),
+    Events(Box<events::Args>),
+    Export(Box<export::Args>),
     Import(import::Args),
+    Rbac(rbac::Args),
+    Record(Box<record::Args>),
+    Top(Box<top::Args>),
+    Completions(shell::CompletionArgs),
+    Man(shell::ManArgs),
     Serve(Box<serve::Args>),
 }
 
 /// What was asked for on the command line, and in the file of settings it may name. Ends the program if it makes no sense.
 pub(crate) fn parse(args: Vec<OsString>) -> Command {
-    let mut command = Command::command();
+    let mut command = command(args.first());
     match serve::config::expand(&command, args) {
-        Ok(args) => Command::parse_from(args),
+        Ok(args) => {
+            let matches = command.clone().get_matches_from(args);
+            Command::from_arg_matches(&matches)
+                .unwrap_or_else(|error| error.format(&mut command).exit())
+        }
         Err(error) => command
             .error(clap::error::ErrorKind::InvalidValue, error)
             .exit(),
+    }
+}
+
+/// The command under the name it was called by: as a plugin, kubectl calls it kubectl-tidings, and people kubectl tidings.
+fn command(program: Option<&OsString>) -> clap::Command {
+    let command = Command::command();
+    let stem = program.and_then(|program| Path::new(program).file_stem());
+    if stem.is_some_and(|stem| stem == "kubectl-tidings") {
+        command.bin_name("kubectl tidings")
+    } else {
+        command
     }
 }
 
@@ -39,7 +89,15 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
 pub(crate) async fn run(command: Command) -> ExitCode {
     match command.verb {
         Verb::Demo(args) => demo::run(args).await,
+        Verb::Describe(args) => describe::run(*args).await,
+        Verb::Events(args) => events::run(*args).await,
+        Verb::Export(args) => export::run(*args).await,
         Verb::Import(args) => import::run(args).await,
+        Verb::Rbac(args) => rbac::run(&args),
+        Verb::Record(args) => record::run(*args).await,
+        Verb::Top(args) => top::run(*args).await,
+        Verb::Completions(args) => shell::completions(&args, Command::command()),
+        Verb::Man(args) => shell::man(&args, Command::command()),
         Verb::Serve(args) => serve::run(*args).await,
     }
 }

@@ -6,6 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use super::super::cluster::{one_line, with_sources};
 use kube::Client;
 use kube::core::Status;
 use kube::core::params::PostParams;
@@ -22,7 +23,6 @@ const TRIES: u32 = 8;
 const UNAUTHORIZED_TRIES: u32 = 3;
 /// Tries to reach the server at the very beginning, when somebody is waiting to hear of a wrong address.
 const FIRST_TRIES: u32 = 3;
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How the server's managedFields name the writer.
 const FIELD_MANAGER: &str = "tidings-import";
 
@@ -41,11 +41,12 @@ pub(crate) enum Stop {
 }
 
 /// A client with the time limits of this file, and whose repetitions are this file's.
-pub(crate) fn client(mut config: kube::Config) -> kube::Result<Client> {
-    // Another dependency may bring a second provider; rustls then wants to be told. Told twice is no harm.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+pub(crate) fn client(
+    mut config: kube::Config,
+    request_timeout: Option<Duration>,
+) -> kube::Result<Client> {
     config.default_retry = false;
-    config.read_timeout = Some(REQUEST_TIMEOUT);
+    config.read_timeout = request_timeout;
     config.reset_reader_on_write = true;
     Client::try_from(config)
 }
@@ -217,24 +218,6 @@ fn refused(code: u16, reason: &str, message: &str) -> Outcome {
 /// For spreading waits only: the standard library seeds its hashers at random.
 fn random() -> u64 {
     RandomState::new().hash_one(())
-}
-
-/// An error of a client says little without those it was caused by.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    one_line(&text)
-}
-
-fn one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
 }
 
 #[cfg(test)]

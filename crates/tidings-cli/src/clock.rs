@@ -1,0 +1,12 @@
+//! Where the command reads the time. Everything else is told what time it is.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the clock"
+)]
+
+use jiff::Timestamp;
+
+/// The time of day now.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::now()
+}

@@ -1,0 +1,297 @@
+//! Which cluster is meant, and a client for it: kubectl's flags, its kubeconfig and its rules of which comes first.
+
+use std::error::Error;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// Everything was done.
+pub(crate) const DONE: u8 = 0;
+/// The server said no, or something was not as asked for.
+pub(crate) const FAILED: u8 = 1;
+/// A wrong command line, kubeconfig or file name; clap's own code.
+pub(crate) const USAGE: u8 = 2;
+/// The server cannot be reached or does not accept the credentials.
+pub(crate) const UNREACHABLE: u8 = 3;
+
+/// The exit codes of every verb that talks to a cluster.
+pub(crate) const EXIT_CODES: &str = "Exit codes:
+  0    done
+  1    the server refused, or what was asked for could not be done
+  2    a wrong command line, kubeconfig or file name
+  3    the server cannot be reached or does not accept the credentials
+  130  interrupted";
+
+/// How to reach a cluster, by kubectl's names.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ClusterFlags {
+    /// Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs in]
+    #[arg(long, value_name = "FILE", global = false)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Cluster of the kubeconfig [default: the context's]
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// User of the kubeconfig [default: the context's]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Address of the API server, in place of the kubeconfig's
+    #[arg(long, short, value_name = "URL")]
+    server: Option<http::Uri>,
+    /// Bearer token, in place of the kubeconfig's credentials
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Certificates of the authority that vouches for the server, in PEM
+    #[arg(long, value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// Do not check the server's certificate: whoever answers is believed
+    #[arg(long)]
+    insecure_skip_tls_verify: bool,
+    /// Name the server's certificate must be for, in place of its address
+    #[arg(long, value_name = "NAME")]
+    tls_server_name: Option<String>,
+    /// Act as this user
+    #[arg(long = "as", value_name = "USER")]
+    impersonate: Option<String>,
+    /// Act as a member of this group; may be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
+    impersonate_groups: Vec<String>,
+    /// How long to wait for an answer; 0 is for ever
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = request_timeout)]
+    request_timeout: Duration,
+}
+
+/// In which namespace to look.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct NamespaceFlags {
+    /// Namespace [default: the context's, or default]
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// All namespaces
+    #[arg(long, short = 'A')]
+    pub(crate) all_namespaces: bool,
+}
+
+/// kubectl takes a number without a unit as seconds.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => tidings_cli::times::duration(text),
+    }
+}
+
+/// Why a verb ends without having done what was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CommandError {
+    /// Something on the command line that clap cannot know of.
+    #[error("{0}")]
+    Usage(String),
+    #[error("use the kubeconfig: {0}")]
+    Config(String),
+    #[error("reach the server: {}", with_sources(.0))]
+    Unreachable(kube::Error),
+    #[error("be let in by the server: {}", one_line(&.0.message))]
+    Unauthorized(Box<kube::core::Status>),
+    #[error("{what}: {}", one_line(&.status.message))]
+    Refused {
+        what: String,
+        status: Box<kube::core::Status>,
+        /// A way to find out what permissions are needed.
+        rbac: &'static str,
+    },
+    #[error("{what}: the server sent what is no answer to it: {why}")]
+    Unreadable { what: String, why: String },
+    /// Something was not as asked for.
+    #[error("{0}")]
+    Failed(String),
+    #[error("write the output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl CommandError {
+    /// The error of a request that was to do something: `what` fits after "failed to".
+    pub(crate) fn request(what: impl Into<String>, rbac: &'static str, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 401 => Self::Unauthorized(status),
+            kube::Error::Api(status) => Self::Refused {
+                what: what.into(),
+                status,
+                rbac,
+            },
+            kube::Error::SerdeError(error) => Self::Unreadable {
+                what: what.into(),
+                why: error.to_string(),
+            },
+            kube::Error::FromUtf8(error) => Self::Unreadable {
+                what: what.into(),
+                why: error.to_string(),
+            },
+            error => Self::Unreachable(error),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Config(_) => USAGE,
+            Self::Unreachable(_) | Self::Unauthorized(_) => UNREACHABLE,
+            Self::Refused { .. } | Self::Unreadable { .. } | Self::Failed(_) | Self::Output(_) => {
+                FAILED
+            }
+        }
+    }
+
+    /// What to do about it.
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Config(_) => Some(
+                "name one with --kubeconfig, or a server with --server and --token; kubectl config view shows what there is"
+                    .to_owned(),
+            ),
+            Self::Unreachable(_) => Some("is it up, and is the address right? kubectl version asks it too".to_owned()),
+            Self::Unauthorized(_) => Some("the credentials are wrong or have expired; kubectl auth whoami asks with the same".to_owned()),
+            Self::Refused { status, rbac, .. } if status.code == 403 => Some(format!(
+                "tidings rbac {rbac} prints the permissions this needs; without those for all namespaces, name one with -n"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// The exit code of a verb, after saying what went wrong.
+pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
+    let error = match result {
+        Ok(code) => return ExitCode::from(code),
+        // Whoever reads has read enough: head, less.
+        Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            return ExitCode::from(DONE);
+        }
+        Err(error) => error,
+    };
+    let mut stderr = std::io::stderr();
+    // The exit code says it too, so a closed standard error is no reason to do anything else.
+    let _ = writeln!(stderr, "error: failed to {error}");
+    if let Some(hint) = error.hint() {
+        let _ = writeln!(stderr, "hint: {hint}");
+    }
+    ExitCode::from(error.exit_code())
+}
+
+impl ClusterFlags {
+    /// The longest a request may take; `None` is for ever.
+    pub(crate) fn request_timeout(&self) -> Option<Duration> {
+        (!self.request_timeout.is_zero()).then_some(self.request_timeout)
+    }
+
+    /// A client of the cluster.
+    pub(crate) async fn client(&self) -> Result<Client, CommandError> {
+        let config = self.config().await?;
+        Client::try_from(config).map_err(|error| CommandError::Config(with_sources(&error)))
+    }
+
+    /// How to reach the cluster.
+    pub(crate) async fn config(&self) -> Result<Config, CommandError> {
+        // Another dependency may bring a second provider; rustls then wants to be told. Told twice is no harm.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut config = self.named().await.map_err(CommandError::Config)?;
+        if let Some(server) = &self.server {
+            config.cluster_url = with_scheme(server).map_err(CommandError::Usage)?;
+        }
+        if let Some(token) = &self.token {
+            config.auth_info = kube::config::AuthInfo {
+                token: Some(token.clone().into()),
+                ..kube::config::AuthInfo::default()
+            };
+        }
+        if let Some(path) = &self.certificate_authority {
+            config.root_cert = Some(certificates(path).map_err(CommandError::Config)?);
+            config.root_cert_file = None;
+        }
+        config.accept_invalid_certs |= self.insecure_skip_tls_verify;
+        if let Some(name) = &self.tls_server_name {
+            config.tls_server_name = Some(name.clone());
+        }
+        if let Some(user) = &self.impersonate {
+            config.auth_info.impersonate = Some(user.clone());
+            config.auth_info.impersonate_groups = Some(self.impersonate_groups.clone());
+        }
+        Ok(config)
+    }
+
+    async fn named(&self) -> Result<Config, String> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+        };
+        if let Some(path) = &self.kubeconfig {
+            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| with_sources(&error))?;
+            return Config::from_custom_kubeconfig(kubeconfig, &options)
+                .await
+                .map_err(|error| with_sources(&error));
+        }
+        let is_chosen = self.context.is_some() || self.cluster.is_some() || self.user.is_some();
+        let error = match Config::from_kubeconfig(&options).await {
+            Ok(config) => return Ok(config),
+            Err(error) if is_chosen => return Err(with_sources(&error)),
+            Err(error) => error,
+        };
+        if let Ok(config) = Config::incluster() {
+            return Ok(config);
+        }
+        // Enough is known without one, as kubectl has it.
+        match &self.server {
+            Some(server) => Ok(Config::new(with_scheme(server)?)),
+            None => Err(with_sources(&error)),
+        }
+    }
+}
+
+/// kubectl takes an address without a scheme for one of plain HTTP; a token would travel in the clear.
+fn with_scheme(server: &http::Uri) -> Result<http::Uri, String> {
+    if server.scheme().is_some() {
+        return Ok(server.clone());
+    }
+    Err(format!(
+        "understand --server {server}: expected an address such as https://{server}"
+    ))
+}
+
+fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(certificates) if certificates.is_empty() => {
+            Err(format!("there is no certificate in {}", path.display()))
+        }
+        Ok(certificates) => Ok(certificates.iter().map(|one| one.to_vec()).collect()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// An error of a client says little without those it was caused by.
+pub(crate) fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    one_line(&text)
+}
+
+/// Text of others on one line, with nothing in it a terminal would act on.
+pub(crate) fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}

@@ -1,0 +1,138 @@
+//! `tidings events`: what happened, in the order it happened.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use tidings_cli::event::by_last_seen;
+use tidings_cli::printer::{Format, Printer};
+
+use super::cluster::{
+    ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line,
+};
+use super::reader::{Notice, Watched};
+use super::selection::SelectionFlags;
+use super::terminal::ColorFlag;
+use crate::clock;
+
+/// Show events of any cluster, those seen last at the end.
+///
+/// Works with every Kubernetes API server, by kubectl's own kubeconfig and flags, and as the kubectl plugin "kubectl tidings" where the
+/// program is also called kubectl-tidings. What happened to an object is found by what events say about it, so the object may be long gone.
+#[derive(Debug, clap::Args)]
+#[command(visible_alias = "ev", after_help = EXIT_CODES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub(crate) struct Args {
+    #[command(flatten)]
+    namespaces: NamespaceFlags,
+    #[command(flatten)]
+    selection: SelectionFlags,
+    /// Only so many, those seen last
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// Go on with what happens next, through restarts of the server and losses of the network
+    #[arg(long, short)]
+    watch: bool,
+    /// wide, json, yaml, jsonl (an object on each line), name, custom-columns=HEADING:.path,… or jsonpath={…}
+    #[arg(
+        long,
+        short,
+        value_name = "FORM",
+        default_value = "table",
+        hide_default_value = true
+    )]
+    output: Format,
+    /// Print no headings
+    #[arg(long)]
+    no_headers: bool,
+    #[command(flatten)]
+    color: ColorFlag,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+const EXAMPLES: &str = "Examples:
+  # The last twenty warnings of all namespaces, and those that follow
+  tidings events -A --types=Warning --limit 20 -w
+
+  # What happened to a deployment, its replica sets and pods, in the last two hours
+  tidings events --for deploy/web --tree --since 2h
+
+  # Why pods were not scheduled on the fourth of March
+  tidings events -A --reason FailedScheduling --since 2026-03-04 --until 2026-03-05
+
+  # Warnings that mention a volume, for a program
+  tidings events -A --types=Warning --grep volume -o jsonl
+
+  # Columns of one's own
+  tidings events -o custom-columns=WHEN:.lastTimestamp,WHO:.source.component,WHAT:.message";
+
+/// Shows events.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    finish(show(args).await)
+}
+
+async fn show(args: Args) -> Result<u8, CommandError> {
+    let screen = args.color.screen();
+    let (reader, notes) = args
+        .selection
+        .reader(&args.cluster, &args.namespaces)
+        .await?;
+    for note in notes {
+        tell(&note);
+    }
+    let mut printer = Printer::new(args.output, screen, reader.namespace.is_empty());
+    if args.no_headers {
+        printer = printer.without_headings();
+    }
+    let limit = args
+        .limit
+        .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut listed = reader.list(limit).await?;
+    listed.events.sort_by(by_last_seen);
+
+    let mut out = io::BufWriter::new(io::stdout());
+    if args.watch {
+        printer.some(&listed.events, clock::now(), &mut out)?;
+        out.flush()?;
+        drop(listed.events);
+        reader
+            .watch(&listed.revision, |watched| match watched {
+                Watched::Event(event) => {
+                    printer.some(&[event], clock::now(), &mut out)?;
+                    Ok(out.flush()?)
+                }
+                Watched::Notice(notice) => {
+                    tell(&words(&notice));
+                    Ok(())
+                }
+            })
+            .await?;
+        return Ok(DONE);
+    }
+    if listed.events.is_empty() && !printer.says_nothing_found() {
+        // kubectl's own words.
+        tell(&match reader.namespace.as_str() {
+            "" => "No events found.".to_owned(),
+            namespace => format!("No events found in {namespace} namespace."),
+        });
+        return Ok(DONE);
+    }
+    printer.list(&listed.events, clock::now(), &mut out)?;
+    out.flush()?;
+    Ok(DONE)
+}
+
+fn words(notice: &Notice) -> String {
+    match notice {
+        Notice::Interrupted(why) => format!("the watch was cut off and is tried again: {why}"),
+        Notice::Resumed => "the watch goes on where it was".to_owned(),
+        Notice::NewHistory => {
+            "the server counts its revisions anew: what it has is shown again".to_owned()
+        }
+    }
+}
+
+/// Says something that is no event.
+pub(crate) fn tell(text: &str) {
+    // Nobody reading it is no reason to stop.
+    let _ = writeln!(io::stderr(), "{}", one_line(text));
+}

@@ -1,0 +1,163 @@
+//! `tidings export`: events of a cluster into a file that `tidings import` reads, page by page, so that memory does not grow with them.
+//!
+//! The file is written under another name until it is whole. A list comes in the order of keys (namespace/name), so the last key written
+//! says where to go on: after an interruption, and where the server forgets the list's revision half way.
+
+mod file;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tidings_cli::event::Event;
+
+use self::file::{Form, Target};
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
+use super::events::tell;
+use super::reader::{PAGE, Reader};
+use super::selection::SelectionFlags;
+
+/// A list that expires is begun again so often without having brought anything new.
+const EXPIRED_MAX: u32 = 5;
+
+/// Write events into a file, to keep them or to import them elsewhere.
+///
+/// Each event is written as the server has it, in the order of namespace and name. FILE.part is renamed to FILE when everything is in it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("Examples:
+  tidings export -A events.jsonl.gz
+  tidings export -A --resume events.jsonl.gz     # goes on where an interrupted one ended
+  tidings export -n shop --types=Warning -o yaml - | tidings import --context elsewhere -
+
+{EXIT_CODES}"))]
+pub(crate) struct Args {
+    /// File to write, compressed if it ends in .gz; - is standard output
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    /// json, yaml or jsonl (an object on each line) [default: as the file's name ends, or jsonl]
+    #[arg(long, short, value_name = "FORM")]
+    output: Option<Form>,
+    /// Go on with FILE.part of an interrupted export; of JSON Lines only
+    #[arg(long)]
+    resume: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    namespaces: NamespaceFlags,
+    #[command(flatten)]
+    selection: SelectionFlags,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+/// Exports events.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    finish(export(args).await)
+}
+
+async fn export(args: Args) -> Result<u8, CommandError> {
+    let form = args.output.unwrap_or_else(|| Form::of(&args.file));
+    if args.resume && (form != Form::JsonLines || args.file.as_os_str() == "-") {
+        return Err(CommandError::Usage(
+            "resume an export that is not of JSON Lines into a file: export again without --resume"
+                .to_owned(),
+        ));
+    }
+    let (reader, notes) = args
+        .selection
+        .reader(&args.cluster, &args.namespaces)
+        .await?;
+    for note in notes {
+        tell(&note);
+    }
+    let (mut target, found) = Target::open(&args.file, form, args.resume)?;
+    let progress = progress(&args);
+    progress.set_message(format!("{} events", found.count));
+    let written = write(&reader, &mut target, found.last_key, &progress).await;
+    progress.finish_and_clear();
+    let count = match written {
+        Ok(count) => count,
+        Err(error) => {
+            if let Some(kept) = target.keep() {
+                tell(&format!(
+                    "what was read so far is in {}; --resume goes on from there",
+                    kept.display()
+                ));
+            }
+            return Err(error);
+        }
+    };
+    target.finish()?;
+    if !args.quiet {
+        tell(&match found.count {
+            0 => format!("{count} events exported"),
+            before => format!("{count} events exported behind {before} that were there"),
+        });
+    }
+    Ok(DONE)
+}
+
+async fn write(
+    reader: &Reader,
+    target: &mut Target,
+    mut last_key: Option<String>,
+    progress: &ProgressBar,
+) -> Result<u64, CommandError> {
+    let mut count = 0;
+    let mut expired = 0;
+    let mut next: Option<String> = None;
+    loop {
+        let page = match reader.page(PAGE, next.as_deref(), false).await {
+            Ok(page) => page,
+            Err(kube::Error::Api(status)) if status.code == 410 && expired < EXPIRED_MAX => {
+                // From the beginning; what is written already is passed over.
+                expired += 1;
+                next = None;
+                continue;
+            }
+            Err(error) => return Err(CommandError::request("read events", "export", error)),
+        };
+        if let (None, Some(remaining)) = (&next, page.remaining) {
+            progress.set_length(remaining + page.events.len() as u64);
+        }
+        for event in page.events {
+            progress.inc(1);
+            let key = key(&event);
+            if last_key.as_ref().is_some_and(|last| key <= *last) {
+                continue;
+            }
+            if reader.filter.selects(&event) {
+                target.write(event.value())?;
+                count += 1;
+            }
+            last_key = Some(key);
+            expired = 0;
+        }
+        target.flush()?;
+        progress.set_message(format!("{count} events"));
+        next = page.next;
+        if next.is_none() {
+            return Ok(count);
+        }
+    }
+}
+
+/// Where an event stands in the order of lists.
+fn key(event: &Event) -> String {
+    format!("{}/{}", event.namespace(), event.name())
+}
+
+/// Drawn on a terminal and nowhere else.
+fn progress(args: &Args) -> ProgressBar {
+    if args.quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    // The template is a constant: an error here would be one of this file, and the default looks well enough.
+    bar.with_style(
+        ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
+}

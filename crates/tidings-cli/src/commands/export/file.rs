@@ -1,0 +1,325 @@
+//! The file an export is written to: its form, its compression, and what an interrupted one left.
+//!
+//! Invariant: the file under its own name is whole, or not there.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+use tidings_cli::event::Event;
+
+use super::super::cluster::CommandError;
+
+/// How events are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Yaml,
+    JsonLines,
+}
+
+impl std::str::FromStr for Form {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "json" => Ok(Self::Json),
+            "yaml" => Ok(Self::Yaml),
+            "jsonl" => Ok(Self::JsonLines),
+            _ => Err("expected json, yaml or jsonl".to_owned()),
+        }
+    }
+}
+
+impl Form {
+    /// What the file's name says, or JSON Lines.
+    pub(super) fn of(path: &Path) -> Self {
+        let inner = if is_gzip(path) {
+            path.with_extension("")
+        } else {
+            path.to_owned()
+        };
+        match inner.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => Self::Json,
+            Some("yaml" | "yml") => Self::Yaml,
+            _ => Self::JsonLines,
+        }
+    }
+}
+
+fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
+/// What an interrupted export left.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) count: u64,
+    pub(super) last_key: Option<String>,
+}
+
+/// The bytes on their way.
+enum Sink {
+    Plain(BufWriter<Box<dyn Write>>),
+    Gzip(GzEncoder<BufWriter<Box<dyn Write>>>),
+}
+
+impl Sink {
+    fn new(file: Box<dyn Write>, gzip: bool) -> Self {
+        let file = BufWriter::new(file);
+        if gzip {
+            Self::Gzip(GzEncoder::new(file, Compression::default()))
+        } else {
+            Self::Plain(file)
+        }
+    }
+
+    fn out(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Plain(out) => out,
+            Self::Gzip(out) => out,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Plain(mut out) => out.flush(),
+            Self::Gzip(out) => out.finish()?.flush(),
+        }
+    }
+}
+
+/// Where events are written to.
+pub(super) struct Target {
+    form: Form,
+    sink: Sink,
+    /// The file under the name it has until it is whole, and under its own.
+    names: Option<(PathBuf, PathBuf)>,
+    is_first: bool,
+}
+
+impl Target {
+    /// Opens the file, with what an interrupted export left if that is wanted.
+    pub(super) fn open(
+        path: &Path,
+        form: Form,
+        resume: bool,
+    ) -> Result<(Self, Found), CommandError> {
+        if path.as_os_str() == "-" {
+            let target = Self::started(form, Sink::new(Box::new(io::stdout()), false), None)?;
+            return Ok((target, Found::default()));
+        }
+        let failed = |path: &Path, error: io::Error| {
+            CommandError::Usage(format!("write {}: {error}", path.display()))
+        };
+        let part = with_suffix(path, ".part");
+        let fresh = with_suffix(path, ".part.new");
+        let previous = match File::open(&part) {
+            Ok(previous) if resume => Some(previous),
+            Err(error) if resume && error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(&part, error));
+            }
+            _ => None,
+        };
+        // What was left is copied as far as it is whole, so that the new file is whole at every line.
+        let file = File::create(&fresh).map_err(|error| failed(&fresh, error))?;
+        let sink = Sink::new(Box::new(file), is_gzip(path));
+        let mut target = Self::started(form, sink, Some((part.clone(), path.to_owned())))?;
+        let found = match previous {
+            Some(previous) => copy(previous, is_gzip(path), target.sink.out())
+                .map_err(|error| failed(&fresh, error))?,
+            None => Found::default(),
+        };
+        target.flush()?;
+        std::fs::rename(&fresh, &part).map_err(|error| failed(&part, error))?;
+        Ok((target, found))
+    }
+
+    fn started(
+        form: Form,
+        mut sink: Sink,
+        names: Option<(PathBuf, PathBuf)>,
+    ) -> Result<Self, CommandError> {
+        if form == Form::Json {
+            sink.out()
+                .write_all(b"{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[")?;
+        }
+        Ok(Self {
+            form,
+            sink,
+            names,
+            is_first: true,
+        })
+    }
+
+    /// Writes one event.
+    pub(super) fn write(&mut self, event: &Value) -> io::Result<()> {
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let out = self.sink.out();
+        match self.form {
+            Form::Json => {
+                out.write_all(if is_first { b"\n" } else { b",\n" })?;
+                Ok(serde_json::to_writer(out, event)?)
+            }
+            Form::Yaml => {
+                let text = serde_saphyr::to_string(event).map_err(io::Error::other)?;
+                write!(out, "---\n{text}")
+            }
+            Form::JsonLines => {
+                serde_json::to_writer(&mut *out, event)?;
+                writeln!(out)
+            }
+        }
+    }
+
+    /// Hands over what was written so far.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.sink.out().flush()
+    }
+
+    /// Where an export that failed can go on from, if it can.
+    pub(super) fn keep(self) -> Option<PathBuf> {
+        let (part, _) = self.names?;
+        self.sink.finish().ok()?;
+        (self.form == Form::JsonLines).then_some(part)
+    }
+
+    /// Ends the file and gives it its name.
+    pub(super) fn finish(mut self) -> Result<(), CommandError> {
+        if self.form == Form::Json {
+            self.sink.out().write_all(b"\n]}\n")?;
+        }
+        self.sink.finish()?;
+        if let Some((part, path)) = self.names {
+            File::open(&part)?.sync_all()?;
+            std::fs::rename(part, path)?;
+        }
+        Ok(())
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Copies whole lines up to the first that is none: the end, a line that was cut off, a damaged block of compression.
+fn copy(previous: File, gzip: bool, out: &mut dyn Write) -> io::Result<Found> {
+    let previous: Box<dyn Read> = if gzip {
+        Box::new(MultiGzDecoder::new(previous))
+    } else {
+        Box::new(previous)
+    };
+    let mut reader = BufReader::new(previous);
+    let mut found = Found::default();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match reader.read_until(b'\n', &mut line) {
+            Ok(_) if line.ends_with(b"\n") => {}
+            _ => return Ok(found),
+        }
+        let Ok(value) = serde_json::from_slice::<Value>(&line) else {
+            return Ok(found);
+        };
+        out.write_all(&line)?;
+        found.count += 1;
+        found.last_key = Some(super::key(&Event::new(value)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(name: &str) -> Value {
+        json!({"kind": "Event", "metadata": {"namespace": "n", "name": name}})
+    }
+
+    fn read(path: &Path) -> String {
+        let bytes = std::fs::read(path).unwrap();
+        let mut text = String::new();
+        if is_gzip(path) {
+            MultiGzDecoder::new(bytes.as_slice())
+                .read_to_string(&mut text)
+                .unwrap();
+        } else {
+            text = String::from_utf8(bytes).unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn the_form_is_in_the_name() {
+        for (name, form) in [
+            ("-", Form::JsonLines),
+            ("a", Form::JsonLines),
+            ("a.jsonl", Form::JsonLines),
+            ("a.json", Form::Json),
+            ("a.json.gz", Form::Json),
+            ("a.yaml", Form::Yaml),
+            ("b/a.yml.gz", Form::Yaml),
+            ("a.gz", Form::JsonLines),
+        ] {
+            assert_eq!(Form::of(Path::new(name)), form, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_file_has_its_name_when_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.json", "a.json.gz", "a.yaml", "a.jsonl.gz"] {
+            let path = folder.path().join(name);
+            let (mut target, found) = Target::open(&path, Form::of(&path), false).unwrap();
+            assert_eq!(found.count, 0);
+            target.write(&event("a")).unwrap();
+            target.write(&event("b")).unwrap();
+            assert!(!path.exists());
+            target.finish().unwrap();
+            let mut names = Vec::new();
+            tidings_cli::import::read(read(&path).as_bytes(), &mut |record| {
+                names.push(record.event.unwrap().name);
+                std::ops::ControlFlow::Continue(())
+            })
+            .unwrap();
+            assert_eq!(names, ["a", "b"], "{name}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_cut_off_anywhere_goes_on(cut in 0_usize..2_000, gzip: bool) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(if gzip { "a.jsonl.gz" } else { "a.jsonl" });
+            let names: Vec<String> = (0..20).map(|number| format!("e{number:02}")).collect();
+            let (mut target, _) = Target::open(&path, Form::JsonLines, false).unwrap();
+            for name in &names {
+                target.write(&event(name)).unwrap();
+                target.flush().unwrap();
+            }
+            let part = target.keep().unwrap();
+            let mut bytes = std::fs::read(&part).unwrap();
+            bytes.truncate(cut);
+            std::fs::write(&part, bytes).unwrap();
+
+            let (mut target, found) = Target::open(&path, Form::JsonLines, true).unwrap();
+            let left = usize::try_from(found.count).unwrap();
+            prop_assert_eq!(found.last_key, left.checked_sub(1).map(|last| format!("n/{}", names[last])));
+            for name in names.iter().skip(left) {
+                target.write(&event(name)).unwrap();
+            }
+            target.finish().unwrap();
+            let expected: String = names.iter().map(|name| format!("{}\n", event(name))).collect();
+            prop_assert_eq!(read(&path), expected);
+        }
+    }
+}

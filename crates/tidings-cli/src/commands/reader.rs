@@ -1,0 +1,415 @@
+//! Reading events from an API server: lists in pages, and a watch that goes on through whatever happens to the server or the network.
+//!
+//! Invariant of a watch: every change of an event after the list is given out once. A watch that ends goes on from the last revision
+//! seen; where the server has forgotten that one, the events are listed anew and those written after it are given out. Revisions grow
+//! over all objects of a server, so that one number says how far we are.
+
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use kube::Client;
+use kube::core::{Status, WatchEvent};
+use serde::Deserialize;
+use serde_json::Value;
+use tidings_cli::event::Event;
+use tidings_cli::filter::Filter;
+
+use super::cluster::{CommandError, with_sources};
+
+/// Events in a page, as many as kubectl asks for.
+pub(crate) const PAGE: usize = 500;
+/// A list that expires while it is read is begun again so often.
+const EXPIRED_MAX: u32 = 5;
+/// The server is asked to end a watch after this time, so that a connection nobody ends is noticed.
+const WATCH: Duration = Duration::from_secs(240);
+/// What a watch may be late for.
+const SLACK: Duration = Duration::from_secs(20);
+/// Waits between tries to watch again.
+const WAIT_MIN: Duration = Duration::from_millis(250);
+const WAIT_MAX: Duration = Duration::from_secs(15);
+/// Asks for the events last seen first. Servers that do not know it answer in the order of names, and without the header.
+const NEWEST_FIRST: &str = "tidings-newest-first";
+
+/// Where events are read from, and which.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) client: Client,
+    /// Empty for all.
+    pub(crate) namespace: String,
+    pub(crate) filter: Filter,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// A page of a list.
+pub(crate) struct Page {
+    pub(crate) events: Vec<Event>,
+    /// The rest, if there is any.
+    pub(crate) next: Option<String>,
+    /// The revision of the list; empty if the server gives none.
+    pub(crate) revision: String,
+    /// How many events are behind the page, where the server says so.
+    pub(crate) remaining: Option<u64>,
+    is_newest_first: bool,
+}
+
+/// What was read, in no order.
+pub(crate) struct Listed {
+    pub(crate) events: Vec<Event>,
+    pub(crate) revision: String,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMetadata,
+    #[serde(default)]
+    items: Option<Vec<Value>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMetadata {
+    resource_version: String,
+    r#continue: String,
+    remaining_item_count: Option<u64>,
+}
+
+/// What a watch is told of besides events.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// It was cut off and is tried again.
+    Interrupted(String),
+    /// It goes on.
+    Resumed,
+    /// The server counts its revisions anew, or from before: which changes were given out already cannot be told.
+    NewHistory,
+}
+
+/// One thing of a watch.
+pub(crate) enum Watched {
+    Event(Event),
+    Notice(Notice),
+}
+
+impl Reader {
+    fn path(&self) -> String {
+        match self.namespace.as_str() {
+            "" => "/api/v1/events".to_owned(),
+            namespace => format!("/api/v1/namespaces/{namespace}/events"),
+        }
+    }
+
+    fn request(&self, parameters: &[(&str, &str)]) -> kube::Result<http::Request<Vec<u8>>> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let selector = self.filter.field_selector();
+        if !selector.is_empty() {
+            query.append_pair("fieldSelector", &selector);
+        }
+        query.extend_pairs(parameters.iter().filter(|(_, value)| !value.is_empty()));
+        let uri = format!("{}?{}", self.path(), query.finish());
+        http::Request::get(uri)
+            .header(http::header::ACCEPT, "application/json")
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)
+    }
+
+    /// One page of the list, unfiltered.
+    pub(crate) async fn page(
+        &self,
+        limit: usize,
+        next: Option<&str>,
+        newest_first: bool,
+    ) -> kube::Result<Page> {
+        let limit = limit.to_string();
+        let request = self.request(&[
+            ("limit", &limit),
+            ("continue", next.unwrap_or_default()),
+            ("order", if newest_first { "newest" } else { "" }),
+        ])?;
+        let answer = async {
+            let answer = self
+                .client
+                .send(request.map(kube::client::Body::from))
+                .await?;
+            let status = answer.status();
+            let is_newest_first = answer.headers().contains_key(NEWEST_FIRST);
+            let body = answer.into_body().collect_bytes().await?;
+            if !status.is_success() {
+                return Err(kube::Error::Api(Box::new(refusal(status, &body))));
+            }
+            let list: List = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+            Ok((list, is_newest_first))
+        };
+        let (list, is_newest_first) = self.in_time(answer).await?;
+        Ok(Page {
+            events: list
+                .items
+                .unwrap_or_default()
+                .into_iter()
+                .map(Event::new)
+                .collect(),
+            next: Some(list.metadata.r#continue).filter(|next| !next.is_empty()),
+            revision: list.metadata.resource_version,
+            remaining: list.metadata.remaining_item_count,
+            is_newest_first,
+        })
+    }
+
+    async fn in_time<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+        match self.timeout {
+            None => answer.await,
+            Some(timeout) => tokio::time::timeout(timeout, answer)
+                .await
+                .unwrap_or_else(|_| {
+                    let late = format!("no answer within {timeout:?} (--request-timeout)");
+                    Err(kube::Error::Service(late.into()))
+                }),
+        }
+    }
+
+    /// The events that are wanted; with `last`, only so many that were seen last. Memory is taken for those wanted and a page.
+    pub(crate) async fn list(&self, last: Option<usize>) -> Result<Listed, CommandError> {
+        let mut expired = 0;
+        loop {
+            match self.list_once(last).await {
+                Ok(listed) => return Ok(listed),
+                Err(kube::Error::Api(status)) if status.code == 410 && expired < EXPIRED_MAX => {
+                    expired += 1;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    async fn list_once(&self, last: Option<usize>) -> kube::Result<Listed> {
+        let mut events = Vec::new();
+        let mut next: Option<String> = None;
+        let mut revision = String::new();
+        // The order is of use only where what is left out is not wanted anyway.
+        let newest_first = last.is_some_and(|last| last <= PAGE) && self.filter.is_empty();
+        let limit = last.filter(|_| newest_first).unwrap_or(PAGE);
+        loop {
+            let page = self.page(limit, next.as_deref(), newest_first).await?;
+            if revision.is_empty() {
+                revision = page.revision;
+            }
+            events.extend(
+                page.events
+                    .into_iter()
+                    .filter(|event| self.filter.selects(event)),
+            );
+            if let Some(last) = last.filter(|last| events.len() > last * 2 + PAGE) {
+                keep_last(&mut events, last);
+            }
+            next = page.next;
+            if next.is_none() || page.is_newest_first {
+                break;
+            }
+        }
+        if let Some(last) = last {
+            keep_last(&mut events, last);
+        }
+        Ok(Listed { events, revision })
+    }
+
+    /// Gives out every change after a list until `take` has enough.
+    ///
+    /// # Errors
+    /// What the server will not let us do, however often it is asked, and what `take` fails with.
+    pub(crate) async fn watch(
+        &self,
+        listed: &str,
+        mut take: impl FnMut(Watched) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        let mut position = Position::new(listed);
+        let mut wait = Duration::ZERO;
+        let mut is_interrupted = false;
+        loop {
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            let outcome = self
+                .watch_once(&mut position, &mut |watched| {
+                    wait = Duration::ZERO;
+                    if std::mem::take(&mut is_interrupted) {
+                        take(Watched::Notice(Notice::Resumed))?;
+                    }
+                    match watched {
+                        Some(event) => take(Watched::Event(event)),
+                        None => Ok(()),
+                    }
+                })
+                .await;
+            wait = (wait * 2).clamp(WAIT_MIN, WAIT_MAX);
+            match outcome {
+                // The server ends a watch now and then; that is nothing to speak of.
+                Ok(()) => wait = WAIT_MIN,
+                Err(Ended::Output(error)) => return Err(error),
+                Err(Ended::Expired) => {
+                    if self.catch_up(&mut position, &mut take).await? {
+                        wait = WAIT_MIN;
+                    }
+                }
+                Err(Ended::Failed(error)) if is_final(&error) => return Err(failed(error)),
+                Err(Ended::Failed(error)) => {
+                    if !std::mem::replace(&mut is_interrupted, true) {
+                        let why = with_sources(&error);
+                        take(Watched::Notice(Notice::Interrupted(why)))?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn watch_once(
+        &self,
+        position: &mut Position,
+        take: &mut impl FnMut(Option<Event>) -> Result<(), CommandError>,
+    ) -> Result<(), Ended> {
+        let seconds = WATCH.as_secs().to_string();
+        let request = self.request(&[
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", &position.text),
+            ("timeoutSeconds", &seconds),
+        ])?;
+        let open = self.client.request_events::<Value>(request);
+        let mut stream = std::pin::pin!(self.in_time(open).await?);
+        // Whoever was told that the watch was cut off is told that it goes on.
+        take(None).map_err(Ended::Output)?;
+        loop {
+            let next = tokio::time::timeout(WATCH + SLACK, stream.try_next()).await;
+            let Ok(next) = next else {
+                let silent = "the server has not ended a watch that was to end";
+                return Err(Ended::Failed(kube::Error::Service(silent.into())));
+            };
+            match next? {
+                None => return Ok(()),
+                Some(WatchEvent::Added(value) | WatchEvent::Modified(value)) => {
+                    let event = Event::new(value);
+                    position.reach(event.revision());
+                    if self.filter.selects(&event) {
+                        take(Some(event)).map_err(Ended::Output)?;
+                    }
+                }
+                // Events end an hour after they were last seen: nothing happened.
+                Some(WatchEvent::Deleted(value)) => position.reach(Event::new(value).revision()),
+                Some(WatchEvent::Bookmark(bookmark)) => {
+                    position.reach(bookmark.metadata.resource_version.parse().ok());
+                }
+                Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status).into()),
+            }
+        }
+    }
+
+    /// Gives out what was written after the position, from a new list. Whether the list could be read.
+    async fn catch_up(
+        &self,
+        position: &mut Position,
+        take: &mut impl FnMut(Watched) -> Result<(), CommandError>,
+    ) -> Result<bool, CommandError> {
+        let mut listed = match self.list(None).await {
+            Ok(listed) => listed,
+            Err(CommandError::Unreachable(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let reached: Option<u64> = listed.revision.parse().ok();
+        let missed: Vec<Event> = match (position.revision, reached) {
+            (Some(seen), Some(reached)) if reached >= seen => {
+                listed.events.retain(|event| event.revision() > Some(seen));
+                listed.events
+            }
+            _ => {
+                take(Watched::Notice(Notice::NewHistory))?;
+                listed.events
+            }
+        };
+        let mut missed = missed;
+        missed.sort_by(tidings_cli::event::by_last_seen);
+        for event in missed {
+            take(Watched::Event(event))?;
+        }
+        *position = Position::new(&listed.revision);
+        Ok(true)
+    }
+}
+
+/// How far a watch is.
+struct Position {
+    text: String,
+    revision: Option<u64>,
+}
+
+impl Position {
+    fn new(revision: &str) -> Self {
+        Self {
+            text: revision.to_owned(),
+            revision: revision.parse().ok(),
+        }
+    }
+
+    fn reach(&mut self, revision: Option<u64>) {
+        if let Some(revision) = revision {
+            self.text = revision.to_string();
+            self.revision = Some(revision);
+        }
+    }
+}
+
+/// Why a watch ended before the server meant it to.
+enum Ended {
+    /// The server has forgotten the revision to go on from.
+    Expired,
+    Failed(kube::Error),
+    Output(CommandError),
+}
+
+impl From<kube::Error> for Ended {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            // 504 Timeout is what is said of a revision that the server has not reached: it counts anew.
+            kube::Error::Api(status) if status.code == 410 || is_from_the_future(&status) => {
+                Self::Expired
+            }
+            error => Self::Failed(error),
+        }
+    }
+}
+
+fn is_from_the_future(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 504
+        && causes
+            .into_iter()
+            .any(|cause| cause.reason == "ResourceVersionTooLarge")
+}
+
+/// Whether asking again will not help. Credentials may be renewed, a server that is starting may know nothing yet.
+fn is_final(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 400 | 403 | 405 | 406 | 415 | 422),
+        _ => false,
+    }
+}
+
+fn failed(error: kube::Error) -> CommandError {
+    CommandError::request("read events", "events", error)
+}
+
+/// The Status of an answer, or one made of it.
+fn refusal(code: http::StatusCode, body: &[u8]) -> Status {
+    let status: Option<Status> = serde_json::from_slice(body).ok();
+    let status = status.filter(|status| status.code > 0);
+    status.unwrap_or_else(|| {
+        let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+        Status::failure(&format!("{code}: {text}"), "").with_code(code.as_u16())
+    })
+}
+
+/// Keeps those seen last.
+fn keep_last(events: &mut Vec<Event>, last: usize) {
+    if events.len() > last {
+        events.sort_by(tidings_cli::event::by_last_seen);
+        events.drain(..events.len() - last);
+    }
+}

@@ -1,0 +1,272 @@
+//! `tidings record`: one event, for scripts and jobs, through the library.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tidings::{
+    Broadcaster, DropCause, EventSource, EventType, FlushReport, KubeSink, Occurrence, Reference,
+    ReferenceFields, Sink, WriteError,
+};
+use tidings_cli::kinds::{Kind, Named};
+use tidings_cli::times;
+
+use super::cluster::{ClusterFlags, CommandError, DONE, FAILED, UNREACHABLE, finish, one_line};
+use super::events::tell;
+use super::objects;
+
+/// Record an event about an object, from a script or a job.
+///
+/// The event is written through the tidings library: what may pass is tried again until --wait is over, and the exit code says whether the
+/// event arrived. The object is looked up for its uid; one that is not there, or may not be looked at, is reported about all the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("Examples:
+  tidings record job/backup --reason BackupStarted --message 'to s3://backups/nightly'
+  tidings record pvc/data --type=Warning --reason BackupFailed --message \"exit code $?\" --component backup --wait 2m
+  tidings record widget/left --api-version example.com/v1 --reason Turned --message 'half way' --related node/worker-1
+
+Exit codes:
+  0    the event was written
+  1    it was refused
+  2    a wrong command line or kubeconfig
+  3    it could not be written in time: the server cannot be reached, or does not accept the credentials"))]
+pub(crate) struct Args {
+    /// The object, such as job/backup or deployments.apps/web
+    #[arg(value_name = "KIND/NAME")]
+    object: Named,
+    /// Why, in one word in UpperCamelCase that programs may look for
+    #[arg(long, value_name = "WORD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    reason: String,
+    /// What happened, for people
+    #[arg(long, short, value_name = "TEXT")]
+    message: String,
+    /// Normal or Warning
+    #[arg(long = "type", value_name = "TYPE", default_value = "Normal")]
+    event_type: EventType,
+    /// What was done or failed, in one word
+    #[arg(long, value_name = "WORD", default_value = "")]
+    action: String,
+    /// A second object that takes part
+    #[arg(long, value_name = "KIND/NAME")]
+    related: Option<Named>,
+    /// Who reports it
+    #[arg(long, value_name = "NAME", default_value = "tidings")]
+    component: String,
+    /// From where it is reported, such as a node's name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    host: String,
+    /// An annotation of the event; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    annotation: Vec<(String, String)>,
+    /// The part of the object that is meant, such as spec.containers{nginx}
+    #[arg(long, value_name = "PATH", default_value = "")]
+    field_path: String,
+    /// apiVersion of the object, for a kind the cluster does not tell about
+    #[arg(long, value_name = "VERSION")]
+    api_version: Option<String>,
+    /// Namespace of the object [default: the context's, or default]
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Option<String>,
+    /// How long to try
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::duration)]
+    wait: Duration,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| "expected KEY=VALUE".to_owned())
+}
+
+/// Records an event.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    finish(record(args).await)
+}
+
+async fn record(args: Args) -> Result<u8, CommandError> {
+    let config = args.cluster.config().await?;
+    let namespace = args
+        .namespace
+        .clone()
+        .unwrap_or_else(|| config.default_namespace.clone());
+    let client = args.cluster.client().await?;
+    let regarding = reference(
+        &client,
+        &args.object,
+        args.api_version.as_deref(),
+        &namespace,
+    )
+    .await?
+    .with_field_path(&args.field_path);
+    let related = match &args.related {
+        Some(named) => Some(reference(&client, named, None, &namespace).await?),
+        None => None,
+    };
+
+    let sink = KubeSink::from_config(config)
+        .map_err(|error| CommandError::Config(super::cluster::with_sources(&error)))?;
+    let failure = Arc::default();
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(Remembering {
+        sink,
+        failure: Arc::clone(&failure),
+    });
+    let mut source = EventSource::component(&args.component);
+    if !args.host.is_empty() {
+        source = source.host(&args.host);
+    }
+    let recorder = broadcaster.recorder(source);
+    let mut event = recorder
+        .build(&regarding, args.event_type, &args.reason)
+        .message(&args.message)
+        .action(&args.action);
+    if let Some(related) = &related {
+        event = event.related(related);
+    }
+    for (key, value) in &args.annotation {
+        event = event.annotation(key.as_str(), value.as_str());
+    }
+    event.send();
+    let report = broadcaster.shutdown(args.wait).await;
+    let failure = failure
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    outcome(&report, failure, &args)
+}
+
+fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> Result<u8, CommandError> {
+    if report.is_complete() && report.delivered > 0 {
+        // Nobody reading it is no failure of the event.
+        let _ = writeln!(
+            io::stdout(),
+            "recorded {} about {}",
+            args.reason,
+            args.object
+        );
+        return Ok(DONE);
+    }
+    let why = failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure)));
+    let causes = report.dropped.iter().filter(|(_, count)| *count > 0);
+    let mut code = FAILED;
+    let mut words = format!("no answer within {:?}", args.wait);
+    if report.pending > 0 {
+        code = UNREACHABLE;
+    }
+    for (cause, _) in causes {
+        words = cause.as_str().replace('_', " ");
+        if matches!(
+            cause,
+            DropCause::RejectedUnauthorized | DropCause::RetriesExhausted
+        ) {
+            code = UNREACHABLE;
+        }
+    }
+    tell(&format!(
+        "error: failed to record {} about {}: {words}{why}",
+        args.reason, args.object
+    ));
+    if report.dropped.get(DropCause::RejectedForbidden) > 0 {
+        tell("hint: tidings rbac record prints the permissions this needs");
+    }
+    Ok(code)
+}
+
+/// What an event says about an object: all of it that can be found out.
+async fn reference(
+    client: &kube::Client,
+    named: &Named,
+    api_version: Option<&str>,
+    namespace: &str,
+) -> Result<Reference, CommandError> {
+    let kind = match (api_version, objects::kind(client, named).await) {
+        (None, Some(kind)) => kind,
+        (Some(api_version), known) => given(named, api_version, known),
+        (None, None) => {
+            return Err(CommandError::Failed(format!(
+                "find out what {:?} is: the cluster knows no such kind; say its --api-version, and its kind as it is spelt there",
+                named.kind
+            )));
+        }
+    };
+    let metadata = match objects::metadata(client, &kind, namespace, &named.name).await {
+        Ok(Some(metadata)) => metadata,
+        Ok(None) => {
+            tell(&format!("{named} is not there: recording without its uid"));
+            Value::Null
+        }
+        Err(kube::Error::Api(status)) if status.code == 403 => Value::Null,
+        Err(error) => {
+            return Err(CommandError::request(
+                format!("get {named}"),
+                "record",
+                error,
+            ));
+        }
+    };
+    let text = |field: &str| {
+        metadata
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    Ok(Reference::new(ReferenceFields {
+        kind: &kind.kind,
+        api_version: &kind.api_version(),
+        namespace: if kind.namespaced { namespace } else { "" },
+        name: &named.name,
+        uid: text("uid"),
+        resource_version: text("resourceVersion"),
+        field_path: "",
+    }))
+}
+
+/// The kind as it was given, where the cluster's word for it does not count.
+fn given(named: &Named, api_version: &str, known: Option<Kind>) -> Kind {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (word, _) = named.parts();
+    let known = known.filter(|known| known.group == group);
+    let namespaced = known.as_ref().is_none_or(|known| known.namespaced);
+    let (kind, plural) = known.map_or_else(
+        || (word.to_owned(), format!("{}s", word.to_lowercase())),
+        |known| (known.kind, known.plural),
+    );
+    Kind {
+        kind,
+        group: group.to_owned(),
+        version: version.to_owned(),
+        plural,
+        namespaced,
+    }
+}
+
+/// A sink that remembers what it was last refused for.
+struct Remembering {
+    sink: KubeSink,
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl Remembering {
+    fn note(&self, result: Result<(), WriteError>) -> Result<(), WriteError> {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *failure = result.as_ref().err().map(|error| error.message.clone());
+        result
+    }
+}
+
+impl Sink for Remembering {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let result = self.sink.create(occurrence).await;
+        self.note(result)
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let result = self.sink.patch(occurrence).await;
+        self.note(result)
+    }
+}

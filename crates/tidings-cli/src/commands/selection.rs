@@ -1,0 +1,112 @@
+//! The flags that say which events are wanted: the same for every verb that reads.
+
+use kube::Client;
+use tidings_cli::filter::Filter;
+use tidings_cli::kinds::Named;
+use tidings_cli::times;
+
+use super::cluster::{ClusterFlags, CommandError, NamespaceFlags};
+use super::objects;
+use super::reader::Reader;
+use crate::clock;
+
+/// Which events are wanted.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Which events")]
+pub(crate) struct SelectionFlags {
+    /// Events about this object, also if it was deleted long ago; may be repeated
+    #[arg(long = "for", value_name = "KIND/NAME")]
+    objects: Vec<Named>,
+    /// With --for: of what it owns too. A deployment's replica sets and their pods; those that are gone are told by their names
+    #[arg(long, requires = "objects")]
+    tree: bool,
+    /// Events of these types: Normal, Warning
+    #[arg(long, visible_alias = "type", value_name = "TYPE,…", value_delimiter = ',', value_parser = event_type)]
+    types: Vec<String>,
+    /// Events for these reasons, such as BackOff,FailedScheduling
+    #[arg(long, value_name = "REASON,…", value_delimiter = ',')]
+    reason: Vec<String>,
+    /// Events reported by these components, such as kubelet
+    #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',')]
+    source: Vec<String>,
+    /// Events last seen since: 90m, 2h30m or 3d ago, or 2026-03-04T05:06:00Z
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Events first seen until
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// Events with this text in message, reason, source or object, in upper or lower case; may be repeated
+    #[arg(long, short = 'g', value_name = "TEXT")]
+    grep: Vec<String>,
+}
+
+fn event_type(text: &str) -> Result<String, String> {
+    ["Normal", "Warning"]
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(text))
+        .map(str::to_owned)
+        .ok_or_else(|| "expected Normal or Warning".to_owned())
+}
+
+impl SelectionFlags {
+    /// The object that is meant, in place of --for.
+    pub(crate) fn of(named: Named, tree: bool) -> Self {
+        Self {
+            objects: vec![named],
+            tree,
+            ..Self::default()
+        }
+    }
+
+    /// The times are given without a cluster's help, so a misspelt one is told before it is asked.
+    fn filter(&self) -> Result<Filter, CommandError> {
+        let now = clock::now();
+        let moment = |flag: &str, text: &Option<String>| {
+            let moment = text.as_deref().map(|text| times::moment(text, now));
+            moment
+                .transpose()
+                .map_err(|why| CommandError::Usage(format!("understand --{flag}: {why}")))
+        };
+        Ok(Filter {
+            types: self.types.clone(),
+            reasons: self.reason.clone(),
+            sources: self.source.clone(),
+            targets: Vec::new(),
+            since: moment("since", &self.since)?,
+            until: moment("until", &self.until)?,
+            texts: self.grep.iter().map(|text| text.to_lowercase()).collect(),
+        })
+    }
+
+    /// A reader of what is wanted, and what is to be said about it.
+    pub(crate) async fn reader(
+        &self,
+        cluster: &ClusterFlags,
+        namespaces: &NamespaceFlags,
+    ) -> Result<(Reader, Vec<String>), CommandError> {
+        let mut filter = self.filter()?;
+        let client = cluster.client().await?;
+        let namespace = self.namespace(&client, namespaces);
+        let tree = self.tree.then_some(namespace.as_str());
+        let (targets, notes) = objects::targets(&client, self.objects.clone(), tree).await?;
+        filter.targets = targets;
+        let reader = Reader {
+            client,
+            namespace,
+            filter,
+            timeout: cluster.request_timeout(),
+        };
+        Ok((reader, notes))
+    }
+
+    /// The namespace to look in; empty for all. Events of objects that are in none may be in any.
+    fn namespace(&self, client: &Client, namespaces: &NamespaceFlags) -> String {
+        let is_in_none = |named: &Named| named.built_in().is_some_and(|kind| !kind.namespaced);
+        match &namespaces.namespace {
+            _ if namespaces.all_namespaces => String::new(),
+            Some(namespace) => namespace.clone(),
+            None if self.objects.iter().any(is_in_none) => String::new(),
+            None => client.default_namespace().to_owned(),
+        }
+    }
+}

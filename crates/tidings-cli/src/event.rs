@@ -1,0 +1,273 @@
+//! An event as it is read and shown: the object the server sent, and what its fields mean together.
+//!
+//! Invariant: the object is kept whole, fields of other versions included, so that what is printed as JSON is what the server has.
+
+use std::cmp::Ordering;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// A core/v1 Event.
+///
+/// ```
+/// use serde_json::json;
+/// use tidings_cli::event::Event;
+///
+/// let event = Event::new(json!({
+///     "metadata": {"name": "web.1", "namespace": "shop"},
+///     "involvedObject": {"kind": "Pod", "name": "web"},
+///     "lastTimestamp": "2026-03-04T05:06:00Z",
+///     "count": 7,
+/// }));
+/// assert_eq!(event.object(), "Pod/web");
+/// assert_eq!(event.count(), 7);
+/// assert_eq!(event.last_seen().unwrap().to_string(), "2026-03-04T05:06:00Z");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    value: Value,
+}
+
+impl Event {
+    /// An event of what a server sent. The items of a list do not say what they are; they are told here.
+    pub fn new(mut value: Value) -> Self {
+        if let Some(object) = value.as_object_mut() {
+            object.entry("apiVersion").or_insert_with(|| "v1".into());
+            object.entry("kind").or_insert_with(|| "Event".into());
+        }
+        Self { value }
+    }
+
+    /// All of it.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// All of it, to keep.
+    pub fn into_value(self) -> Value {
+        self.value
+    }
+
+    fn text(&self, pointer: &str) -> &str {
+        self.value
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    fn time(&self, pointer: &str) -> Option<Timestamp> {
+        self.text(pointer).parse().ok()
+    }
+
+    fn integer(&self, pointer: &str) -> i64 {
+        self.value
+            .pointer(pointer)
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
+    }
+
+    /// `metadata.namespace`.
+    pub fn namespace(&self) -> &str {
+        self.text("/metadata/namespace")
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &str {
+        self.text("/metadata/uid")
+    }
+
+    /// `metadata.resourceVersion`, if it is a number as those of every API server are.
+    pub fn revision(&self) -> Option<u64> {
+        self.text("/metadata/resourceVersion").parse().ok()
+    }
+
+    /// `type`.
+    pub fn event_type(&self) -> &str {
+        self.text("/type")
+    }
+
+    /// `reason`.
+    pub fn reason(&self) -> &str {
+        self.text("/reason")
+    }
+
+    /// `message`, without blank space around it.
+    pub fn message(&self) -> &str {
+        self.text("/message").trim()
+    }
+
+    /// `involvedObject.kind`.
+    pub fn object_kind(&self) -> &str {
+        self.text("/involvedObject/kind")
+    }
+
+    /// `involvedObject.name`.
+    pub fn object_name(&self) -> &str {
+        self.text("/involvedObject/name")
+    }
+
+    /// `involvedObject.uid`.
+    pub fn object_uid(&self) -> &str {
+        self.text("/involvedObject/uid")
+    }
+
+    /// `involvedObject.fieldPath`.
+    pub fn field_path(&self) -> &str {
+        self.text("/involvedObject/fieldPath")
+    }
+
+    /// The group of `involvedObject.apiVersion`; empty for the core group, and where it is not known.
+    pub fn object_group(&self) -> &str {
+        self.text("/involvedObject/apiVersion")
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+
+    /// `Kind/name` of the object the event is about.
+    pub fn object(&self) -> String {
+        format!("{}/{}", self.object_kind(), self.object_name())
+    }
+
+    /// Who reported it: `source.component`, or else `reportingComponent`.
+    pub fn component(&self) -> &str {
+        match self.text("/source/component") {
+            "" => self.text("/reportingComponent"),
+            component => component,
+        }
+    }
+
+    /// From where: `source.host`, or else `reportingInstance`.
+    pub fn host(&self) -> &str {
+        match self.text("/source/host") {
+            "" => self.text("/reportingInstance"),
+            host => host,
+        }
+    }
+
+    /// Whether it is said to have been seen more than once, as kubectl tells it.
+    pub fn is_repeated(&self) -> bool {
+        self.value.get("series").is_some_and(Value::is_object) || self.integer("/count") > 1
+    }
+
+    /// How often it was seen; once at least.
+    pub fn count(&self) -> u64 {
+        let count = match self.value.get("series") {
+            Some(Value::Object(_)) => self.integer("/series/count"),
+            _ => self.integer("/count"),
+        };
+        u64::try_from(count).unwrap_or(0).max(1)
+    }
+
+    /// When it was first seen: `eventTime`, else `firstTimestamp`.
+    pub fn first_seen(&self) -> Option<Timestamp> {
+        self.time("/eventTime")
+            .or_else(|| self.time("/firstTimestamp"))
+    }
+
+    /// When it was last seen: the later of `series.lastObservedTime` and `lastTimestamp`, else when it was first seen or made.
+    pub fn last_seen(&self) -> Option<Timestamp> {
+        self.time("/series/lastObservedTime")
+            .max(self.time("/lastTimestamp"))
+            .or_else(|| self.first_seen())
+            .or_else(|| self.time("/metadata/creationTimestamp"))
+    }
+
+    /// How long ago it was last seen, in kubectl's form: `12m (x3 over 20m)`.
+    pub fn age(&self, now: Timestamp) -> String {
+        if self.is_repeated() {
+            format!(
+                "{} (x{} over {})",
+                age(self.last_seen(), now),
+                self.count(),
+                age(self.first_seen(), now)
+            )
+        } else {
+            age(self.last_seen(), now)
+        }
+    }
+}
+
+/// How long ago a moment is, as kubectl says it.
+pub fn age(moment: Option<Timestamp>, now: Timestamp) -> String {
+    moment.map_or_else(
+        || "<unknown>".to_owned(),
+        |then| tidings_server::human_duration(now.duration_since(then).as_millis()),
+    )
+}
+
+/// The order of a timeline: last seen last; what happened at one time in the order it was written.
+pub fn by_last_seen(one: &Event, other: &Event) -> Ordering {
+    one.last_seen()
+        .cmp(&other.last_seen())
+        .then_with(|| one.revision().cmp(&other.revision()))
+        .then_with(|| one.namespace().cmp(other.namespace()))
+        .then_with(|| one.name().cmp(other.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen(value: Value) -> (Option<String>, Option<String>, u64) {
+        let event = Event::new(value);
+        let text = |time: Option<Timestamp>| time.map(|time| time.to_string());
+        (
+            text(event.first_seen()),
+            text(event.last_seen()),
+            event.count(),
+        )
+    }
+
+    #[test]
+    fn when_and_how_often_it_was_seen() {
+        let time = |text: &str| Some(text.to_owned());
+        let cases = [
+            (json!({}), None, None, 1),
+            (json!("no object"), None, None, 1),
+            (
+                json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "count": -3}),
+                None,
+                time("2026-01-01T00:00:00Z"),
+                1,
+            ),
+            (
+                json!({"firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:01:00Z", "count": 4}),
+                time("2026-01-01T00:00:00Z"),
+                time("2026-01-01T00:01:00Z"),
+                4,
+            ),
+            (
+                json!({"eventTime": "2026-01-01T00:00:00.000001Z", "firstTimestamp": null, "series": null}),
+                time("2026-01-01T00:00:00.000001Z"),
+                time("2026-01-01T00:00:00.000001Z"),
+                1,
+            ),
+            (
+                json!({"eventTime": "2026-01-01T00:00:00.000001Z", "series": {"count": 9, "lastObservedTime": "2026-01-01T00:09:00.5Z"}, "count": 2}),
+                time("2026-01-01T00:00:00.000001Z"),
+                time("2026-01-01T00:09:00.5Z"),
+                9,
+            ),
+        ];
+        for (value, first, last, count) in cases {
+            assert_eq!(seen(value.clone()), (first, last, count), "{value}");
+        }
+    }
+
+    #[test]
+    fn ages_are_kubectls() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let mut value = json!({"firstTimestamp": "2026-01-01T00:40:00Z", "lastTimestamp": "2026-01-01T00:48:00Z"});
+        assert_eq!(Event::new(value.clone()).age(now), "12m");
+        value["count"] = json!(3);
+        assert_eq!(Event::new(value).age(now), "12m (x3 over 20m)");
+        assert_eq!(Event::new(json!({})).age(now), "<unknown>");
+    }
+}

@@ -1,0 +1,334 @@
+//! Which events are wanted: what the server can pick out for us, and what is left for us to pick.
+
+use jiff::Timestamp;
+
+use crate::event::Event;
+use crate::family::Family;
+use crate::kinds::{Kind, Named};
+
+/// An object whose events are wanted.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// What it was called.
+    pub named: Named,
+    /// Its kind, where that is known.
+    pub kind: Option<Kind>,
+    /// Those that belong to it, where they are wanted too.
+    pub family: Option<Family>,
+}
+
+impl Target {
+    /// Whether the event is about it. The version never counts, and the group only where it was given: whoever recorded the event
+    /// may have known the object by another.
+    fn is_of(&self, event: &Event) -> bool {
+        let own = event.object_name() == self.named.name
+            && match (&self.kind, self.named.parts().1) {
+                (Some(kind), None) => event.object_kind() == kind.kind,
+                (Some(kind), Some(_)) => {
+                    let group = event.object_group();
+                    event.object_kind() == kind.kind && (group.is_empty() || group == kind.group)
+                }
+                (None, _) => self.named.may_be(event.object_kind(), event.object_group()),
+            };
+        own || self.family.as_ref().is_some_and(|family| family.has(event))
+    }
+}
+
+/// Which events are wanted; everything, unless told otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Of one of these types.
+    pub types: Vec<String>,
+    /// For one of these reasons.
+    pub reasons: Vec<String>,
+    /// Reported by one of these components.
+    pub sources: Vec<String>,
+    /// About one of these objects.
+    pub targets: Vec<Target>,
+    /// Last seen at this time or later.
+    pub since: Option<Timestamp>,
+    /// First seen at this time or before.
+    pub until: Option<Timestamp>,
+    /// With each of these texts in the message, the reason or the object's name; in lower case.
+    pub texts: Vec<String>,
+}
+
+impl Filter {
+    /// Whether the event is wanted.
+    pub fn selects(&self, event: &Event) -> bool {
+        let one_of = |accepted: &[String], value: &str| {
+            accepted.is_empty() || accepted.iter().any(|accepted| accepted == value)
+        };
+        one_of(&self.types, event.event_type())
+            && one_of(&self.reasons, event.reason())
+            && one_of(&self.sources, event.component())
+            && (self.targets.is_empty() || self.targets.iter().any(|target| target.is_of(event)))
+            && self
+                .since
+                .is_none_or(|since| event.last_seen() >= Some(since))
+            && self.until.is_none_or(|until| {
+                event
+                    .first_seen()
+                    .or(event.last_seen())
+                    .is_some_and(|seen| seen <= until)
+            })
+            && self.texts.iter().all(|text| contains(event, text))
+    }
+
+    /// The field selector that has the server leave out most of what is not wanted. What it lets through is still to be
+    /// [picked](Self::selects) from: a selector cannot say "or".
+    pub fn field_selector(&self) -> String {
+        let mut terms = Vec::new();
+        let mut term = |field: &str, value: &str| {
+            terms.push(format!("{field}={}", escape(value)));
+        };
+        for (field, accepted) in [
+            ("type", &self.types),
+            ("reason", &self.reasons),
+            ("source", &self.sources),
+        ] {
+            if let [one] = accepted.as_slice() {
+                term(field, one);
+            }
+        }
+        if let [
+            Target {
+                named,
+                kind,
+                family: None,
+            },
+        ] = self.targets.as_slice()
+        {
+            if let Some(kind) = kind {
+                term("involvedObject.kind", &kind.kind);
+            }
+            term("involvedObject.name", &named.name);
+        }
+        terms.join(",")
+    }
+
+    /// Whether the server picks out all that is wanted, so that none of what it sends is left out.
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty()
+            && self.reasons.is_empty()
+            && self.sources.is_empty()
+            && self.targets.is_empty()
+            && self.since.is_none()
+            && self.until.is_none()
+            && self.texts.is_empty()
+    }
+}
+
+/// A value as it stands in a selector (`fields.EscapeValue`).
+fn escape(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    for character in value.chars() {
+        if matches!(character, '\\' | ',' | '=') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+fn contains(event: &Event, text: &str) -> bool {
+    [
+        event.message(),
+        event.reason(),
+        &event.object(),
+        event.component(),
+    ]
+    .iter()
+    .any(|field| field.to_lowercase().contains(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event() -> Event {
+        Event::new(json!({
+            "metadata": {"name": "web.1", "namespace": "shop"},
+            "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web", "apiVersion": "v1"},
+            "reason": "BackOff", "message": "Back-off restarting failed container", "type": "Warning",
+            "source": {"component": "kubelet"},
+            "firstTimestamp": "2026-03-04T05:00:00Z", "lastTimestamp": "2026-03-04T05:06:00Z", "count": 7,
+        }))
+    }
+
+    fn target(text: &str) -> Target {
+        let named: Named = text.parse().unwrap();
+        Target {
+            kind: named.built_in(),
+            named,
+            family: None,
+        }
+    }
+
+    #[test]
+    fn what_is_wanted() {
+        let words = |words: &[&str]| {
+            words
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+        let all = Filter::default;
+        for (filter, expected, selector) in [
+            (all(), true, ""),
+            (
+                Filter {
+                    types: words(&["Warning"]),
+                    ..all()
+                },
+                true,
+                "type=Warning",
+            ),
+            (
+                Filter {
+                    types: words(&["Normal"]),
+                    ..all()
+                },
+                false,
+                "type=Normal",
+            ),
+            (
+                Filter {
+                    types: words(&["Normal", "Warning"]),
+                    ..all()
+                },
+                true,
+                "",
+            ),
+            (
+                Filter {
+                    reasons: words(&["A=B,c\\d"]),
+                    ..all()
+                },
+                false,
+                "reason=A\\=B\\,c\\\\d",
+            ),
+            (
+                Filter {
+                    sources: words(&["kubelet"]),
+                    ..all()
+                },
+                true,
+                "source=kubelet",
+            ),
+            (
+                Filter {
+                    since: at("2026-03-04T05:06:00Z"),
+                    ..all()
+                },
+                true,
+                "",
+            ),
+            (
+                Filter {
+                    since: at("2026-03-04T05:06:01Z"),
+                    ..all()
+                },
+                false,
+                "",
+            ),
+            (
+                Filter {
+                    until: at("2026-03-04T05:00:00Z"),
+                    ..all()
+                },
+                true,
+                "",
+            ),
+            (
+                Filter {
+                    until: at("2026-03-04T04:59:59Z"),
+                    ..all()
+                },
+                false,
+                "",
+            ),
+            (
+                Filter {
+                    texts: words(&["back-off", "pod/web"]),
+                    ..all()
+                },
+                true,
+                "",
+            ),
+            (
+                Filter {
+                    texts: words(&["back-off", "pod/api"]),
+                    ..all()
+                },
+                false,
+                "",
+            ),
+            (
+                Filter {
+                    targets: vec![target("po/web")],
+                    ..all()
+                },
+                true,
+                "involvedObject.kind=Pod,involvedObject.name=web",
+            ),
+            (
+                Filter {
+                    targets: vec![target("pods.v1/web")],
+                    ..all()
+                },
+                true,
+                "involvedObject.kind=Pod,involvedObject.name=web",
+            ),
+            (
+                Filter {
+                    targets: vec![target("deploy/web")],
+                    ..all()
+                },
+                false,
+                "involvedObject.kind=Deployment,involvedObject.name=web",
+            ),
+            (
+                Filter {
+                    targets: vec![target("deploy/web"), target("pod/web")],
+                    ..all()
+                },
+                true,
+                "",
+            ),
+            (
+                Filter {
+                    targets: vec![target("widgets.example.com/web")],
+                    ..all()
+                },
+                false,
+                "involvedObject.name=web",
+            ),
+        ] {
+            assert_eq!(filter.selects(&event()), expected, "{filter:?}");
+            assert_eq!(filter.field_selector(), selector, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_says_no_time_is_in_no_span() {
+        let at = Some("2026-03-04T05:06:00Z".parse().unwrap());
+        let timeless = Event::new(json!({"reason": "x"}));
+        for filter in [
+            Filter {
+                since: at,
+                ..Filter::default()
+            },
+            Filter {
+                until: at,
+                ..Filter::default()
+            },
+        ] {
+            assert!(!filter.selects(&timeless));
+        }
+        assert!(Filter::default().selects(&timeless));
+    }
+}

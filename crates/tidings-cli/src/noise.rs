@@ -1,0 +1,223 @@
+//! Which objects and reasons make the noise: occurrences counted and put in order, and when they happened.
+//!
+//! An event says how often it was seen, when first and when last, but not when in between. Its occurrences are taken to be spread evenly
+//! over that time; of a count of one, or where the times are the same, they lie at the last.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use crate::event::Event;
+
+/// The bars of a chart, from nothing to the most.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A span of time, in parts of the same length.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Its beginning.
+    pub from: Timestamp,
+    /// Its end.
+    pub to: Timestamp,
+    /// The number of its parts.
+    pub parts: usize,
+}
+
+/// What is counted together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// What it is called.
+    pub name: String,
+    /// The occurrences within the span, and of them those in each part.
+    pub occurrences: f64,
+    /// Occurrences in each part.
+    pub parts: Vec<f64>,
+    /// Those of events that are warnings.
+    pub warnings: f64,
+    /// When last.
+    pub last_seen: Option<Timestamp>,
+}
+
+impl Group {
+    fn new(name: String, parts: usize) -> Self {
+        Self {
+            name,
+            occurrences: 0.,
+            parts: vec![0.; parts],
+            warnings: 0.,
+            last_seen: None,
+        }
+    }
+
+    fn add(&mut self, event: &Event, parts: &[f64]) {
+        let occurrences: f64 = parts.iter().sum();
+        self.occurrences += occurrences;
+        if event.event_type() != "Normal" {
+            self.warnings += occurrences;
+        }
+        for (sum, part) in self.parts.iter_mut().zip(parts) {
+            *sum += part;
+        }
+        self.last_seen = self.last_seen.max(event.last_seen());
+    }
+
+    /// A small chart of the parts: the highest bar is the busiest part.
+    pub fn chart(&self) -> String {
+        let most = self.parts.iter().copied().fold(0., f64::max);
+        let bar = |part: &f64| {
+            if *part <= 0. {
+                return ' ';
+            }
+            let level = (part / most * (BARS.len() - 1) as f64).round() as usize;
+            BARS.get(level).copied().unwrap_or('█')
+        };
+        self.parts.iter().map(bar).collect()
+    }
+
+    /// Occurrences a minute.
+    pub fn per_minute(&self, span: Span) -> f64 {
+        let seconds = span.to.duration_since(span.from).as_secs_f64();
+        if seconds > 0. {
+            self.occurrences * 60. / seconds
+        } else {
+            0.
+        }
+    }
+}
+
+/// The sum of all, and the groups, the loudest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noise {
+    /// All of it.
+    pub total: Group,
+    /// What it is made of.
+    pub groups: Vec<Group>,
+}
+
+/// Counts the occurrences of events within a span, by what `name` calls them.
+pub fn count(events: &[Event], span: Span, name: impl Fn(&Event) -> String) -> Noise {
+    let mut total = Group::new("total".to_owned(), span.parts);
+    let mut groups: HashMap<String, Group> = HashMap::new();
+    for event in events {
+        let parts = spread(event, span);
+        if parts.iter().all(|part| *part <= 0.) {
+            continue;
+        }
+        total.add(event, &parts);
+        let name = name(event);
+        groups
+            .entry(name.clone())
+            .or_insert_with(|| Group::new(name, span.parts))
+            .add(event, &parts);
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by(|one, other| {
+        other
+            .occurrences
+            .total_cmp(&one.occurrences)
+            .then_with(|| Reverse(one.last_seen).cmp(&Reverse(other.last_seen)))
+            .then_with(|| one.name.cmp(&other.name))
+    });
+    Noise { total, groups }
+}
+
+/// The occurrences of one event in each part of a span.
+fn spread(event: &Event, span: Span) -> Vec<f64> {
+    let mut parts = vec![0.; span.parts];
+    let Some(last) = event.last_seen() else {
+        return parts;
+    };
+    let at = |time: Timestamp| time.duration_since(span.from).as_secs_f64();
+    let length = at(span.to) / span.parts.max(1) as f64;
+    if length <= 0. {
+        return parts;
+    }
+    let count = event.count() as f64;
+    let (first, last) = (at(event.first_seen().unwrap_or(last)), at(last));
+    if count <= 1. || last <= first {
+        if (0. ..=at(span.to)).contains(&last) {
+            let part = ((last / length) as usize).min(parts.len().saturating_sub(1));
+            if let Some(part) = parts.get_mut(part) {
+                *part = count;
+            }
+        }
+        return parts;
+    }
+    for (index, part) in parts.iter_mut().enumerate() {
+        let (from, to) = (index as f64 * length, (index + 1) as f64 * length);
+        let overlap = (last.min(to) - first.max(from)).max(0.);
+        *part = count * overlap / (last - first);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn span() -> Span {
+        Span {
+            from: "2026-03-04T05:00:00Z".parse().unwrap(),
+            to: "2026-03-04T06:00:00Z".parse().unwrap(),
+            parts: 6,
+        }
+    }
+
+    fn event(reason: &str, event_type: &str, first: &str, last: &str, count: u64) -> Event {
+        Event::new(json!({
+            "reason": reason, "type": event_type, "count": count,
+            "firstTimestamp": format!("2026-03-04T{first}:00Z"), "lastTimestamp": format!("2026-03-04T{last}:00Z"),
+        }))
+    }
+
+    #[test]
+    fn the_loudest_is_first() {
+        let events = [
+            event("BackOff", "Warning", "05:00", "06:00", 60),
+            // Half of it is before the span.
+            event("Failed", "Warning", "04:30", "05:30", 80),
+            event("Pulled", "Normal", "05:55", "05:55", 1),
+            event("Old", "Normal", "03:00", "04:00", 1000),
+            Event::new(json!({"reason": "Timeless", "count": 7})),
+        ];
+        let noise = count(&events, span(), |event| event.reason().to_owned());
+        let found: Vec<_> = noise
+            .groups
+            .iter()
+            .map(|group| (group.name.as_str(), group.occurrences, group.chart()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("BackOff", 60., "██████".to_owned()),
+                ("Failed", 40., "███   ".to_owned()),
+                ("Pulled", 1., "     █".to_owned()),
+            ]
+        );
+        assert_eq!(
+            (noise.total.occurrences, noise.total.warnings),
+            (101., 100.)
+        );
+        assert!((noise.groups[0].per_minute(span()) - 1.).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn no_occurrence_is_counted_twice(first in 0_u32..120, length in 0_u32..240, count in 1_u64..10_000) {
+            let time = |minutes: u32| {
+                span().from.checked_add(jiff::SignedDuration::from_mins(i64::from(minutes) - 60)).unwrap().to_string()
+            };
+            let event = Event::new(json!({"count": count, "firstTimestamp": time(first), "lastTimestamp": time(first + length)}));
+            let sum: f64 = spread(&event, span()).iter().sum();
+            prop_assert!(sum <= count as f64 + 1e-6);
+            let is_inside = first >= 60 && first + length <= 120;
+            if is_inside {
+                prop_assert!((sum - count as f64).abs() < 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Events in each form the command prints them in.
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::columns::Columns;
+use crate::event::{Event, age};
+use crate::jsonpath::Template;
+use crate::text::{Cell, Layout, Look, Screen};
+
+/// What `-o` accepts, for messages.
+const FORMATS: &str =
+    "wide, json, yaml, jsonl, name, custom-columns=HEADING:.path,… or jsonpath={…}";
+
+/// A form to print events in.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Format {
+    /// The columns of `kubectl events`.
+    #[default]
+    Table,
+    /// The columns of `kubectl get events -o wide`.
+    Wide,
+    /// A List; of a watch, one object after the other.
+    Json,
+    /// A List; of a watch, a document for each event.
+    Yaml,
+    /// A JSON object on each line.
+    JsonLines,
+    /// `event/NAME` on each line.
+    Name,
+    /// Columns of one's own.
+    CustomColumns(Columns),
+    /// A template; of a watch, filled in from each event.
+    JsonPath(Template),
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some(("custom-columns", spec)) => spec.parse().map(Self::CustomColumns),
+            Some(("jsonpath", template)) => template.parse().map(Self::JsonPath),
+            None => match text {
+                "table" => Ok(Self::Table),
+                "wide" => Ok(Self::Wide),
+                "json" => Ok(Self::Json),
+                "yaml" => Ok(Self::Yaml),
+                "jsonl" => Ok(Self::JsonLines),
+                "name" => Ok(Self::Name),
+                _ => Err(format!("expected {FORMATS}")),
+            },
+            _ => Err(format!("expected {FORMATS}")),
+        }
+    }
+}
+
+/// Prints events.
+#[derive(Debug)]
+pub struct Printer {
+    format: Format,
+    screen: Screen,
+    /// Whether there is a column of namespaces.
+    namespaces: bool,
+    headings: bool,
+    layout: Layout,
+}
+
+impl Printer {
+    /// A printer; `namespaces` where events of several are printed.
+    pub fn new(format: Format, screen: Screen, namespaces: bool) -> Self {
+        let screen = match format {
+            // Whoever asks for all of it gets all of it, as from kubectl.
+            Format::Wide | Format::CustomColumns(_) => Screen {
+                width: None,
+                ..screen
+            },
+            _ => screen,
+        };
+        Self {
+            format,
+            screen,
+            namespaces,
+            headings: true,
+            layout: Layout::default(),
+        }
+    }
+
+    /// Without headings.
+    #[must_use]
+    pub fn without_headings(mut self) -> Self {
+        self.headings = false;
+        self
+    }
+
+    /// Whether the form says by itself that there is nothing.
+    pub fn says_nothing_found(&self) -> bool {
+        matches!(
+            self.format,
+            Format::Json | Format::Yaml | Format::JsonPath(_)
+        )
+    }
+
+    /// Prints events that are all there are.
+    ///
+    /// # Errors
+    /// Of the output.
+    pub fn list(
+        &mut self,
+        events: &[Event],
+        now: Timestamp,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        match &self.format {
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, &list(events))?;
+                writeln!(out)
+            }
+            Format::Yaml => out.write_all(yaml(&list(events))?.as_bytes()),
+            Format::JsonPath(template) => out.write_all(template.render(&list(events)).as_bytes()),
+            _ => self.some(events, now, out),
+        }
+    }
+
+    /// Prints events to which more may come.
+    ///
+    /// # Errors
+    /// Of the output.
+    pub fn some(
+        &mut self,
+        events: &[Event],
+        now: Timestamp,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        match &self.format {
+            Format::Table | Format::Wide | Format::CustomColumns(_) => self.rows(events, now, out),
+            _ => events.iter().try_for_each(|event| self.object(event, out)),
+        }
+    }
+
+    fn object(&self, event: &Event, out: &mut dyn Write) -> io::Result<()> {
+        match &self.format {
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, event.value())?;
+                writeln!(out)
+            }
+            Format::Yaml => write!(out, "---\n{}", yaml(event.value())?),
+            Format::JsonPath(template) => out.write_all(template.render(event.value()).as_bytes()),
+            Format::Name => writeln!(out, "event/{}", event.name()),
+            _ => {
+                serde_json::to_writer(&mut *out, event.value())?;
+                writeln!(out)
+            }
+        }
+    }
+
+    fn rows(&mut self, events: &[Event], now: Timestamp, out: &mut dyn Write) -> io::Result<()> {
+        let rows: Vec<Vec<Cell>> = events.iter().map(|event| self.row(event, now)).collect();
+        let headings = self.headings.then(|| self.headings());
+        for row in headings.iter().chain(&rows) {
+            self.layout.grow(row);
+        }
+        for row in headings.iter().chain(&rows) {
+            writeln!(out, "{}", self.layout.line(row, self.screen))?;
+        }
+        self.headings = false;
+        Ok(())
+    }
+
+    fn headings(&self) -> Vec<Cell> {
+        let names: &[&str] = match &self.format {
+            Format::CustomColumns(columns) => return columns.headings(),
+            Format::Wide => &[
+                "LAST SEEN",
+                "TYPE",
+                "REASON",
+                "OBJECT",
+                "SUBOBJECT",
+                "SOURCE",
+                "MESSAGE",
+                "FIRST SEEN",
+                "COUNT",
+                "NAME",
+            ],
+            _ => &["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"],
+        };
+        let namespace = self.namespaces.then_some("NAMESPACE");
+        namespace
+            .iter()
+            .chain(names)
+            .map(|name| Cell::new(name).look(Look::Heading))
+            .collect()
+    }
+
+    fn row(&self, event: &Event, now: Timestamp) -> Vec<Cell> {
+        let look = match event.event_type() {
+            "Normal" => Look::Plain,
+            _ => Look::Warning,
+        };
+        let mut row = Vec::with_capacity(11);
+        if self.namespaces && !matches!(self.format, Format::CustomColumns(_)) {
+            row.push(Cell::new(event.namespace()));
+        }
+        let start = [
+            Cell::new(&event.age(now)).look(Look::Dim),
+            Cell::new(event.event_type()).look(look),
+            Cell::new(event.reason()).look(look),
+            Cell::new(&event.object()),
+        ];
+        match &self.format {
+            Format::CustomColumns(columns) => return columns.row(event.value()),
+            Format::Wide => {
+                let source = match event.host() {
+                    "" => event.component().to_owned(),
+                    host => format!("{}, {host}", event.component()),
+                };
+                row.extend(start);
+                row.extend([
+                    Cell::new(event.field_path()),
+                    Cell::new(&source),
+                    Cell::new(event.message()),
+                    Cell::new(&age(event.first_seen(), now)),
+                    Cell::new(&event.count().to_string()),
+                    Cell::new(event.name()),
+                ]);
+            }
+            _ => {
+                row.extend(start);
+                row.push(Cell::new(event.message()));
+            }
+        }
+        row
+    }
+}
+
+/// The List that kubectl makes of what it got.
+fn list(events: &[Event]) -> Value {
+    let items: Vec<&Value> = events.iter().map(Event::value).collect();
+    json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
+}
+
+fn yaml(value: &Value) -> io::Result<String> {
+    serde_saphyr::to_string(value).map_err(io::Error::other)
+}
+
+/// The section of events at the end of what `kubectl describe` prints (`DescribeEvents`), the events being in order already.
+///
+/// # Errors
+/// Of the output.
+pub fn describe(
+    events: &[Event],
+    now: Timestamp,
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if events.is_empty() {
+        return writeln!(out, "Events:  <none>");
+    }
+    let headings = ["Type", "Reason", "Age", "From", "Message"];
+    let mut rows = vec![
+        headings.map(Cell::new).to_vec(),
+        headings
+            .map(|heading| Cell::new(&"-".repeat(heading.len())))
+            .to_vec(),
+    ];
+    rows.extend(events.iter().map(|event| {
+        let look = match event.event_type() {
+            "Normal" => Look::Plain,
+            _ => Look::Warning,
+        };
+        let lines: Vec<&str> = event.message().lines().map(str::trim).collect();
+        let message = match event.field_path() {
+            "" => lines.join(" "),
+            path => format!("{path}: {}", lines.join(" ")),
+        };
+        vec![
+            Cell::new(event.event_type()).look(look),
+            Cell::new(event.reason()).look(look),
+            Cell::new(&event.age(now)),
+            Cell::new(event.component()),
+            Cell::new(&message),
+        ]
+    }));
+    let mut layout = Layout::with_gap(2);
+    for row in &rows {
+        layout.grow(row);
+    }
+    // Whoever reads a description wants it whole: nothing is fitted.
+    let screen = Screen {
+        width: None,
+        ..screen
+    };
+    writeln!(out, "Events:")?;
+    for row in &rows {
+        writeln!(out, "  {}", layout.line(row, screen))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events() -> Vec<Event> {
+        [
+            json!({
+                "metadata": {"name": "web.1", "namespace": "shop"},
+                "involvedObject": {"kind": "Pod", "name": "web", "fieldPath": "spec.containers{nginx}"},
+                "reason": "BackOff", "message": "Back-off\nrestarting", "type": "Warning",
+                "source": {"component": "kubelet", "host": "node-1"},
+                "firstTimestamp": "2026-03-04T05:00:00Z", "lastTimestamp": "2026-03-04T05:06:00Z", "count": 7,
+            }),
+            json!({
+                "metadata": {"name": "yes", "namespace": "shop"},
+                "involvedObject": {"kind": "Node", "name": "n1"},
+                "reason": "Ready", "message": "1", "type": "Normal", "reportingComponent": "node-controller",
+                "eventTime": "2026-03-04T05:10:00.000000Z",
+            }),
+        ]
+        .map(Event::new)
+        .into()
+    }
+
+    fn print(format: &str, namespaces: bool) -> String {
+        let now = "2026-03-04T05:20:00Z".parse().unwrap();
+        let mut printer = Printer::new(format.parse().unwrap(), Screen::default(), namespaces);
+        let mut out = Vec::new();
+        printer.list(&events(), now, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn tables() {
+        assert_eq!(
+            print("table", true),
+            "NAMESPACE   LAST SEEN           TYPE      REASON    OBJECT    MESSAGE\n\
+             shop        14m (x7 over 20m)   Warning   BackOff   Pod/web   Back-off...\n\
+             shop        10m                 Normal    Ready     Node/n1   1\n"
+        );
+        assert_eq!(
+            print("wide", false),
+            "LAST SEEN           TYPE      REASON    OBJECT    SUBOBJECT                SOURCE            MESSAGE       FIRST SEEN   COUNT   NAME\n\
+             14m (x7 over 20m)   Warning   BackOff   Pod/web   spec.containers{nginx}   kubelet, node-1   Back-off...   20m          7       web.1\n\
+             10m                 Normal    Ready     Node/n1                            node-controller   1             10m          1       yes\n"
+        );
+        assert_eq!(
+            print("custom-columns=NAME:.metadata.name,N:.count", true),
+            "NAME    N\nweb.1   7\nyes     <none>\n"
+        );
+        assert_eq!(print("name", true), "event/web.1\nevent/yes\n");
+        assert_eq!(print("jsonpath={.items[*].reason}", true), "BackOff Ready");
+    }
+
+    #[test]
+    fn what_is_printed_for_programs_is_read_back_whole() {
+        let whole = list(&events());
+        let json: Value = serde_json::from_str(&print("json", false)).unwrap();
+        assert_eq!(json, whole);
+        let yaml: Value = serde_saphyr::from_str(&print("yaml", false)).unwrap();
+        assert_eq!(yaml, whole);
+        let lines: Vec<Value> = print("jsonl", false)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines, whole["items"].as_array().unwrap().clone());
+    }
+
+    #[test]
+    fn lines_printed_later_stay_in_line() {
+        let now = "2026-03-04T05:20:00Z".parse().unwrap();
+        let mut printer = Printer::new(Format::Table, Screen::default(), false);
+        let mut out = Vec::new();
+        for event in events() {
+            printer.some(&[event], now, &mut out).unwrap();
+        }
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "LAST SEEN           TYPE      REASON    OBJECT    MESSAGE\n\
+             14m (x7 over 20m)   Warning   BackOff   Pod/web   Back-off...\n\
+             10m                 Normal    Ready     Node/n1   1\n"
+        );
+    }
+
+    #[test]
+    fn a_description_is_kubectls() {
+        let now = "2026-03-04T05:20:00Z".parse().unwrap();
+        let described = |events: &[Event]| {
+            let mut out = Vec::new();
+            describe(events, now, Screen::default(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            described(&events()),
+            "Events:\n\
+             \x20 Type     Reason   Age                From             Message\n\
+             \x20 ----     ------   ---                ----             -------\n\
+             \x20 Warning  BackOff  14m (x7 over 20m)  kubelet          spec.containers{nginx}: Back-off restarting\n\
+             \x20 Normal   Ready    10m                node-controller  1\n"
+        );
+        assert_eq!(described(&[]), "Events:  <none>\n");
+    }
+
+    #[test]
+    fn forms_that_are_not_there() {
+        for text in ["", "go-template={{.}}", "jsonpath", "xml", "json=x"] {
+            let error = text.parse::<Format>().unwrap_err();
+            assert!(error.contains("expected wide, json"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Text in columns, for terminals and for programs.
+//!
+//! Invariant: what others wrote never reaches a terminal as a command to it.
+
+use std::borrow::Cow;
+
+use console::{Style, measure_text_width, pad_str, truncate_str};
+
+/// Blank space between two columns.
+const GAP: usize = 3;
+/// A message is not cut below this width; other columns give way.
+const LAST_MIN: usize = 24;
+/// A column that gives way keeps this much.
+const OTHER_MIN: usize = 12;
+
+/// Text of one line that a terminal only prints: what is behind a line break is left out and shown so, an escape is written `^[`
+/// (`k8s.io/cli-runtime/pkg/printers` does both), any other control character as a blank.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    let (line, tail) = match text.find(['\n', '\r']) {
+        Some(end) => (text.get(..end).unwrap_or(text), "..."),
+        None => (text, ""),
+    };
+    if tail.is_empty() && !line.contains(char::is_control) {
+        return Cow::Borrowed(line);
+    }
+    let mut safe = String::with_capacity(line.len() + tail.len());
+    for character in line.chars() {
+        match character {
+            '\u{1b}' => safe.push_str("^["),
+            _ if character.is_control() => safe.push(' '),
+            _ => safe.push(character),
+        }
+    }
+    safe.push_str(tail);
+    Cow::Owned(safe)
+}
+
+/// What a table is printed to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Screen {
+    /// The width of a terminal, which lines are fitted into; `None` leaves them whole.
+    pub width: Option<usize>,
+    /// Whether colours are wanted.
+    pub colors: bool,
+}
+
+/// How a cell looks where there are colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Look {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Less important.
+    Dim,
+    /// A heading.
+    Heading,
+    /// A warning.
+    Warning,
+}
+
+/// A cell.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    /// One line of printable text.
+    pub text: String,
+    /// Its look.
+    pub look: Look,
+}
+
+impl Cell {
+    /// A cell of text of whatever origin.
+    pub fn new(text: &str) -> Self {
+        Self {
+            text: one_line(text).into_owned(),
+            look: Look::Plain,
+        }
+    }
+
+    /// The same with another look.
+    #[must_use]
+    pub fn look(mut self, look: Look) -> Self {
+        self.look = look;
+        self
+    }
+}
+
+/// The widths of a table's columns. They only grow, so that lines printed later stay in line with those before.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    widths: Vec<usize>,
+    gap: Option<usize>,
+}
+
+impl Layout {
+    /// Another number of blanks between columns than three.
+    pub fn with_gap(gap: usize) -> Self {
+        Self {
+            gap: Some(gap),
+            ..Self::default()
+        }
+    }
+
+    /// Makes room for a row.
+    pub fn grow(&mut self, row: &[Cell]) {
+        self.widths.resize(self.widths.len().max(row.len()), 0);
+        for (width, cell) in self.widths.iter_mut().zip(row) {
+            *width = (*width).max(measure_text_width(&cell.text));
+        }
+    }
+
+    /// A row as one line, without a line break.
+    pub fn line(&self, row: &[Cell], screen: Screen) -> String {
+        let gap = self.gap.unwrap_or(GAP);
+        let widths = self.fitted(gap, screen.width);
+        let mut line = String::new();
+        let last = row.len().saturating_sub(1);
+        for (index, cell) in row.iter().enumerate() {
+            let width = widths.get(index).copied().unwrap_or(0);
+            let shown = truncate_str(&cell.text, width, "…");
+            let shown = if index == last {
+                shown
+            } else {
+                pad_str(&shown, width, console::Alignment::Left, None)
+            };
+            line.push_str(&paint(&shown, cell.look, screen.colors));
+            if index < last {
+                line.extend(std::iter::repeat_n(' ', gap));
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+
+    /// The widths with which a line fits: the last column is cut first, then the widest of the others.
+    fn fitted(&self, gap: usize, width: Option<usize>) -> Vec<usize> {
+        let mut widths = self.widths.clone();
+        let (Some(room), Some((last, others))) = (width, widths.split_last_mut()) else {
+            return widths;
+        };
+        let gaps = gap * others.len();
+        let taken = |others: &[usize]| others.iter().sum::<usize>() + gaps;
+        while taken(others) + LAST_MIN.min(*last) > room {
+            match others.iter_mut().max_by_key(|width| **width) {
+                Some(widest) if *widest > OTHER_MIN => *widest -= 1,
+                _ => break,
+            }
+        }
+        *last = (*last).min(room.saturating_sub(taken(others)).max(1));
+        widths
+    }
+}
+
+fn paint<'a>(text: &'a str, look: Look, colors: bool) -> Cow<'a, str> {
+    let style = match look {
+        Look::Plain => return Cow::Borrowed(text),
+        Look::Dim => Style::new().dim(),
+        Look::Heading => Style::new().bold(),
+        Look::Warning => Style::new().yellow(),
+    };
+    if colors {
+        Cow::Owned(style.force_styling(true).apply_to(text).to_string())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row(cells: &[&str]) -> Vec<Cell> {
+        cells.iter().map(|text| Cell::new(text)).collect()
+    }
+
+    fn lines(rows: &[&[&str]], width: Option<usize>) -> Vec<String> {
+        let rows: Vec<_> = rows.iter().map(|cells| row(cells)).collect();
+        let mut layout = Layout::default();
+        for row in &rows {
+            layout.grow(row);
+        }
+        let screen = Screen {
+            width,
+            colors: false,
+        };
+        rows.iter().map(|row| layout.line(row, screen)).collect()
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_and_fit_the_screen() {
+        let table: [&[&str]; 2] = [
+            &["LAST SEEN", "OBJECT", "MESSAGE"],
+            &[
+                "5m",
+                "Pod/web-5d4f8c7b9-x7k2p",
+                "Back-off restarting failed container",
+            ],
+        ];
+        assert_eq!(
+            lines(&table, None),
+            [
+                "LAST SEEN   OBJECT                    MESSAGE",
+                "5m          Pod/web-5d4f8c7b9-x7k2p   Back-off restarting failed container",
+            ]
+        );
+        assert_eq!(
+            lines(&table, Some(66))[1],
+            "5m          Pod/web-5d4f8c7b9-x7k2p   Back-off restarting failed …"
+        );
+        // The object gives way before the message is of no use.
+        assert_eq!(
+            lines(&table, Some(50))[1],
+            "5m          Pod/web-5d4…   Back-off restarting faile…"
+                .replace("faile", "fai")
+                .as_str()
+        );
+    }
+
+    #[test]
+    fn nothing_is_a_command_to_the_terminal() {
+        assert_eq!(one_line("plain"), "plain");
+        assert_eq!(one_line("a\u{1b}[31mred\tb\u{7}"), "a^[[31mred b ");
+        assert_eq!(one_line("first\nsecond"), "first...");
+        assert_eq!(one_line("\rover"), "...");
+    }
+
+    #[test]
+    fn colours_are_put_on_where_they_are_wanted() {
+        let cells = [Cell::new("Warning").look(Look::Warning), Cell::new("x")];
+        let mut layout = Layout::default();
+        layout.grow(&cells);
+        let screen = |colors| Screen {
+            width: None,
+            colors,
+        };
+        assert_eq!(layout.line(&cells, screen(false)), "Warning   x");
+        assert_eq!(
+            layout.line(&cells, screen(true)),
+            "\u{1b}[33mWarning\u{1b}[0m   x"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn lines_fit(cells in proptest::collection::vec("\\PC{0,40}", 1..6), width in 80_usize..200) {
+            let cells: Vec<Cell> = cells.iter().map(|text| Cell::new(text)).collect();
+            let mut layout = Layout::default();
+            layout.grow(&cells);
+            let screen = Screen { width: Some(width), colors: false };
+            prop_assert!(measure_text_width(&layout.line(&cells, screen)) <= width);
+        }
+    }
+}

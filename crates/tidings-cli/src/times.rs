@@ -1,0 +1,109 @@
+//! Moments as a person gives them on a command line: how long ago, or when.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+/// What is accepted, for messages.
+const ACCEPTED: &str = "a duration before now, such as 90m, 2h30m or 3d, or a time, such as 2026-03-04T05:06:00Z or 2026-03-04 (UTC)";
+
+/// A moment: a [`duration`] before `now`, an RFC 3339 time, or the beginning of a day in UTC.
+///
+/// # Errors
+/// For anything else, with what is accepted.
+///
+/// ```
+/// let now = "2026-03-04T12:00:00Z".parse()?;
+/// let moment = |text| tidings_cli::times::moment(text, now).map(|moment| moment.to_string());
+/// assert_eq!(moment("2d1h"), Ok("2026-03-02T11:00:00Z".into()));
+/// assert_eq!(moment("2026-03-04"), Ok("2026-03-04T00:00:00Z".into()));
+/// # Ok::<(), jiff::Error>(())
+/// ```
+pub fn moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    if let Ok(ago) = duration(text) {
+        return now
+            .checked_sub(ago)
+            .map_err(|_| format!("{text} is longer ago than there are dates"));
+    }
+    let day = || {
+        let date: Date = text.parse().ok()?;
+        let midnight = date.to_zoned(TimeZone::UTC).ok()?;
+        Some(midnight.timestamp())
+    };
+    // A text of a day alone is no RFC 3339 time, and one of a time is no day.
+    text.parse()
+        .ok()
+        .or_else(|| (text.len() == 10).then(day).flatten())
+        .ok_or_else(|| format!("expected {ACCEPTED}"))
+}
+
+/// A duration as Go writes it, of days and weeks too.
+///
+/// # Errors
+/// For anything else, with what is accepted.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidings_cli::times::duration;
+///
+/// assert_eq!(duration("1w2d12h"), Ok(Duration::from_secs((9 * 24 + 12) * 3600)));
+/// assert!(duration("soon").is_err());
+/// ```
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const DAY: u64 = 24 * 60 * 60;
+    let error = || "expected a duration, such as 90m, 2h30m or 3d".to_owned();
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    for (unit, seconds) in [('w', 7 * DAY), ('d', DAY)] {
+        if let Some((number, behind)) = rest.split_once(unit) {
+            let number: u64 = number.parse().map_err(|_| error())?;
+            total = number
+                .checked_mul(seconds)
+                .and_then(|seconds| total.checked_add(Duration::from_secs(seconds)))
+                .ok_or_else(error)?;
+            rest = behind;
+        }
+    }
+    if rest.is_empty() && rest.len() < text.len() {
+        return Ok(total);
+    }
+    tidings_server::parse_go_duration(rest)
+        .and_then(|rest| total.checked_add(rest))
+        .ok_or_else(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments() {
+        let now = "2026-03-04T12:00:00Z".parse().unwrap();
+        for (text, expected) in [
+            ("90m", Some("2026-03-04T10:30:00Z")),
+            ("0s", Some("2026-03-04T12:00:00Z")),
+            ("1w", Some("2026-02-25T12:00:00Z")),
+            ("1d12h", Some("2026-03-03T00:00:00Z")),
+            ("2026-03-04T05:06:07+02:00", Some("2026-03-04T03:06:07Z")),
+            ("2026-03-04T05:06:07.5Z", Some("2026-03-04T05:06:07.5Z")),
+            ("2026-03-01", Some("2026-03-01T00:00:00Z")),
+            ("", None),
+            ("2", None),
+            ("d", None),
+            ("1h2d", None),
+            ("-1h", None),
+            ("yesterday", None),
+            ("2026-13-01", None),
+            ("99999999999w", None),
+            ("9999999w", None),
+        ] {
+            assert_eq!(
+                moment(text, now).ok().map(|moment| moment.to_string()),
+                expected.map(str::to_owned),
+                "{text}"
+            );
+        }
+    }
+}
