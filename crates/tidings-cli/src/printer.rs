@@ -262,8 +262,9 @@ pub fn describe(
     let headings = ["Type", "Reason", "Age", "From", "Message"];
     let mut rows = vec![
         headings.map(Cell::new).to_vec(),
-        headings
-            .map(|heading| Cell::new(&"-".repeat(heading.len())))
+        // kubectl's own: as long as the headings, but for Age.
+        ["----", "------", "----", "----", "-------"]
+            .map(Cell::new)
             .to_vec(),
     ];
     rows.extend(events.iter().map(|event| {
@@ -396,7 +397,7 @@ mod tests {
             described(&events()),
             "Events:\n\
              \x20 Type     Reason   Age                From             Message\n\
-             \x20 ----     ------   ---                ----             -------\n\
+             \x20 ----     ------   ----               ----             -------\n\
              \x20 Warning  BackOff  14m (x7 over 20m)  kubelet          spec.containers{nginx}: Back-off restarting\n\
              \x20 Normal   Ready    10m                node-controller  1\n"
         );

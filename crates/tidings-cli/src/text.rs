@@ -128,7 +128,11 @@ impl Layout {
             }
         }
         line.truncate(line.trim_end().len());
-        line
+        match screen.width {
+            // A screen too narrow even for the least of every column.
+            Some(width) => truncate_str(&line, width, "…").into_owned(),
+            None => line,
+        }
     }
 
     /// The widths with which a line fits: the last column is cut first, then the widest of the others.
@@ -211,9 +215,7 @@ mod tests {
         // The object gives way before the message is of no use.
         assert_eq!(
             lines(&table, Some(50))[1],
-            "5m          Pod/web-5d4…   Back-off restarting faile…"
-                .replace("faile", "fai")
-                .as_str()
+            "5m          Pod/web-5d4…   Back-off restarting fa…"
         );
     }
 
@@ -243,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_fit(cells in proptest::collection::vec("\\PC{0,40}", 1..6), width in 80_usize..200) {
+        fn lines_fit(cells in proptest::collection::vec("\\PC{0,40}", 1..6), width in 1_usize..200) {
             let cells: Vec<Cell> = cells.iter().map(|text| Cell::new(text)).collect();
             let mut layout = Layout::default();
             layout.grow(&cells);

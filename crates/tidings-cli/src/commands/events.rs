@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// Go on with what happens next, through restarts of the server and losses of the network
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output")]
     watch: bool,
     /// wide, json, yaml, jsonl (an object on each line), name, custom-columns=HEADING:.path,… or jsonpath={…}
     #[arg(
@@ -37,11 +37,12 @@ pub(crate) struct Args {
         short,
         value_name = "FORM",
         default_value = "table",
-        hide_default_value = true
+        hide_default_value = true,
+        help_heading = "Output"
     )]
     output: Format,
     /// Print no headings
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     no_headers: bool,
     #[command(flatten)]
     color: ColorFlag,

@@ -218,7 +218,8 @@ async fn objects(client: &Client, kind: &Kind, namespace: &str) -> kube::Result<
     struct List {
         #[serde(default)]
         metadata: ListMetadata,
-        items: Vec<Item>,
+        // An empty list of metadata comes as null.
+        items: Option<Vec<Item>>,
     }
     let mut found = Vec::new();
     let mut next = String::new();
@@ -232,7 +233,8 @@ async fn objects(client: &Client, kind: &Kind, namespace: &str) -> kube::Result<
             .body(Vec::new())
             .map_err(kube::Error::HttpError)?;
         let list: List = client.request(request).await?;
-        found.extend(list.items.into_iter().map(|item| item.metadata));
+        let items = list.items.unwrap_or_default();
+        found.extend(items.into_iter().map(|item| item.metadata));
         if list.metadata.r#continue.is_empty() {
             return Ok(found);
         }

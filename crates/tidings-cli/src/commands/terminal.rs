@@ -20,7 +20,12 @@ pub(crate) enum Color {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ColorFlag {
     /// When to print colours
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
     color: Color,
 }
 

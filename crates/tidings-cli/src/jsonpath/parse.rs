@@ -18,6 +18,9 @@ pub(super) fn template(text: &str) -> Result<Vec<Node>, String> {
 
 pub(super) fn relaxed_path(text: &str) -> Result<Path, String> {
     let text = text.trim();
+    if text.is_empty() {
+        return Err("expected a path such as .metadata.name".to_owned());
+    }
     let inner = match text.strip_prefix('{') {
         Some(rest) => rest
             .strip_suffix('}')

@@ -4,10 +4,8 @@
 mod screen;
 mod shop;
 
-// The controller is the library's own example of one.
-#[path = "../../../../tidings/examples/work_queue_controller/controller.rs"]
+// The controller is the library's own example of one, by a link that a published package has the file in place of.
 mod controller;
-#[path = "../../../../tidings/examples/work_queue_controller/queue.rs"]
 mod queue;
 
 use std::io::IsTerminal;

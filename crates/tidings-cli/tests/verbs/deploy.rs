@@ -1,0 +1,279 @@
+//! What is in `deploy/`: the API takes the manifests, the program knows their flags, and the server has every metric they name.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::kube_apiserver::{KubeApiserver, documents, kubectl};
+use super::support::{Cluster, event, run};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(folder().join(path)).unwrap()
+}
+
+/// Every YAML file below a folder.
+fn manifests(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(manifests(&path));
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_flag_is_one_of_the_program() {
+    let help = run(&["serve", "--help"]).stdout;
+    let mut flags = BTreeSet::new();
+    let known =
+        |flag: &str| help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n"));
+    for file in manifests(&folder().join("kubernetes")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for word in text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("- --"))
+        {
+            let (flag, _) = word.split_once('=').unwrap_or((word, ""));
+            flags.insert(format!("--{flag}"));
+        }
+    }
+    for word in [read("tidings.service"), read("Containerfile")]
+        .join(" ")
+        .split([' ', '"', ',', '\n'])
+    {
+        if let Some(flag) = word.strip_prefix("--").filter(|_| {
+            word.contains("=/data")
+                || word.contains("=127")
+                || word.contains("=0.0")
+                || word.contains("=6443")
+                || word.contains("=/var")
+        }) {
+            flags.insert(format!("--{}", flag.split('=').next().unwrap()));
+        }
+    }
+    // The settings of the file are flags by other means.
+    let config = &documents(&folder().join("kubernetes/base/config.yaml"))[0];
+    let settings: Value =
+        serde_saphyr::from_str(config["data"]["tidings.yaml"].as_str().unwrap()).unwrap();
+    flags.extend(
+        settings
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(|setting| format!("--{setting}")),
+    );
+    assert!(flags.len() > 12, "{flags:?}");
+    for flag in flags {
+        assert!(known(&flag), "tidings serve has no {flag}");
+    }
+}
+
+#[test]
+fn the_role_is_the_one_the_program_asks_for() {
+    let printed = run(&["rbac", "serve"]).stdout;
+    let printed: Value = serde_saphyr::from_str(printed.trim_start_matches("---\n")).unwrap();
+    let access = documents(&folder().join("kubernetes/base/access.yaml"));
+    assert!(access.contains(&printed), "{access:?}");
+}
+
+/// Pods are what the restricted Pod Security Standard asks for, write to their volumes only, and are asked how they are.
+#[test]
+fn pods_are_restricted() {
+    for file in ["embedded/stateful-set.yaml", "etcd/deployment.yaml"] {
+        let workload = &documents(&folder().join("kubernetes").join(file))[0];
+        let pod = &workload["spec"]["template"]["spec"];
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(
+            pod["securityContext"]["seccompProfile"]["type"],
+            "RuntimeDefault"
+        );
+        let container = &pod["containers"][0];
+        let security = &container["securityContext"];
+        assert_eq!(security["readOnlyRootFilesystem"], true);
+        assert_eq!(security["allowPrivilegeEscalation"], false);
+        assert_eq!(security["capabilities"]["drop"][0], "ALL");
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            assert_eq!(
+                container[probe]["httpGet"]["scheme"], "HTTPS",
+                "{file} {probe}"
+            );
+        }
+        assert!(container["resources"]["limits"]["memory"].is_string());
+        let volumes: BTreeSet<&str> = pod["volumes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .chain(
+                workload["spec"]["volumeClaimTemplates"]
+                    .as_array()
+                    .into_iter()
+                    .flatten(),
+            )
+            .map(|volume| {
+                volume["name"]
+                    .as_str()
+                    .or(volume["metadata"]["name"].as_str())
+                    .unwrap()
+            })
+            .collect();
+        for mount in container["volumeMounts"].as_array().unwrap() {
+            assert!(volumes.contains(mount["name"].as_str().unwrap()), "{mount}");
+        }
+    }
+    let image = read("Containerfile");
+    assert!(image.contains("FROM scratch") && image.contains("USER 65532:65532"));
+}
+
+/// The metrics an expression names.
+fn metrics(expression: &str) -> Vec<String> {
+    expression
+        .split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'))
+        .filter(|word| {
+            let prefixes = [
+                "apiserver_",
+                "tidings_",
+                "process_",
+                "authentication_",
+                "authorization_",
+                "kubernetes_",
+            ];
+            prefixes.iter().any(|prefix| word.starts_with(prefix))
+        })
+        .map(|word| {
+            let word = word.strip_suffix("_bucket").unwrap_or(word);
+            word.to_owned()
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
+    let dashboard: Value = serde_json::from_str(&read("grafana/tidings.json")).unwrap();
+    let mut named = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let found = metrics(target["expr"].as_str().unwrap());
+            assert!(!found.is_empty(), "{target}");
+            named.extend(found);
+        }
+    }
+    let alerts: Value = serde_saphyr::from_str(&read("prometheus/alerts.yaml")).unwrap();
+    let operator = documents(&folder().join("kubernetes/monitoring/prometheus-rule.yaml"));
+    assert_eq!(
+        operator[0]["spec"], alerts,
+        "the rules for the operator are others"
+    );
+    for rule in alerts["groups"][0]["rules"].as_array().unwrap() {
+        named.extend(metrics(rule["expr"].as_str().unwrap()));
+        assert!(
+            rule["annotations"]["summary"].is_string() && rule["labels"]["severity"].is_string(),
+            "{rule}"
+        );
+    }
+    assert!(named.len() > 12, "{named:?}");
+
+    let cluster = Cluster::with(&[event("a", ("Pod", "web"), "Pulled", 5)]).await;
+    cluster.lines(&["events", "-A"]);
+    let text = cluster.metrics().await;
+    let known: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    for name in &named {
+        assert!(
+            known.contains(name.as_str()),
+            "/metrics has no {name}; it has {known:?}"
+        );
+    }
+    // The labels the rules ask for are those the server sets.
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("apiserver_request_total{")
+                && line.contains("verb=\"POST\"")
+                && line.contains("code=\"201\"")),
+        "{text}"
+    );
+    assert!(text.contains("verb=\"LIST\""), "{text}");
+}
+
+#[test]
+fn systemd_takes_the_unit() {
+    let unit = read("tidings.service");
+    for setting in [
+        "DynamicUser=yes",
+        "StateDirectory=tidings",
+        "ProtectSystem=strict",
+        "NoNewPrivileges=yes",
+    ] {
+        assert!(unit.lines().any(|line| line == setting), "{setting}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidings.service");
+    // The program is not installed where the test runs.
+    std::fs::write(
+        &file,
+        unit.replace("/usr/local/bin/tidings", env!("CARGO_BIN_EXE_tidings")),
+    )
+    .unwrap();
+    match Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(&file)
+        .output()
+    {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!said.contains("tidings.service:"), "{said}");
+        }
+        Err(error) => println!("skipped: systemd-analyze cannot be run ({error})"),
+    }
+}
+
+/// What kubectl makes of the folders, and what the API makes of that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_api_takes_the_manifests() {
+    let Some(kubectl) = kubectl() else { return };
+    let built = |name: &str| {
+        let output = Command::new(&kubectl)
+            .arg("kustomize")
+            .arg(folder().join("kubernetes").join(name))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{name}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let [embedded, etcd, monitoring] = ["embedded", "etcd", "monitoring"].map(built);
+    assert!(monitoring.contains("kind: ServiceMonitor"));
+    let Some(cluster) = KubeApiserver::start() else {
+        return;
+    };
+    // A dry run makes no namespace for what comes behind it.
+    let made = cluster.kubectl(&kubectl, &["create", "namespace", "tidings"], "");
+    assert_eq!(made.code, Some(0), "{made:?}");
+    for (name, objects) in [("embedded", embedded), ("etcd", etcd)] {
+        let ran = cluster.kubectl(
+            &kubectl,
+            &["apply", "--dry-run=server", "--validate=strict", "-f", "-"],
+            &objects,
+        );
+        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        assert!(ran.stdout.lines().count() > 8, "{ran:?}");
+    }
+}

@@ -1,0 +1,271 @@
+//! `tidings events`, `describe` and `top`: what is shown, in which order and form, and what happens when it cannot be.
+
+use serde_json::{Value, json};
+
+use super::support::{Cluster, rollout, run};
+
+const REASONS: &str = "custom-columns=REASON:.reason";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_timeline_is_in_the_order_of_what_was_seen_last() {
+    let cluster = Cluster::with(&rollout()).await;
+    let reasons = |arguments: &[&str]| {
+        let all = [&["events", "-o", REASONS, "--no-headers"], arguments].concat();
+        cluster.lines(&all).join(" ")
+    };
+    let all = "ScalingReplicaSet SuccessfulCreate Pulled BackOff FailedMount";
+    for (arguments, expected) in [
+        (&["-A"] as &[&str], all),
+        (&["-n", "shop"], all),
+        (&["-n", "bank"], ""),
+        (&["-A", "--limit", "2"], "BackOff FailedMount"),
+        (&["-A", "--limit", "1000"], all),
+        (&["-A", "--types=warning"], "BackOff FailedMount"),
+        (
+            &["-A", "--type", "Normal,Warning", "--limit=1"],
+            "FailedMount",
+        ),
+        (&["-A", "--reason", "Pulled,BackOff"], "Pulled BackOff"),
+        (&["-A", "--reason", "Pulled"], "Pulled"),
+        (
+            &["-A", "--source", "kubelet", "--reason", "Pulled"],
+            "Pulled",
+        ),
+        (&["-A", "--source", "scheduler"], ""),
+        (&["-A", "--since", "22m"], "BackOff FailedMount"),
+        (
+            &["-A", "--until", "40m"],
+            "ScalingReplicaSet SuccessfulCreate",
+        ),
+        (
+            &["-A", "--since", "1h", "--until", "40m", "-g", "successful"],
+            "SuccessfulCreate",
+        ),
+        (&["-A", "--grep", "WEB-API"], "FailedMount"),
+        (&["-n", "shop", "--for", "deploy/web"], "ScalingReplicaSet"),
+        (
+            &["-n", "shop", "--for", "Deployment.apps/web"],
+            "ScalingReplicaSet",
+        ),
+        (
+            &["-n", "shop", "--for", "po/web-5d4f8c7b9-x7k2p"],
+            "Pulled BackOff",
+        ),
+        (
+            &[
+                "-n",
+                "shop",
+                "--for",
+                "deploy/web",
+                "--for",
+                "pod/web-api-0",
+            ],
+            "ScalingReplicaSet FailedMount",
+        ),
+        (&["-n", "shop", "--for", "widget/web"], ""),
+        // None of these is there any more, and this server has nothing but events anyway.
+        (
+            &["-n", "shop", "--for", "deploy/web", "--tree"],
+            "ScalingReplicaSet SuccessfulCreate Pulled BackOff",
+        ),
+    ] {
+        assert_eq!(reasons(arguments), expected, "{arguments:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_form() {
+    let cluster = Cluster::with(&rollout()).await;
+    assert_eq!(
+        cluster.lines(&["events", "-n", "shop", "--since", "22m"]),
+        [
+            "LAST SEEN         TYPE      REASON        OBJECT                    MESSAGE",
+            "20m (x7 over 25m)   Warning   BackOff       Pod/web-5d4f8c7b9-x7k2p   BackOff of web-5d4f8c7b9-x7k2p",
+            "15m                 Warning   FailedMount   Pod/web-api-0             FailedMount of web-api-0",
+        ]
+        .map(|line| line.replacen("LAST SEEN      ", "LAST SEEN        ", 1))
+    );
+    let wide = cluster.lines(&["events", "-A", "--reason=BackOff", "-o", "wide"]);
+    let words: Vec<&str> = wide[1]
+        .split("   ")
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .collect();
+    assert_eq!(
+        words,
+        [
+            "shop",
+            "20m (x7 over 25m)",
+            "Warning",
+            "BackOff",
+            "Pod/web-5d4f8c7b9-x7k2p",
+            "spec.containers{nginx}",
+            "kubelet, node-1",
+            "BackOff of web-5d4f8c7b9-x7k2p",
+            "25m",
+            "7",
+            "web-5d4f8c7b9-x7k2p.1",
+        ]
+    );
+    assert_eq!(
+        cluster.lines(&["events", "-A", "--limit=2", "-o", "name"]),
+        ["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"]
+    );
+    let list: Value =
+        serde_json::from_str(&cluster.lines(&["events", "-A", "-o", "json"]).join("\n")).unwrap();
+    let yaml: Value =
+        serde_saphyr::from_str(&cluster.lines(&["events", "-A", "-o", "yaml"]).join("\n")).unwrap();
+    assert_eq!(list, yaml);
+    assert_eq!(list["items"].as_array().unwrap().len(), 5);
+    let lines: Vec<Value> = cluster
+        .lines(&["events", "-A", "-o", "jsonl"])
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(Value::Array(lines), list["items"]);
+    assert_eq!(
+        cluster.lines(&[
+            "events",
+            "-A",
+            "-o",
+            r#"jsonpath={range .items[?(@.count>1)]}{.reason}={.count}{"\n"}{end}"#
+        ]),
+        ["BackOff=7"]
+    );
+    // A program gets a list, if an empty one.
+    let empty = cluster.run(&["events", "-n", "bank", "-o", "json"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&empty.stdout).unwrap()["items"],
+        json!([])
+    );
+    let empty = cluster.run(&["events", "-n", "bank"]);
+    assert_eq!(
+        (empty.code, empty.stdout.as_str(), empty.stderr.as_str()),
+        (Some(0), "", "No events found in bank namespace.\n")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_description_ends_with_the_events_of_an_object() {
+    let cluster = Cluster::with(&rollout()).await;
+    assert_eq!(
+        cluster.lines(&["describe", "-n", "shop", "pod/web-5d4f8c7b9-x7k2p"]),
+        [
+            "Events:",
+            "  Type     Reason   Age                From     Message",
+            "  ----     ------   ----               ----     -------",
+            "  Normal   Pulled   25m                kubelet  Pulled of web-5d4f8c7b9-x7k2p",
+            "  Warning  BackOff  20m (x7 over 25m)  kubelet  spec.containers{nginx}: BackOff of web-5d4f8c7b9-x7k2p",
+        ]
+    );
+    assert_eq!(
+        cluster.lines(&["describe", "-n", "shop", "pod/none"]),
+        ["Events:  <none>"]
+    );
+    assert_eq!(
+        cluster
+            .lines(&["describe", "-n", "shop", "deploy/web", "--tree"])
+            .len(),
+        7
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_noise_is_counted_by_occurrences() {
+    let cluster = Cluster::with(&rollout()).await;
+    let lines = cluster.lines(&["top", "-n", "shop", "--by", "reason", "--rows", "2"]);
+    assert_eq!(
+        lines[0],
+        "last 60m: 11 occurrences of 5 events, 8 of them warnings, 0.2 a minute"
+    );
+    assert_eq!(lines[1], "");
+    assert!(
+        lines[2].starts_with("COUNT   PER MINUTE   LAST SEEN   OVER TIME"),
+        "{}",
+        lines[2]
+    );
+    assert!(
+        lines[3].starts_with("7       0.1          20m"),
+        "{}",
+        lines[3]
+    );
+    assert!(
+        lines[3].ends_with("   BackOff") && lines[3].contains('█'),
+        "{}",
+        lines[3]
+    );
+    assert_eq!(lines.last().unwrap(), "… and 3 more");
+    let objects = cluster.lines(&[
+        "top",
+        "-A",
+        "--by=object,source",
+        "--types=Warning",
+        "--window=1d",
+    ]);
+    assert!(
+        objects[3].ends_with("shop  Pod/web-5d4f8c7b9-x7k2p"),
+        "{objects:?}"
+    );
+    assert!(
+        objects.last().unwrap().ends_with("   kubelet"),
+        "{objects:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_shown_is_said_with_a_next_step() {
+    let cluster = Cluster::with(&[]).await;
+    let kubeconfig = cluster.kubeconfig();
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let on =
+        |arguments: &[&'static str]| [&["events", "--kubeconfig", kubeconfig], arguments].concat();
+    for (arguments, code, said) in [
+        (vec!["events"], 2, "hint: name one with --kubeconfig"),
+        (
+            vec!["events", "--kubeconfig", "/nonexistent"],
+            2,
+            "/nonexistent",
+        ),
+        (
+            vec!["events", "--context", "x", "--kubeconfig", kubeconfig],
+            2,
+            "failed to use the kubeconfig: failed to load current context: x",
+        ),
+        (
+            vec!["events", "--server", "https://127.0.0.1:1", "--token", "t"],
+            3,
+            "failed to reach the server",
+        ),
+        (
+            vec!["events", "--server", "127.0.0.1:1"],
+            2,
+            "expected an address such as https://127.0.0.1:1",
+        ),
+        (
+            on(&["--token", "wrong"]),
+            3,
+            "failed to be let in by the server",
+        ),
+        (
+            on(&["--as", "ann"]),
+            1,
+            "hint: tidings rbac events prints the permissions this needs",
+        ),
+        (
+            on(&["--since", "yesterday"]),
+            2,
+            "failed to understand --since: expected a duration before now",
+        ),
+        (on(&["-o", "xml"]), 2, "expected wide, json"),
+        (on(&["-o", "jsonpath={.a"]), 2, "{ without }"),
+        (on(&["--for", "pod"]), 2, "expected KIND/NAME"),
+        (on(&["--types", "Error"]), 2, "expected Normal or Warning"),
+        (on(&["--tree"]), 2, "--for"),
+        (on(&["--limit", "0"]), 2, "0 is not in 1.."),
+    ] {
+        let ran = run(&arguments);
+        assert_eq!(ran.code, Some(code), "{arguments:?}: {ran:?}");
+        assert!(ran.stderr.contains(said), "{arguments:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "", "{arguments:?}");
+    }
+}

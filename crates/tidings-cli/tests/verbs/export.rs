@@ -1,0 +1,71 @@
+//! `tidings export`, and that `tidings import` reads all of it.
+
+use serde_json::Value;
+
+use super::support::{Cluster, event, rollout};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_exported_can_be_imported() {
+    let cluster = Cluster::with(&rollout()).await;
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz", "a.yaml"] {
+        let file = folder.path().join(name);
+        let file = file.to_str().unwrap();
+        let ran = cluster.run(&["export", "-A", file]);
+        assert_eq!(
+            (ran.code, ran.stderr.as_str()),
+            (Some(0), "5 events exported\n"),
+            "{name}: {ran:?}"
+        );
+        let other = Cluster::start().await;
+        let ran = other.run(&["import", file]);
+        assert_eq!(
+            ran.stdout, "5 read: 5 created, 0 already there, 0 refused, 0 unreadable\n",
+            "{name}: {ran:?}"
+        );
+        let messages = [
+            "events",
+            "-A",
+            "-o",
+            "custom-columns=A:.message,B:.count,C:.firstTimestamp",
+        ];
+        assert_eq!(other.lines(&messages), cluster.lines(&messages), "{name}");
+    }
+    let piped = cluster.lines(&["export", "-A", "-q", "--types=Warning"]);
+    let names: Vec<Value> = piped
+        .iter()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["metadata"]["name"].clone())
+        .collect();
+    assert_eq!(names, ["api.1", "web-5d4f8c7b9-x7k2p.1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_export_goes_on_where_it_ended() {
+    let events: Vec<Value> = (0..1200)
+        .map(|number| event(&format!("e{number:04}"), ("Pod", "web"), "Pulled", 5))
+        .collect();
+    let cluster = Cluster::with(&events).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.jsonl");
+    let path = file.to_str().unwrap();
+    assert_eq!(cluster.run(&["export", "-A", path]).code, Some(0));
+    let whole = std::fs::read_to_string(&file).unwrap();
+
+    // As an interruption leaves it: a line cut off, and no file yet.
+    std::fs::remove_file(&file).unwrap();
+    let part = folder.path().join("a.jsonl.part");
+    std::fs::write(&part, &whole[..whole.len() / 2]).unwrap();
+    let ran = cluster.run(&["export", "-A", "--resume", path]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("events exported behind "), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), whole);
+    assert!(!part.exists());
+
+    let ran = cluster.run(&[
+        "export",
+        "-A",
+        "--resume",
+        folder.path().join("b.yaml").to_str().unwrap(),
+    ]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+}

@@ -1,0 +1,137 @@
+//! What the command says about itself, word for word. `UPDATE_SNAPSHOTS=1 cargo test -p tidings-cli --test verbs help` writes the files anew.
+
+use std::path::Path;
+
+use super::support::run;
+
+const VERBS: [&str; 12] = [
+    "completions",
+    "demo",
+    "describe",
+    "events",
+    "export",
+    "import",
+    "man",
+    "rbac",
+    "record",
+    "serve",
+    "top",
+    "",
+];
+
+#[track_caller]
+fn check(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/verbs/snapshots")
+        .join(name);
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        text,
+        expected,
+        "{} is not what the command says any more",
+        path.display()
+    );
+}
+
+#[test]
+fn help() {
+    for verb in VERBS {
+        let arguments: Vec<&str> = [verb, "--help"]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        let ran = run(&arguments);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        // The server's flags are many and its own; tests of the server hold them.
+        if verb == "serve" {
+            continue;
+        }
+        let name = if verb.is_empty() { "tidings" } else { verb };
+        check(&format!("{name}.txt"), &ran.stdout);
+    }
+}
+
+/// The reference is what the verbs say themselves.
+#[test]
+fn the_reference_is_what_help_says() {
+    let mut text = String::from(
+        "# The command\n\nWhat `tidings VERB --help` says, verb by verb; written by the test that checks it. `tidings serve --help` has the server's flags,\n\
+         [deploy](../deploy/README.md) what to run it with.\n",
+    );
+    for verb in VERBS.iter().rev().filter(|verb| **verb != "serve") {
+        let arguments: Vec<&str> = [*verb, "--help"]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        let help = run(&arguments).stdout;
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        let title = format!("tidings {verb}");
+        text.push_str(&format!(
+            "\n## {}\n\n```text\n{}\n```\n",
+            title.trim_end(),
+            lines.join("\n")
+        ));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command.md");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(
+        text,
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        "docs/command.md is not what the command says any more"
+    );
+}
+
+/// Every verb says how it ends, and shows how it is used.
+#[test]
+fn help_has_examples_and_exit_codes() {
+    for verb in VERBS.into_iter().filter(|verb| !verb.is_empty()) {
+        let ran = run(&[verb, "--help"]);
+        assert!(ran.stdout.contains("Examples:"), "{verb}");
+        let is_of_shells = matches!(verb, "completions" | "man");
+        assert!(is_of_shells || ran.stdout.contains("Exit codes:"), "{verb}");
+    }
+}
+
+#[test]
+fn completions_of_every_shell_know_the_verbs() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = run(&["completions", shell]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        for verb in VERBS {
+            assert!(ran.stdout.contains(verb), "{shell} does not know {verb}");
+        }
+    }
+    // bash takes it as a program.
+    let script = format!(
+        "{}\ncomplete -p tidings",
+        run(&["completions", "bash"]).stdout
+    );
+    let checked = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .output();
+    match checked {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => eprintln!("skipped: bash cannot be run ({error})"),
+    }
+}
+
+#[test]
+fn manual_pages_of_every_verb() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = run(&["man", "--dir", folder.path().to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for verb in VERBS.into_iter().filter(|verb| !verb.is_empty()) {
+        let page =
+            std::fs::read_to_string(folder.path().join(format!("tidings-{verb}.1"))).unwrap();
+        assert!(page.contains(".SH"), "{verb}");
+        let printed = run(&["man", verb]);
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+    }
+    let wrong = run(&["man", "nothing"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+}

@@ -1,0 +1,468 @@
+//! The same verbs against a real kube-apiserver, where one is at hand (`KUBE_APISERVER`, `ETCD`), and through a real kubectl.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::support::{Cluster, Ran, event, rollout, tidings};
+
+/// What a slow machine may need to start one.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Not println: the harness would keep it to itself.
+fn skip(why: &str) {
+    std::io::stdout()
+        .write_all(format!("skipped: {why}\n").as_bytes())
+        .unwrap();
+}
+
+pub(crate) fn kubectl() -> Option<String> {
+    let program = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".into());
+    let found = Command::new(&program)
+        .args(["version", "--client"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !found {
+        skip("there is no kubectl");
+    }
+    found.then_some(program)
+}
+
+/// A kube-apiserver with an etcd, ended with the test.
+pub(crate) struct KubeApiserver {
+    folder: TempDir,
+    server: String,
+    processes: Vec<Child>,
+}
+
+impl KubeApiserver {
+    /// Starts them, if both programs are there.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "waiting for a program of others to be ready"
+    )]
+    pub(crate) fn start() -> Option<Self> {
+        let program = |variable| {
+            std::env::var_os(variable)
+                .map(PathBuf::from)
+                .filter(|path| path.exists())
+        };
+        let (Some(kube_apiserver), Some(etcd)) = (program("KUBE_APISERVER"), program("ETCD"))
+        else {
+            skip("KUBE_APISERVER and ETCD do not name programs");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path();
+        let key = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(place.join("accounts.key"), key.serialize_pem()).unwrap();
+        std::fs::write(place.join("accounts.pub"), key.public_key_pem()).unwrap();
+        std::fs::write(
+            place.join("tokens.csv"),
+            "t-admin,admin,1,\"system:masters\"\n",
+        )
+        .unwrap();
+        let [client, peer, port] = [free_port(), free_port(), free_port()];
+        let (client, peer) = (
+            format!("http://127.0.0.1:{client}"),
+            format!("http://127.0.0.1:{peer}"),
+        );
+        let quiet = |command: &mut Command| {
+            command
+                .current_dir(place)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        let etcd = quiet(
+            Command::new(etcd)
+                .args([
+                    "--data-dir",
+                    "etcd",
+                    "--listen-client-urls",
+                    &client,
+                    "--advertise-client-urls",
+                    &client,
+                ])
+                .args([
+                    "--listen-peer-urls",
+                    &peer,
+                    "--initial-advertise-peer-urls",
+                    &peer,
+                ])
+                .arg(format!("--initial-cluster=default={peer}")),
+        );
+        let kube_apiserver = quiet(
+            Command::new(kube_apiserver)
+                .args([
+                    "--etcd-servers",
+                    &client,
+                    "--secure-port",
+                    &port.to_string(),
+                    "--bind-address",
+                    "127.0.0.1",
+                ])
+                .args([
+                    "--cert-dir",
+                    "certificates",
+                    "--token-auth-file",
+                    "tokens.csv",
+                    "--authorization-mode",
+                    "RBAC",
+                ])
+                .args([
+                    "--service-account-issuer",
+                    "https://kubernetes.default.svc",
+                    "--service-cluster-ip-range",
+                    "10.0.0.0/24",
+                ])
+                .args([
+                    "--service-account-key-file",
+                    "accounts.pub",
+                    "--service-account-signing-key-file",
+                    "accounts.key",
+                ]),
+        );
+        let server = Self {
+            server: format!("https://127.0.0.1:{port}"),
+            processes: vec![kube_apiserver, etcd],
+            folder,
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !server.is_ready() {
+            assert!(
+                Instant::now() < deadline,
+                "kube-apiserver is not ready after {PATIENCE:?}"
+            );
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        Some(server)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.certificate().exists() && self.run(&["events", "-A"]).code == Some(0)
+    }
+
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.path().join("certificates/apiserver.crt")
+    }
+
+    pub(crate) fn flags(&self) -> Vec<String> {
+        vec![
+            format!("--server={}", self.server),
+            "--token=t-admin".into(),
+            format!("--certificate-authority={}", self.certificate().display()),
+        ]
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        tidings(arguments)
+            .args(self.flags())
+            .output()
+            .unwrap()
+            .into()
+    }
+
+    #[track_caller]
+    fn lines(&self, arguments: &[&str]) -> Vec<String> {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+        ran.stdout.lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn kubectl(&self, kubectl: &str, arguments: &[&str], input: &str) -> Ran {
+        let mut child = Command::new(kubectl)
+            .args(self.flags())
+            .arg("--cache-dir")
+            .arg(self.folder.path().join("cache"))
+            .args(arguments)
+            .env_remove("KUBECONFIG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
+        child.wait_with_output().unwrap().into()
+    }
+}
+
+impl Drop for KubeApiserver {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+fn object(
+    kind: &str,
+    api_version: &str,
+    name: &str,
+    owner: Option<(&str, &str, &str)>,
+    spec: Value,
+) -> Value {
+    let mut object = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}, "spec": spec,
+    });
+    if let Some((kind, name, uid)) = owner {
+        object["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid}]);
+    }
+    object
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_on_a_cluster_that_is_not_ours() {
+    let Some(kubectl) = kubectl() else { return };
+    let Some(cluster) = KubeApiserver::start() else {
+        return;
+    };
+    let create = |object: &Value| {
+        let ran = cluster.kubectl(
+            &kubectl,
+            &["create", "-o=jsonpath={.metadata.uid}", "-f", "-"],
+            &object.to_string(),
+        );
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.stdout
+    };
+    create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
+    // Admission wants pods to have an account, and no controller makes one here.
+    create(
+        &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "shop"}}),
+    );
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let workload = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let deployment = create(&object(
+        "Deployment",
+        "apps/v1",
+        "web",
+        None,
+        workload.clone(),
+    ));
+    let owner = Some(("Deployment", "web", deployment.as_str()));
+    let replica_set = create(&object(
+        "ReplicaSet",
+        "apps/v1",
+        "oddly-named",
+        owner,
+        workload,
+    ));
+    let owner = Some(("ReplicaSet", "oddly-named", replica_set.as_str()));
+    create(&object(
+        "Pod",
+        "v1",
+        "some-pod",
+        owner,
+        template["spec"].clone(),
+    ));
+
+    // Write, read, filter, follow a family, describe as kubectl does.
+    for (object, reason) in [
+        ("pod/some-pod", "Killing"),
+        ("deploy/web", "Scaled"),
+        ("rs/oddly-named", "Created"),
+        ("pod/other", "Else"),
+    ] {
+        let ran = cluster.run(&[
+            "record", object, "-n", "shop", "--reason", reason, "-m", "said so",
+        ]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let reasons = |arguments: &[&str]| {
+        let mut lines = cluster.lines(
+            &[
+                &[
+                    "events",
+                    "-n",
+                    "shop",
+                    "-o=custom-columns=R:.reason",
+                    "--no-headers",
+                ],
+                arguments,
+            ]
+            .concat(),
+        );
+        lines.sort();
+        lines.join(" ")
+    };
+    assert_eq!(reasons(&[]), "Created Else Killing Scaled");
+    assert_eq!(
+        reasons(&["--for", "deploy/web", "--tree"]),
+        "Created Killing Scaled"
+    );
+    assert_eq!(reasons(&["--for", "pods/some-pod"]), "Killing");
+    assert_eq!(reasons(&["--limit", "2"]).split(' ').count(), 2);
+    let uid = cluster
+        .kubectl(
+            &kubectl,
+            &[
+                "get",
+                "pod",
+                "-n=shop",
+                "some-pod",
+                "-o=jsonpath={.metadata.uid}",
+            ],
+            "",
+        )
+        .stdout;
+    assert_eq!(
+        cluster.lines(&[
+            "events",
+            "-n=shop",
+            "--reason=Killing",
+            "-o=jsonpath={.items[0].involvedObject.uid}"
+        ]),
+        [uid]
+    );
+    // A kind that only discovery knows.
+    let ran = cluster.run(&["record", "flowschema/exempt", "--reason=Seen", "-m=x"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(
+        cluster.lines(&[
+            "events",
+            "--for=flowschemas/exempt",
+            "-o=jsonpath={.items[*].involvedObject.apiVersion}"
+        ]),
+        ["flowcontrol.apiserver.k8s.io/v1"]
+    );
+    let described = cluster
+        .kubectl(&kubectl, &["describe", "pod", "-n=shop", "some-pod"], "")
+        .stdout;
+    let at = described.find("Events:").unwrap();
+    let without_ages = |text: &str| -> Vec<String> {
+        text.lines()
+            .map(|line| {
+                line.split_whitespace()
+                    .filter(|word| !word.ends_with('s') || *word == "Events:")
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+            .collect()
+    };
+    assert_eq!(
+        without_ages(
+            &cluster
+                .lines(&["describe", "-n=shop", "pod/some-pod"])
+                .join("\n")
+        ),
+        without_ages(&described[at..])
+    );
+
+    // Out of it, and into it.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.jsonl.gz");
+    let file = file.to_str().unwrap();
+    assert_eq!(cluster.run(&["export", "-n=shop", file]).code, Some(0));
+    let archive = Cluster::start().await;
+    assert_eq!(
+        archive.run(&["import", file]).stdout,
+        "4 read: 4 created, 0 already there, 0 refused, 0 unreadable\n"
+    );
+    let events = folder.path().join("rollout.jsonl");
+    let text: String = rollout().iter().map(|event| format!("{event}\n")).collect();
+    std::fs::write(&events, text).unwrap();
+    let ran = cluster.run(&["import", events.to_str().unwrap()]);
+    assert_eq!(
+        ran.stdout, "5 read: 5 created, 0 already there, 0 refused, 0 unreadable\n",
+        "{ran:?}"
+    );
+    assert!(cluster.lines(&["top", "-n=shop"])[0].ends_with("a minute"));
+
+    // The roles it prints are roles.
+    for uses in [
+        "record",
+        "record-events-v1",
+        "events",
+        "tree",
+        "export",
+        "import",
+        "serve",
+    ] {
+        for scope in [
+            &["--service-account=shop:web"] as &[&str],
+            &["-n=shop", "--group=g"],
+        ] {
+            if uses == "serve" && scope.len() > 1 {
+                continue;
+            }
+            let roles = tidings(&[&["rbac", uses], scope].concat())
+                .output()
+                .unwrap();
+            let roles = String::from_utf8(roles.stdout).unwrap();
+            let ran = cluster.kubectl(&kubectl, &["create", "--dry-run=server", "-f", "-"], &roles);
+            assert_eq!(ran.code, Some(0), "{uses}: {ran:?}");
+        }
+    }
+}
+
+/// The plugin, as kubectl finds and calls it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_runs_it_as_a_plugin() {
+    let Some(kubectl) = kubectl() else { return };
+    let cluster = Cluster::with(&[event("a", ("Pod", "web"), "Pulled", 5)]).await;
+    let plugin = cluster.folder.path().join("kubectl-tidings");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidings"), &plugin).unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = [cluster.folder.path().to_owned()]
+        .into_iter()
+        .chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(folders).unwrap();
+    let run = |arguments: &[&str]| -> Ran {
+        Command::new(&kubectl)
+            .arg("tidings")
+            .args(arguments)
+            .env("PATH", &path)
+            .env("KUBECONFIG", cluster.kubeconfig())
+            .output()
+            .unwrap()
+            .into()
+    };
+    let ran = run(&["events", "-A", "-o", "name"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), "event/a\n"),
+        "{ran:?}"
+    );
+    let help = run(&["events", "--help"]);
+    assert!(
+        help.stdout.contains("Usage: kubectl tidings events"),
+        "{help:?}"
+    );
+}
+
+/// Structure that every manifest has to have, also where there is no API server to ask.
+pub(crate) fn documents(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.split("\n---\n")
+        .filter(|document| {
+            document
+                .lines()
+                .any(|line| !line.is_empty() && !line.starts_with('#') && line != "---")
+        })
+        .map(|document| serde_saphyr::from_str(document).unwrap())
+        .collect()
+}

@@ -1,0 +1,194 @@
+//! Servers, the program, and events to look at.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidings_server::{Running, StartOptions};
+
+/// What a run of the program ended with.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// The program, where nothing of the machine it runs on is known: no kubeconfig, no cluster around it, no terminal.
+pub(crate) fn tidings(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
+    command
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("NO_COLOR")
+        .env("HOME", "/nonexistent")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str]) -> Ran {
+    tidings(arguments).output().unwrap().into()
+}
+
+/// A server of ours and a folder for it, both gone with the test.
+pub(crate) struct Cluster {
+    pub(crate) folder: TempDir,
+    server: Option<Running>,
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = start(folder.path(), 0).await;
+        Self {
+            folder,
+            server: Some(server),
+        }
+    }
+
+    /// A server with these events.
+    pub(crate) async fn with(events: &[Value]) -> Self {
+        let cluster = Self::start().await;
+        cluster.import(events);
+        cluster
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("data/kubeconfig")
+    }
+
+    /// Runs a verb against it.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let (verb, rest) = arguments.split_first().unwrap();
+        let mut command = tidings(&[verb]);
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(rest);
+        command
+    }
+
+    /// The lines a verb prints, which has to end well.
+    #[track_caller]
+    pub(crate) fn lines(&self, arguments: &[&str]) -> Vec<String> {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+        ran.stdout.lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn import(&self, events: &[Value]) {
+        let text: String = events.iter().map(|event| format!("{event}\n")).collect();
+        let file = self.folder.path().join("events.jsonl");
+        std::fs::write(&file, text).unwrap();
+        let ran = self.run(&["import", file.to_str().unwrap()]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+
+    /// What `/metrics` says.
+    pub(crate) async fn metrics(&self) -> String {
+        let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).unwrap();
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .unwrap();
+        let client = kube::Client::try_from(config).unwrap();
+        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+        client.request_text(request).await.unwrap()
+    }
+
+    /// Ends the server; its folder stays.
+    pub(crate) async fn stop(&mut self) -> u16 {
+        let server = self.server.take().unwrap();
+        let port = server.address().port();
+        server.shutdown().await;
+        port
+    }
+
+    pub(crate) async fn go_on(&mut self, port: u16) {
+        self.server = Some(start(self.folder.path(), port).await);
+    }
+}
+
+async fn start(folder: &Path, port: u16) -> Running {
+    let mut options = StartOptions::new(folder.join("data"));
+    options.secure_port = port;
+    tidings_server::start(options).await.unwrap()
+}
+
+/// So many seconds before now, as an event says it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what the program prints depends on the time it is"
+)]
+pub(crate) fn ago(seconds: i64) -> String {
+    let then = Timestamp::now()
+        .checked_sub(SignedDuration::from_secs(seconds))
+        .unwrap();
+    format!("{:.0}", then)
+}
+
+/// An event of a pod, seen once.
+pub(crate) fn event(name: &str, object: (&str, &str), reason: &str, seconds: i64) -> Value {
+    let (kind, object_name) = object;
+    let event_type = if reason.starts_with('F') || reason == "BackOff" {
+        "Warning"
+    } else {
+        "Normal"
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": name, "namespace": "shop"},
+        "involvedObject": {"kind": kind, "namespace": "shop", "name": object_name, "uid": format!("u-{object_name}")},
+        "reason": reason, "message": format!("{reason} of {object_name}"), "type": event_type,
+        "source": {"component": "kubelet", "host": "node-1"},
+        "firstTimestamp": ago(seconds), "lastTimestamp": ago(seconds), "count": 1,
+    })
+}
+
+/// Ages of minutes, half a minute from the next: a slow test prints the same. A rollout: a deployment, its replica set, its pods, all gone by now, and a bystander.
+pub(crate) fn rollout() -> Vec<Value> {
+    let mut back_off = event(
+        "web-5d4f8c7b9-x7k2p.1",
+        ("Pod", "web-5d4f8c7b9-x7k2p"),
+        "BackOff",
+        1230,
+    );
+    back_off["count"] = json!(7);
+    back_off["firstTimestamp"] = json!(ago(1530));
+    back_off["involvedObject"]["fieldPath"] = json!("spec.containers{nginx}");
+    vec![
+        event("web.1", ("Deployment", "web"), "ScalingReplicaSet", 3000),
+        event(
+            "web-5d4f8c7b9.1",
+            ("ReplicaSet", "web-5d4f8c7b9"),
+            "SuccessfulCreate",
+            2900,
+        ),
+        back_off,
+        event(
+            "web-5d4f8c7b9-x7k2p.2",
+            ("Pod", "web-5d4f8c7b9-x7k2p"),
+            "Pulled",
+            1530,
+        ),
+        event("api.1", ("Pod", "web-api-0"), "FailedMount", 930),
+    ]
+}

@@ -1,0 +1,111 @@
+//! On a terminal: lines that fit and colours. Into a pipe: neither. The terminal is a pseudo-terminal of a known width.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::support::{Cluster, rollout};
+
+/// A terminal of so many columns: what a program prints to the second is read from the first.
+fn terminal(columns: u16) -> (File, OwnedFd) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let size = Winsize {
+        ws_row: 24,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&theirs, size).unwrap();
+    (File::from(ours), theirs)
+}
+
+/// What the program prints to a terminal, line by line.
+pub(crate) fn shown(
+    cluster: &Cluster,
+    columns: u16,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Vec<String> {
+    let (mut ours, theirs) = terminal(columns);
+    let mut process = cluster
+        .command(arguments)
+        .env("TERM", "xterm")
+        .envs(environment.iter().copied())
+        .stdout(Stdio::from(theirs))
+        .spawn()
+        .unwrap();
+    let mut bytes = Vec::new();
+    // A terminal whose last writer is gone answers with an error, not with an end.
+    let _ = ours.read_to_end(&mut bytes);
+    assert!(process.wait().unwrap().success());
+    String::from_utf8(bytes)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_fit_and_warnings_stand_out() {
+    let cluster = Cluster::with(&rollout()).await;
+    let arguments = ["events", "-A", "--types=Warning"];
+    for columns in [60, 80, 100, 200] {
+        let lines = shown(&cluster, columns, &arguments, &[]);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[1].contains("\u{1b}[33mWarning\u{1b}[0m"), "{lines:?}");
+        for line in &lines {
+            let plain = console::strip_ansi_codes(line);
+            assert!(
+                console::measure_text_width(&plain) <= usize::from(columns),
+                "{columns}: {plain}"
+            );
+        }
+        let is_cut = lines[1].contains('…');
+        assert_eq!(is_cut, columns < 130, "{columns}: {lines:?}");
+    }
+    // All columns, all of them whole.
+    let wide = shown(
+        &cluster,
+        60,
+        &["events", "-A", "--types=Warning", "-o", "wide"],
+        &[],
+    );
+    assert!(wide.iter().all(|line| !line.contains('…')), "{wide:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn colours_are_for_those_who_want_them() {
+    let cluster = Cluster::with(&rollout()).await;
+    let arguments = ["events", "-A"];
+    let is_coloured = |lines: Vec<String>| lines.iter().any(|line| line.contains('\u{1b}'));
+    for (flags, environment, expected) in [
+        (&[] as &[&str], &[] as &[(&str, &str)], true),
+        (&[], &[("NO_COLOR", "1")], false),
+        (&[], &[("NO_COLOR", "")], true),
+        (&[], &[("TERM", "dumb")], false),
+        (&["--color=never"], &[], false),
+        (&["--color=always"], &[("NO_COLOR", "1")], true),
+    ] {
+        let all = [&arguments, flags].concat();
+        assert_eq!(
+            is_coloured(shown(&cluster, 80, &all, environment)),
+            expected,
+            "{flags:?} {environment:?}"
+        );
+    }
+    assert!(!is_coloured(cluster.lines(&arguments)));
+    assert!(is_coloured(cluster.lines(&[
+        "events",
+        "-A",
+        "--color=always"
+    ])));
+}

@@ -1,0 +1,139 @@
+//! `tidings events -w`: no line lost and none repeated, whatever happens to the server.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use super::support::{Cluster, event};
+
+/// What a slow machine may need for anything here.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, watching.
+struct Watching {
+    process: Child,
+    lines: Receiver<String>,
+    notes: Receiver<String>,
+}
+
+impl Watching {
+    fn start(cluster: &Cluster, arguments: &[&str]) -> Self {
+        let arguments = [&["events", "-A", "-w", "-o", "name"], arguments].concat();
+        let mut process = cluster
+            .command(&arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = follow(process.stdout.take().unwrap());
+        let notes = follow(process.stderr.take().unwrap());
+        Self {
+            process,
+            lines,
+            notes,
+        }
+    }
+
+    #[track_caller]
+    fn next(&self) -> String {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(error) => panic!(
+                "{error}; it said {:?}",
+                self.notes.try_iter().collect::<Vec<_>>()
+            ),
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn follow(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn named(name: &str) -> serde_json::Value {
+    event(name, ("Pod", "web"), "Pulled", 5)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_event_is_printed_once_through_restarts() {
+    let mut cluster = Cluster::with(&[named("before")]).await;
+    let watching = Watching::start(&cluster, &[]);
+    assert_eq!(watching.next(), "event/before");
+    cluster.import(&[named("first")]);
+    assert_eq!(watching.next(), "event/first");
+    for round in 0..3 {
+        let port = cluster.stop().await;
+        let note = watching.notes.recv_timeout(PATIENCE).unwrap();
+        // The server may have ended the watch in good order; then only the next one is cut off.
+        assert!(note.starts_with("the watch was cut off"), "{note}");
+        cluster.go_on(port).await;
+        cluster.import(&[named(&format!("away.{round}"))]);
+        assert_eq!(watching.next(), format!("event/away.{round}"));
+        assert_eq!(
+            watching.notes.recv_timeout(PATIENCE).unwrap(),
+            "the watch goes on where it was"
+        );
+        cluster.import(&[named(&format!("back.{round}"))]);
+        assert_eq!(watching.next(), format!("event/back.{round}"));
+    }
+    // Nothing is left over.
+    assert_eq!(
+        watching.lines.try_iter().collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_wanted_is_not_printed_either() {
+    let cluster = Cluster::with(&[named("a"), named("b")]).await;
+    let watching = Watching::start(&cluster, &["--types=Warning", "--limit=1"]);
+    cluster.import(&[
+        named("c"),
+        event("d", ("Pod", "web"), "BackOff", 1),
+        named("e"),
+    ]);
+    assert_eq!(watching.next(), "event/d");
+    cluster.import(&[event("f", ("Pod", "web"), "Failed", 1)]);
+    assert_eq!(watching.next(), "event/f");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_read_enough_ends_it() {
+    let cluster = Cluster::with(&[named("a")]).await;
+    let mut process = cluster
+        .command(&["events", "-A", "-w", "-o", "jsonl"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(process.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    drop(output);
+    cluster.import(&[named("b"), named("c")]);
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+    let mut said = String::new();
+    process
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(said, "");
+}
