@@ -269,3 +269,33 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
         assert_eq!(ran.stdout, "", "{arguments:?}");
     }
 }
+
+/// Of our own server, the last few are read without reading the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_reads_no_more_than_it_says() {
+    let cluster = Cluster::with(&rollout()).await;
+    let read = async || {
+        let metrics = cluster.metrics().await;
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("apiserver_storage_list_fetched_objects_total"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    let before = read().await;
+    assert_eq!(
+        cluster.lines(&["events", "-n", "shop", "--limit=2", "-o=name"]),
+        ["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"]
+    );
+    assert_eq!(read().await - before, 2);
+    // What a selector leaves out has to be read.
+    cluster.lines(&[
+        "events",
+        "-n",
+        "shop",
+        "--limit=1",
+        "--types=Normal",
+        "-o=name",
+    ]);
+    assert!(read().await - before > 3);
+}

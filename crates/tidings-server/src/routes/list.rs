@@ -17,6 +17,7 @@ use tidings_store::{At, ListRequest, Revision};
 use super::body::{encoded, event_response, table_rows};
 use super::call::Call;
 use super::list_writer::ListWriter;
+use super::newest;
 use super::pages::Pages;
 use super::watch;
 use crate::continuation::Continuation;
@@ -62,6 +63,9 @@ pub(crate) async fn list(
     }
     call.name.clear();
     let form = call.form(Answer::List)?;
+    if let Some(limit) = newest::limit(&call, &options) {
+        return newest::list(&server, &call, form, limit).await;
+    }
     stream_list(server, call, form, options).await
 }
 
@@ -94,7 +98,7 @@ pub(crate) fn not_newer_than_store(server: &ApiServer, revision: Revision) -> Re
 }
 
 /// What the keys of a namespace begin with; nothing if the list is of all of them.
-fn key_prefix(namespace: &str) -> String {
+pub(crate) fn key_prefix(namespace: &str) -> String {
     if namespace.is_empty() {
         String::new()
     } else {
@@ -131,6 +135,17 @@ fn first_request(
 pub(crate) struct Collected {
     pub(crate) events: Vec<Stored>,
     meta: ListMeta,
+}
+
+impl Collected {
+    /// Events that are all there is to the list.
+    pub(crate) fn of(events: Vec<Stored>, revision: Revision) -> Self {
+        let meta = ListMeta {
+            resource_version: Some(revision.to_string()),
+            ..ListMeta::default()
+        };
+        Self { events, meta }
+    }
 }
 
 /// Reads a list, or as much of it as its limit says, into memory.

@@ -12,6 +12,7 @@ mod list;
 mod list_writer;
 mod metrics;
 mod namespaces;
+mod newest;
 mod openapi;
 mod pages;
 mod review;

@@ -303,3 +303,46 @@ async fn continue_tokens_are_those_of_kube_apiserver() {
         );
     }
 }
+
+/// Ours alone: kube-apiserver passes the parameter over, as this server does wherever it cannot be kept.
+#[tokio::test]
+async fn the_newest_first_where_it_is_asked_for() {
+    let server = Server::new();
+    for (name, time) in [("a", "05:06"), ("b", "05:08"), ("c", "05:07")] {
+        let mut event = event("shop", name);
+        event["lastTimestamp"] = json!(format!("2026-03-04T{time}:00Z"));
+        server.post("/api/v1/namespaces/shop/events", &event).await;
+    }
+    for (uri, expected) in [
+        (
+            "/api/v1/events?order=newest&limit=2",
+            Some(["shop/b", "shop/c"].as_slice()),
+        ),
+        (
+            "/api/v1/namespaces/shop/events?order=newest&limit=9",
+            Some(&["shop/b", "shop/c", "shop/a"]),
+        ),
+        (
+            "/apis/events.k8s.io/v1/namespaces/bank/events?order=newest&limit=9",
+            Some(&[]),
+        ),
+        ("/api/v1/events?order=newest", None),
+        ("/api/v1/events?order=newest&limit=501", None),
+        ("/api/v1/events?order=oldest&limit=2", None),
+        (
+            "/api/v1/events?order=newest&limit=2&fieldSelector=reason%3DBackOff",
+            None,
+        ),
+        (
+            "/api/v1/events?order=newest&limit=2&resourceVersion=2",
+            None,
+        ),
+    ] {
+        let answer = server.get(uri).await;
+        let is_newest_first = answer.headers.contains_key("tidings-newest-first");
+        assert_eq!(is_newest_first, expected.is_some(), "{uri}");
+        if let Some(expected) = expected {
+            assert_eq!(names(&answer.expect(200)), expected, "{uri}");
+        }
+    }
+}
