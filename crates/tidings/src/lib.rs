@@ -127,6 +127,10 @@
 //! [`Recorder::record_and_wait`] says what became of one event, and [`BroadcasterOptions::follow_spans`] logs that in the `tracing` span it was
 //! recorded in.
 //!
+//! # From kube-rs
+//!
+//! `tidings::kube_rs` has kube-rs's `Recorder`, `Event`, `EventType` and `Reporter`: a program switches by changing one `use`.
+//!
 //! # Tests
 //!
 //! [`testing`] has a recorder without a cluster and what it recorded, as typed events or as client-go's lines. [`MemorySink`] keeps what
@@ -167,6 +171,8 @@ mod clock;
 mod config;
 mod delivery;
 mod error;
+#[cfg(feature = "kube")]
+pub mod kube_rs;
 mod logging;
 pub mod metrics;
 mod mux;

@@ -210,3 +210,59 @@ async fn a_cluster_is_asked_what_it_serves_and_allows() {
     assert_eq!(series.and_then(|series| series.count), Some(3));
     cluster.server.shutdown().await;
 }
+
+/// kube-rs's `event_recorder_attaches_events`, which needs a cluster, in its own calls.
+#[tokio::test]
+async fn kube_rs_calls_are_recorded_as_kube_rs_records_them() {
+    use tidings::kube_rs::{Event, EventType, Recorder};
+
+    let cluster = Cluster::start().await;
+    let client = Client::try_from(cluster.config.clone()).unwrap();
+    let recorder = Recorder::new(client.clone(), "kube".into());
+    let service = k8s_openapi::api::core::v1::ObjectReference {
+        kind: Some("Service".into()),
+        name: Some("kubernetes".into()),
+        namespace: Some("default".into()),
+        ..Default::default()
+    };
+    let event = |note: &str| Event {
+        type_: EventType::Normal,
+        reason: "VeryCoolService".into(),
+        note: Some(note.into()),
+        action: "Test event - plz ignore".into(),
+        secondary: Some(service.clone()),
+    };
+    let publish = async |note| recorder.publish_and_wait(&event(note), &service).await;
+    publish("Sending kubernetes to detention").await.unwrap();
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client, "default");
+    let stored = async || {
+        let list = events.list(&ListParams::default()).await.unwrap();
+        let mut found = list.into_iter();
+        let found = found.find(|event| event.reason.as_deref() == Some("VeryCoolService"));
+        found.unwrap()
+    };
+    let first = stored().await;
+    assert_eq!(
+        first.note.as_deref(),
+        Some("Sending kubernetes to detention")
+    );
+    assert_eq!(first.reporting_controller.as_deref(), Some("kube"));
+    assert_eq!(first.reporting_instance.as_deref(), Some("kube"));
+    assert_eq!(first.regarding, Some(service.clone()));
+    assert_eq!(first.related, Some(service.clone()));
+    assert!(first.series.is_none());
+
+    publish("Sending kubernetes to detention twice")
+        .await
+        .unwrap();
+    assert_eq!(stored().await.series.unwrap().count, 2);
+    for _ in 0..3 {
+        recorder.publish(&event("again"), &service).await.unwrap();
+    }
+    let report = recorder.shutdown(Duration::from_secs(30)).await;
+    assert_eq!(report.dropped.total() + report.pending, 0, "{report}");
+    assert_eq!(stored().await.series.unwrap().count, 5);
+    let late = recorder.publish(&event("late"), &service).await;
+    assert!(late.is_err());
+    cluster.server.shutdown().await;
+}
