@@ -19,4 +19,5 @@ fn main() {
         "",
     );
     recording::correlate::cached_key(ALLOCATOR).print();
+    recording::series::memory(ALLOCATOR).print();
 }

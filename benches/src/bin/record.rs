@@ -26,4 +26,7 @@ fn main() {
         },
         &arguments.only,
     );
+    if "record_stuck_sink".contains(&arguments.only) {
+        recording::series::stuck_sink().print();
+    }
 }

@@ -7,6 +7,7 @@
 pub mod correlate;
 mod floor;
 mod path;
+pub mod series;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,7 +19,7 @@ use crate::{Figure, Measure};
 type Benchmark = fn(&'static str, Measure) -> Figure;
 
 /// A figure: its name, how it is measured, and how many floors of each kind (clock, hash, allocation, queue slot) it stands on.
-const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 8] = [
+const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 9] = [
     ("record", path::record_call, [1., 0., 1., 1.]),
     (
         "record_reference",
@@ -33,6 +34,7 @@ const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 8] = [
         [0., 1., 1., 0.],
     ),
     ("correlate_new", correlate::new, [0., 1., 3., 0.]),
+    ("record_series_repeat", series::repeat, [0., 1., 0., 0.]),
     (
         "record_to_sink_repeat",
         path::record_to_sink_repeat,
