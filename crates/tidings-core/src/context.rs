@@ -17,6 +17,26 @@ pub trait EventContext: Any + Send + Sync {
     fn is_awaited(&self) -> bool {
         false
     }
+
+    /// Whether an earlier process may have created this very event: a create that finds its name taken is then done.
+    fn may_be_written(&self) -> bool {
+        false
+    }
+
+    /// The event of `earlier` is written with this one: takes over whatever has to be told what becomes of it.
+    fn absorb(&self, _earlier: &dyn EventContext) {}
+}
+
+/// `later`, which answers for `earlier` from now on.
+pub(crate) fn absorb(
+    later: &mut Option<Arc<dyn EventContext>>,
+    earlier: Option<&Arc<dyn EventContext>>,
+) {
+    match (later, earlier) {
+        (Some(later), Some(earlier)) => later.absorb(&**earlier),
+        (later @ None, Some(earlier)) => *later = Some(Arc::clone(earlier)),
+        (_, None) => {}
+    }
 }
 
 /// A shared context that can be left out of comparisons and prints.

@@ -193,6 +193,12 @@ pub enum StatusErrors {
 pub struct RetryPolicy {
     /// How many failures that might pass an event may meet before it is given up; at least 1. Default 30, which is about four minutes.
     pub tries_max: u32,
+    /// Whether an event is given up after [`RetryPolicy::tries_max`] failures also if the last was that the server is out of reach: no answer,
+    /// 429, 502, 503 or 504. Default true. Where events that wait lie on disk ([`SinkOptions::spill`] of the `tidings` crate) they can as well
+    /// wait for the end of the outage.
+    ///
+    /// [`SinkOptions::spill`]: https://docs.rs/tidings
+    pub give_up_out_of_reach: bool,
     /// How many of these may be 401; at least 1. Default 10: about a minute, in which a rotated token is read again.
     pub unauthorized_tries_max: u32,
     /// The wait between tries. Default: exponential from 250 ms to 10 s.
@@ -207,6 +213,7 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             tries_max: 30,
+            give_up_out_of_reach: true,
             unauthorized_tries_max: 10,
             backoff: Backoff::Exponential {
                 first: Duration::from_millis(250),
@@ -227,6 +234,7 @@ impl RetryPolicy {
     pub fn client_go() -> Self {
         Self {
             tries_max: 12,
+            give_up_out_of_reach: true,
             unauthorized_tries_max: 12,
             backoff: Backoff::Constant(Duration::from_secs(10)),
             retry_after_max: Duration::MAX,

@@ -4,7 +4,7 @@
 //! because the wait ends with the last sink.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidings_core::{DropCause, EventContext, Fate, Occurrence, WriteError};
 use tokio::sync::{oneshot, watch};
@@ -62,7 +62,10 @@ impl Acknowledgement {
 pub(crate) struct Context {
     /// Where it was recorded.
     pub(crate) span: Span,
-    ticket: Option<Ticket>,
+    ticket: Option<Arc<Ticket>>,
+    /// The places in the spill of the events this answers for.
+    spilled: Mutex<Vec<u64>>,
+    recovered: bool,
 }
 
 /// Somebody waits.
@@ -84,13 +87,57 @@ impl EventContext for Context {
     fn is_awaited(&self) -> bool {
         self.ticket.is_some()
     }
+
+    fn may_be_written(&self) -> bool {
+        self.recovered
+    }
+
+    fn absorb(&self, earlier: &dyn EventContext) {
+        let earlier: &dyn Any = earlier;
+        if let Some(earlier) = earlier.downcast_ref::<Self>() {
+            let spilled = earlier.take_spilled();
+            self.spilled().extend(spilled);
+        }
+    }
 }
 
 impl Context {
     /// The span the caller is in, if there is one.
     pub(crate) fn of_span() -> Option<Arc<dyn EventContext>> {
         let span = Span::current();
-        (!span.is_none()).then(|| Arc::new(Self { span, ticket: None }) as Arc<dyn EventContext>)
+        (!span.is_none()).then(|| Arc::new(Self::new(span, None)) as Arc<dyn EventContext>)
+    }
+
+    fn new(span: Span, ticket: Option<Arc<Ticket>>) -> Self {
+        Self {
+            span,
+            ticket,
+            spilled: Mutex::default(),
+            recovered: false,
+        }
+    }
+
+    /// What travels with an event that lies at a place in a sink's spill, for that sink only.
+    pub(crate) fn spilled_at(
+        earlier: Option<&Self>,
+        place: u64,
+        recovered: bool,
+    ) -> Arc<dyn EventContext> {
+        Arc::new(Self {
+            span: earlier.map_or_else(Span::none, |earlier| earlier.span.clone()),
+            ticket: earlier.and_then(|earlier| earlier.ticket.clone()),
+            spilled: Mutex::new(vec![place]),
+            recovered,
+        })
+    }
+
+    /// The places whose events are settled with this one.
+    pub(crate) fn take_spilled(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.spilled())
+    }
+
+    fn spilled(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.spilled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same, and the other end of a ticket that `sinks` sinks have to stamp.
@@ -106,10 +153,7 @@ impl Context {
             state: Arc::clone(&state),
             _alive: alive,
         };
-        let context = Arc::new(Self {
-            span,
-            ticket: Some(ticket),
-        });
+        let context = Arc::new(Self::new(span, Some(Arc::new(ticket))));
         let wait = Wait {
             state,
             stamped,

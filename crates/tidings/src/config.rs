@@ -6,6 +6,7 @@ use tidings_core::{
 };
 
 use crate::clock::Clock;
+use crate::spill::{SpillError, SpillOptions};
 
 /// What happens to an event when a watcher's queue is full. client-go's `FullChannelBehavior`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +162,7 @@ pub struct SinkOptions {
     pub(crate) series: Option<SeriesOptions>,
     /// Whether the sink is asked if it takes events.k8s.io/v1, and gets core/v1 if it does not.
     pub(crate) discover: bool,
+    pub(crate) spill: Option<SpillOptions>,
     pub(crate) delivery: DeliveryOptions,
 }
 
@@ -171,6 +173,7 @@ impl SinkOptions {
             correlator: CorrelatorOptions::client_go(),
             series: None,
             discover: false,
+            spill: None,
             delivery: DeliveryOptions::client_go(),
         }
     }
@@ -214,6 +217,28 @@ impl SinkOptions {
         self
     }
 
+    /// Keeps events on disk, too, from when the sink takes them until it is known what became of them. The death of the process then loses none of
+    /// them, and an outage may be longer than the memory allows: what is more than half of
+    /// [`pending_events_max`](DeliveryOptions::pending_events_max) waits on disk, and is read back in order. No event is given up while the server
+    /// is out of reach. What an earlier process left there is delivered first, and counts as offered again.
+    ///
+    /// The folder belongs to one sink. Whether it can be used is known when the sink is started:
+    /// [`Broadcaster::start_recording_to_sink_with`](crate::Broadcaster::start_recording_to_sink_with) says it. Each event is written to it once, and once more as a mark when it is done, off the caller's thread; a few
+    /// hundred thousand events a minute are no burden. Delivery is at least once: up to some hundred events that were written, but not marked yet
+    /// when the process died, are written again, a repeat counting once more. Timestamps of events read back are those of the wire: in
+    /// whole seconds.
+    ///
+    /// ```
+    /// use tidings::{BroadcasterOptions, SinkOptions, SpillOptions};
+    ///
+    /// let spill = SpillOptions::new("/var/lib/example-controller/events").bytes_max(256 << 20);
+    /// let options = BroadcasterOptions::default().sink(SinkOptions::default().spill(spill));
+    /// ```
+    pub fn spill(mut self, spill: SpillOptions) -> Self {
+        self.spill = Some(spill);
+        self
+    }
+
     /// How writes are queued, tried and tried again. Its back-off is client-go's `WithSleepDuration`.
     pub fn delivery(mut self, delivery: DeliveryOptions) -> Self {
         self.delivery = delivery;
@@ -224,6 +249,9 @@ impl SinkOptions {
         self.correlator.validate()?;
         if let Some(series) = &self.series {
             series.validate()?;
+        }
+        if let Some(spill) = &self.spill {
+            spill.validate()?;
         }
         Ok(self.delivery.validate()?)
     }
@@ -263,4 +291,7 @@ pub enum InvalidSinkOptions {
     /// The delivery's part.
     #[error(transparent)]
     Delivery(#[from] InvalidDeliveryOptions),
+    /// Events cannot be kept on disk.
+    #[error(transparent)]
+    Spill(#[from] SpillError),
 }

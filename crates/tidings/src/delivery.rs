@@ -31,6 +31,7 @@ use crate::recorder::is_sampled;
 use crate::registry::{Ending, Phase, Progress, reached};
 use crate::rules::Rules;
 use crate::sink::Sink;
+use crate::spill::{Kept, Spill};
 use crate::watcher::{REST, Started};
 
 /// How many events are correlated before answers get their turn.
@@ -45,6 +46,15 @@ pub(crate) struct Machines {
     fallback: Option<Rules>,
     delivery: Delivery<Occurrence>,
     retry: RetryPolicy,
+    spill: Option<Spill>,
+    room: Room,
+}
+
+/// How much may be in memory before the rest waits on disk: half of what the delivery holds.
+#[derive(Clone, Copy)]
+struct Room {
+    events: usize,
+    bytes: usize,
 }
 
 /// Everything one sink's task owns.
@@ -54,6 +64,8 @@ pub(crate) struct SinkTask {
     retry: RetryPolicy,
     delivery: Delivery<Occurrence>,
     receiver: Receiver,
+    spill: Option<Spill>,
+    room: Room,
     /// Taken from the queue, not correlated yet.
     batch: VecDeque<Event>,
     /// The queue is left alone until this is over.
@@ -70,8 +82,8 @@ pub(crate) struct SinkTask {
 
 /// What the task waits for.
 enum Input {
-    /// The queue was taken; or there is nothing more to take.
-    Queue { more: bool },
+    /// There are events to correlate, `fresh` from the queue or left of what was; or there is nothing more to take.
+    Queue { more: bool, fresh: bool },
     /// A request was answered.
     Answer(Answer),
     /// The time that the delivery asked to be called at.
@@ -96,11 +108,28 @@ impl SinkTask {
             series: None,
             ..options.clone()
         };
+        let rules = Rules::new(&options)?;
+        let SinkOptions {
+            discover,
+            spill,
+            mut delivery,
+            ..
+        } = options;
+        let room = Room {
+            events: delivery.pending_events_max / 2,
+            bytes: delivery.pending_bytes_max / 2,
+        };
+        if spill.is_some() {
+            delivery.retry.give_up_out_of_reach = false;
+        }
         Ok(Machines {
-            rules: Rules::new(&options)?,
-            fallback: options.discover.then(|| Rules::new(&core)).transpose()?,
-            retry: options.delivery.retry.clone(),
-            delivery: Delivery::new(options.delivery, entropy())?,
+            rules,
+            fallback: discover.then(|| Rules::new(&core)).transpose()?,
+            retry: delivery.retry.clone(),
+            delivery: Delivery::new(delivery, entropy())?,
+            room,
+            // Last, when nothing else can be wrong: it takes a lock.
+            spill: spill.as_ref().map(Spill::open).transpose()?,
         })
     }
 
@@ -115,6 +144,8 @@ impl SinkTask {
             fallback: machines.fallback,
             retry: machines.retry,
             delivery: machines.delivery,
+            spill: machines.spill,
+            room: machines.room,
             receiver: started.receiver,
             batch: VecDeque::new(),
             rest: None,
@@ -143,6 +174,9 @@ impl SinkTask {
                 self.rules = fallback;
             }
         }
+        if let Some(spill) = &self.spill {
+            self.progress.recovered(spill.recovered());
+        }
         let mut now = self.clock.monotonic();
         loop {
             self.settle();
@@ -159,6 +193,11 @@ impl SinkTask {
             }
             self.metrics
                 .pending(self.delivery.pending(), self.delivery.pending_bytes());
+            if self.read_spilled().await {
+                now = self.clock.monotonic();
+                self.correlate_some();
+                continue;
+            }
             if self.ended && self.batch.is_empty() && self.delivery.pending() == 0 {
                 return;
             }
@@ -166,15 +205,17 @@ impl SinkTask {
             now = self.clock.monotonic();
             self.rules.handle_timeout(now, &mut self.delivery);
             match input {
-                Input::Queue { more: true } => {
+                Input::Queue { more: true, fresh } => {
+                    if fresh {
+                        self.spill_batch().await;
+                    }
                     self.correlate_some();
                     // A batch is long, and there may be but one thread for everything.
                     tokio::task::yield_now().await;
                 }
-                Input::Queue { more: false } => {
+                Input::Queue { more: false, .. } => {
                     self.ended = true;
-                    self.rules.finish(&mut self.delivery);
-                    self.delivery.drain();
+                    self.finish();
                 }
                 Input::Answer(answer) => self.answered(now, answer),
                 Input::Time => {}
@@ -248,9 +289,53 @@ impl SinkTask {
         tokio::select! {
             () = abandoned => Input::Abandon,
             Some(answer) = requests.next() => Input::Answer(answer),
-            more = more_events(receiver, batch, rest), if !*ended => Input::Queue { more },
+            (more, fresh) = more_events(receiver, batch, rest), if !*ended || !batch.is_empty() => Input::Queue { more, fresh },
             () = clock.sleep_until(timeout.unwrap_or_default()), if timeout.is_some() => Input::Time,
         }
+    }
+
+    /// No more events come. What waits on disk is delivered before it is said to be the end.
+    fn finish(&mut self) {
+        if self.spill.as_ref().is_none_or(|spill| !spill.is_behind()) {
+            self.rules.finish(&mut self.delivery);
+            self.delivery.drain();
+        }
+    }
+
+    /// Keeps what was taken from the queue on disk, and in memory as much of it as is to be correlated now.
+    async fn spill_batch(&mut self) {
+        if let Some(spill) = &mut self.spill {
+            let events: Vec<Event> = std::mem::take(&mut self.batch).into();
+            let size: usize = events.iter().map(Event::size).sum();
+            let has_room = self.delivery.pending() + events.len() <= self.room.events
+                && self.delivery.pending_bytes().saturating_add(size) <= self.room.bytes;
+            let kept = spill.append(events, has_room).await;
+            self.batch = kept.into_iter().map(placed).collect();
+        }
+    }
+
+    /// Reads events back from disk, if there are any and there is room for them; writes marks that are due. True: there is something to correlate.
+    async fn read_spilled(&mut self) -> bool {
+        let Some(spill) = &mut self.spill else {
+            return false;
+        };
+        let pending = self.delivery.pending();
+        let (events, bytes) = (self.room.events, self.room.bytes);
+        let has_room = pending <= events / 2 && self.delivery.pending_bytes() <= bytes / 2;
+        if spill.is_behind() && self.batch.is_empty() && has_room {
+            // An event takes more room in memory than on disk.
+            let read = spill.read(events - pending, bytes / 4).await;
+            self.batch = read.into_iter().map(placed).collect();
+            let behind = spill.is_behind();
+            if !behind && self.ended {
+                self.finish();
+            }
+            return behind;
+        }
+        if spill.wants_marking(pending == 0) {
+            spill.mark().await;
+        }
+        false
     }
 
     fn correlate_some(&mut self) {
@@ -262,6 +347,9 @@ impl SinkTask {
                 self.progress.dropped(cause, 1);
                 if let Some(context) = Context::of(event.context()) {
                     context.dropped(cause);
+                    if let Some(spill) = &mut self.spill {
+                        spill.settled(context.take_spilled());
+                    }
                 }
             }
         }
@@ -297,6 +385,12 @@ impl SinkTask {
             let context = Context::of(settled.occurrence.context());
             if let Some(context) = context {
                 context.settled(&settled.occurrence, settled.fate, settled.error.as_ref());
+                // What was merged into a later write is done when that is.
+                if let (Some(spill), Fate::Delivered | Fate::Dropped(_)) =
+                    (&mut self.spill, settled.fate)
+                {
+                    spill.settled(context.take_spilled());
+                }
             }
             let _entered = context.map(|context| context.span.enter());
             match settled.fate {
@@ -333,20 +427,36 @@ impl SinkTask {
     }
 }
 
-/// Fills `batch` from the queue, unless there is something in it, after the rest. False when there will never be more.
+/// The event as one that answers for its place on disk.
+fn placed(kept: Kept) -> Event {
+    let Kept {
+        event,
+        sequence,
+        recovered,
+    } = kept;
+    let Some(sequence) = sequence else {
+        return event;
+    };
+    let context = Context::spilled_at(Context::of(event.context()), sequence, recovered);
+    event.with_context(context)
+}
+
+/// Fills `batch` from the queue, unless there is something in it, after the rest. The first is false when there will never be more, the second
+/// when it was not filled.
 async fn more_events(
     receiver: &mut Receiver,
     batch: &mut VecDeque<Event>,
     rest: &mut Option<Pin<Box<Sleep>>>,
-) -> bool {
+) -> (bool, bool) {
     if !batch.is_empty() {
-        return true;
+        return (true, false);
     }
     if let Some(sleep) = rest {
         sleep.await;
         *rest = None;
     }
-    poll_fn(|context| receiver.poll_take(context, batch)).await
+    let more = poll_fn(|context| receiver.poll_take(context, batch)).await;
+    (more, more)
 }
 
 /// Logs a loss: each one that a sink is the cause of, and ever fewer of those that come in masses. `before`: of this cause so far.

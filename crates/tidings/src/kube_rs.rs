@@ -105,6 +105,7 @@ impl Recorder {
     /// It needs what kube-rs's needs: `create` and `patch` on `events` of `events.k8s.io`. End with [`Recorder::shutdown`], so that the last
     /// events and counts are written.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "the shape of kube-rs's call")]
     pub fn new(client: Client, reporter: Reporter) -> Self {
         let broadcaster = Broadcaster::new();
         let options = SinkOptions::default().events_v1(SeriesOptions::default());

@@ -89,7 +89,8 @@
 //! holds: in the [`FlushReport`] of [`Broadcaster::shutdown`], in [`Broadcaster::report`], in [`Watch::counts`], and in the [`metrics`]. The
 //! causes are those of [`DropCause`]. With the defaults a burst of 20,000 events arrives whole.
 //!
-//! End with [`Broadcaster::shutdown`]: it delivers what is pending if the deadline allows, and says what it could not.
+//! End with [`Broadcaster::shutdown`]: it delivers what is pending if the deadline allows, and says what it could not. With
+//! [`SinkOptions::spill`] that is kept on disk, for the next process, and so is what a process had that was killed.
 //!
 //! # Options
 //!
@@ -162,7 +163,6 @@
 //!
 //! # What this does not do
 //!
-//! - It does not keep events over a restart of the program: what is pending at the end of a shutdown is gone.
 //! - It neither reads nor watches events; kube's `Api` does.
 
 mod acknowledgement;
@@ -185,6 +185,7 @@ mod report;
 mod rules;
 mod runtime;
 mod sink;
+mod spill;
 mod sync;
 pub mod testing;
 mod watcher;
@@ -201,6 +202,7 @@ pub use object::{ToReference, kind};
 pub use recorder::{EventBuilder, Recorder};
 pub use report::{Counts, FlushReport};
 pub use sink::*;
+pub use spill::{SpillError, SpillOptions};
 pub use tidings_core::{
     AggregateKey, Backoff, ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions, DropCause,
     DropCounts, Event, EventApi, EventContext, EventSource, EventType, FixedNamespace,

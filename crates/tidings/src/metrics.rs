@@ -17,6 +17,10 @@
 //! | `tidings_recorder_cache_hits_total` | counter | `cache` | look-ups of the correlator that found an entry |
 //! | `tidings_recorder_cache_misses_total` | counter | `cache` | look-ups that found none |
 //! | `tidings_recorder_cache_evictions_total` | counter | `cache` | entries given up for newer ones |
+//! | `tidings_recorder_spilled_total` | counter | | events kept on disk until it is known what became of them |
+//! | `tidings_recorder_spill_refused_total` | counter | | events that found no room on disk, or could not be written: they are in memory only |
+//! | `tidings_recorder_spill_recovered_total` | counter | | events that an earlier process left on disk |
+//! | `tidings_recorder_spill_bytes` | gauge | | how many bytes of events lie on disk |
 //!
 //! The causes are those of [`DropCause`]. Events that were recorded while nothing watched are counted as recorded and nowhere else.
 
@@ -39,6 +43,11 @@ pub(crate) const HANDLER_PANICS: &str = "tidings_recorder_handler_panics_total";
 pub(crate) const CACHE_HITS: &str = "tidings_recorder_cache_hits_total";
 pub(crate) const CACHE_MISSES: &str = "tidings_recorder_cache_misses_total";
 pub(crate) const CACHE_EVICTIONS: &str = "tidings_recorder_cache_evictions_total";
+
+pub(crate) const SPILLED: &str = "tidings_recorder_spilled_total";
+pub(crate) const SPILL_REFUSED: &str = "tidings_recorder_spill_refused_total";
+pub(crate) const SPILL_RECOVERED: &str = "tidings_recorder_spill_recovered_total";
+pub(crate) const SPILL_BYTES: &str = "tidings_recorder_spill_bytes";
 
 /// Tells the metrics recorder what each metric means. Harmless when repeated.
 pub(crate) fn describe() {
@@ -83,6 +92,26 @@ pub(crate) fn describe() {
         CACHE_EVICTIONS,
         count,
         "Correlator entries given up for newer ones."
+    );
+    describe_counter!(
+        SPILLED,
+        count,
+        "Events kept on disk until it is known what became of them."
+    );
+    describe_counter!(
+        SPILL_REFUSED,
+        count,
+        "Events that found no room on disk and are in memory only."
+    );
+    describe_counter!(
+        SPILL_RECOVERED,
+        count,
+        "Events that an earlier process left on disk."
+    );
+    describe_gauge!(
+        SPILL_BYTES,
+        Unit::Bytes,
+        "How many bytes of events lie on disk."
     );
 }
 
@@ -137,6 +166,26 @@ impl std::fmt::Debug for RecorderMetrics {
 /// The counter of events given up for `cause`.
 pub(crate) fn dropped(cause: DropCause) -> Counter {
     counter!(DROPPED, "cause" => cause.as_str())
+}
+
+/// What a spill counts.
+pub(crate) struct SpillMetrics {
+    pub(crate) spilled: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) recovered: Counter,
+    pub(crate) bytes: Gauge,
+}
+
+impl SpillMetrics {
+    pub(crate) fn new() -> Self {
+        describe();
+        Self {
+            spilled: counter!(SPILLED),
+            refused: counter!(SPILL_REFUSED),
+            recovered: counter!(SPILL_RECOVERED),
+            bytes: gauge!(SPILL_BYTES),
+        }
+    }
 }
 
 /// What one sink's task counts.

@@ -58,6 +58,8 @@ struct Books {
 pub(crate) struct Progress {
     kind: TaskKind,
     queue: Arc<QueueCounts>,
+    /// Offered to an earlier process, and not settled by it.
+    recovered: AtomicU64,
     delivered: AtomicU64,
     aggregated: AtomicU64,
     dropped: Mutex<DropCounts>,
@@ -90,6 +92,7 @@ impl Registry {
         let progress = Arc::new(Progress {
             kind,
             queue,
+            recovered: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             aggregated: AtomicU64::new(0),
             dropped: Mutex::default(),
@@ -172,6 +175,11 @@ impl Registry {
 }
 
 impl Progress {
+    /// Events that an earlier process left on disk: they count as offered to this one.
+    pub(crate) fn recovered(&self, number: u64) {
+        self.recovered.fetch_add(number, Ordering::Release);
+    }
+
     pub(crate) fn delivered(&self, number: u64) {
         self.delivered.fetch_add(number, Ordering::Release);
     }
@@ -195,7 +203,7 @@ impl Progress {
         dropped.add(DropCause::QueueFull, self.queue.missed());
         // Read last: what was settled was offered before. Whoever sees it as settled sees it as offered, too, as each is released when it
         // is counted and acquired here.
-        let offered = self.queue.offered();
+        let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
         let settled = delivered + aggregated + dropped.total();
         Counts {
             offered,

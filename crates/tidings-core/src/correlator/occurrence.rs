@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
 use super::LAST_NOTE_ANNOTATION;
+use crate::context::absorb;
 use crate::event_limits::cut;
 use crate::key::CountKey;
 use crate::validate::MESSAGE_BYTES_MAX;
@@ -110,11 +111,12 @@ impl Occurrence {
         self.count
     }
 
-    /// Answers for the events of `earlier`, too, if both are of one series: they are lost if this is.
+    /// Answers for the events of `earlier`, too: those of one series are lost if this is.
     pub(crate) fn absorb(&mut self, earlier: &mut Self) {
         if let (Some(own), Some(earlier)) = (&mut self.series, &mut earlier.series) {
             own.events += std::mem::take(&mut earlier.events);
         }
+        absorb(&mut self.context, earlier.context.as_ref());
     }
 
     /// When it was first seen.
@@ -164,6 +166,13 @@ impl Occurrence {
         self.context
             .as_ref()
             .is_some_and(|context| context.is_awaited())
+    }
+
+    /// Whether an earlier process may have created it.
+    pub(crate) fn may_be_written(&self) -> bool {
+        self.context
+            .as_ref()
+            .is_some_and(|context| context.may_be_written())
     }
 
     /// Whether it was counted on an earlier one.

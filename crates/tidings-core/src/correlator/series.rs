@@ -29,6 +29,7 @@ use jiff::Timestamp;
 use super::occurrence::{PatchForm, SeriesState};
 use super::{InvalidSeriesOptions, Occurrence, OccurrenceKind, SeriesOptions};
 use crate::cache::{Cache, CacheStats};
+use crate::context::absorb;
 use crate::key::{CountKey, Key, Keys, Projection};
 use crate::{Event, EventContext, Monotonic, NameStamps, Now};
 
@@ -162,9 +163,8 @@ impl Series {
             // A clock that was set back does not make the series older.
             open.last = open.last.max(last);
             open.last_seen = now.monotonic;
-            if context.is_some() {
-                open.context = context;
-            }
+            let earlier = std::mem::replace(&mut open.context, context);
+            absorb(&mut open.context, earlier.as_ref());
             // Once there was another note, the first one can be the last one again.
             let noted = open.latest.is_some() || event.message() != open.first.message();
             let latest = (self.options.last_note && noted).then(|| event.clone());

@@ -48,6 +48,8 @@ impl<T: Deliverable> Entry<T> {
         let unanswered = if occurrence.is_repeat() {
             // What became of the earlier ones may be forgotten by now.
             Unanswered::Earlier
+        } else if occurrence.may_be_written() {
+            Unanswered::This
         } else {
             Unanswered::No
         };

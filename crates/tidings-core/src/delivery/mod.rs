@@ -428,7 +428,8 @@ impl<T: Deliverable> Delivery<T> {
             let fate = Fate::Dropped(DropCause::RejectedUnauthorized);
             return self.settle_head(id, fate, Some(error));
         }
-        if lane.head.tries >= policy.tries_max {
+        let holds_on = error.is_out_of_reach() && !policy.give_up_out_of_reach;
+        if lane.head.tries >= policy.tries_max && !holds_on {
             let fate = Fate::Dropped(DropCause::RetriesExhausted);
             return self.settle_head(id, fate, Some(error));
         }

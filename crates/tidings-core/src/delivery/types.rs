@@ -29,6 +29,11 @@ pub trait Deliverable: Clone {
     /// Whether there was an earlier state of its object, which may or may not have been written.
     fn is_repeat(&self) -> bool;
 
+    /// Whether its object may have been created for this very event, by somebody this delivery knows nothing of: an earlier process.
+    fn may_be_written(&self) -> bool {
+        false
+    }
+
     /// How many bytes it takes.
     fn size(&self) -> usize;
 }
@@ -58,6 +63,10 @@ impl Deliverable for Occurrence {
 
     fn is_repeat(&self) -> bool {
         self.is_repeat()
+    }
+
+    fn may_be_written(&self) -> bool {
+        self.may_be_written()
     }
 
     fn size(&self) -> usize {

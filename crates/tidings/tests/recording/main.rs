@@ -12,6 +12,7 @@ mod hour;
 mod logging;
 mod series;
 mod shutdown;
+mod spill;
 mod waiting;
 mod watchers;
 

@@ -1,0 +1,267 @@
+//! The spill: events on disk until it is known what became of them, so that an outage that is longer than the memory allows, or the death of the
+//! program, loses none of them.
+//!
+//! ```text
+//!   queue ──▶ append ──┬─ room in memory ──────────────▶ correlate, deliver ──▶ settled: marked as done
+//!                      └─ none, or others wait on disk ─▶ read back in order, when there is room again
+//! ```
+//!
+//! Invariants: an event is appended before anything is done with it; events are handed on in the order they were appended; a file goes when
+//! every event in it is done. An event that the spill has no room for, or cannot write, is counted, and delivered from memory.
+//!
+//! Delivery is at least once: what was written to the API server but not marked as done when the program died is written again at the next
+//! start. A create is recognised by its name; a repeat is counted once more.
+
+mod log;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use tidings_core::Event;
+
+use self::log::Log;
+use crate::metrics::SpillMetrics;
+
+/// The least bound: a file must hold some events.
+const BYTES_MAX_LEAST: u64 = 1 << 20;
+
+/// How many marks wait for company before they are written, unless there is nothing else to do.
+const MARKS_MAX: usize = 256;
+
+/// How many events are read back at a time.
+const READ_EVENTS: usize = 1024;
+
+/// Where a sink keeps events until it is known what became of them: see [`SinkOptions::spill`](crate::SinkOptions::spill).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct SpillOptions {
+    pub(crate) folder: PathBuf,
+    pub(crate) bytes_max: u64,
+    pub(crate) sync: bool,
+}
+
+impl SpillOptions {
+    /// A spill in `folder`, which is made if it is not there, and belongs to one sink of one process at a time. Up to 64 MiB, which is
+    /// about 100,000 events.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            bytes_max: 64 << 20,
+            sync: false,
+        }
+    }
+
+    /// How many bytes of events lie on disk at most; at least 1 MiB. What finds no room is counted and delivered from memory.
+    pub fn bytes_max(mut self, bytes: u64) -> Self {
+        self.bytes_max = bytes;
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), SpillError> {
+        if self.bytes_max < BYTES_MAX_LEAST {
+            return Err(SpillError::BytesMax {
+                given: self.bytes_max,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether each append is synced to the disk. Default false: the death of the process loses nothing that was appended, that of the machine
+    /// may lose the last seconds.
+    pub fn sync(mut self, sync: bool) -> Self {
+        self.sync = sync;
+        self
+    }
+}
+
+/// Why events cannot be kept on disk.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpillError {
+    /// The bound leaves no room for anything.
+    #[error("spill.bytes_max is {given}: it must be 1048576 (1 MiB) or more")]
+    BytesMax {
+        /// What was given.
+        given: u64,
+    },
+    /// Another sink keeps its events there.
+    #[error("the spill folder {} is in use by another sink or process", folder.display())]
+    InUse {
+        /// Which folder.
+        folder: PathBuf,
+    },
+    /// The folder or a file in it cannot be made, read or written.
+    #[error("cannot use the spill folder {}: {message}", folder.display())]
+    Io {
+        /// Which folder.
+        folder: PathBuf,
+        /// What the machine said.
+        message: String,
+    },
+}
+
+/// An event and its place in the spill.
+pub(crate) struct Kept {
+    pub(crate) event: Event,
+    /// `None`: there was no room for it.
+    pub(crate) sequence: Option<u64>,
+    /// Whether an earlier process may have written it.
+    pub(crate) recovered: bool,
+}
+
+/// The spill of one sink's task. Files are read and written on tokio's threads for blocking work, one step at a time.
+pub(crate) struct Spill {
+    /// `None` while it is at work, and after a step was lost with its runtime.
+    log: Option<Box<Log>>,
+    done: Vec<u64>,
+    /// Whether events lie on disk that are not in memory.
+    behind: bool,
+    metrics: SpillMetrics,
+}
+
+impl Spill {
+    /// Opens the folder, and finds what an earlier process left there.
+    pub(crate) fn open(options: &SpillOptions) -> Result<Self, SpillError> {
+        let log = Log::open(options)?;
+        let metrics = SpillMetrics::new();
+        let recovered = log.unsettled() as u64;
+        metrics.recovered.increment(recovered);
+        metrics.bytes.increment(log.bytes() as f64);
+        if recovered > 0 {
+            tracing::info!(
+                events = recovered,
+                "Found events that an earlier process did not deliver"
+            );
+        }
+        Ok(Self {
+            behind: recovered > 0,
+            log: Some(Box::new(log)),
+            done: Vec::new(),
+            metrics,
+        })
+    }
+
+    /// How many events an earlier process left; asked once, before the first step.
+    pub(crate) fn recovered(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.unsettled() as u64)
+    }
+
+    /// Whether events lie on disk that are not in memory.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Appends events. Gives back those to go on with now: all of them, or, if others are before them on disk or there is no room in memory,
+    /// those the disk has no room for.
+    pub(crate) async fn append(&mut self, events: Vec<Event>, has_room: bool) -> Vec<Kept> {
+        let direct = has_room && !self.behind;
+        let appended = events.len();
+        let events = self
+            .step(events, move |log, events| {
+                let events = log.append(events);
+                if direct {
+                    log.skip_read();
+                }
+                events
+            })
+            .await;
+        let (mut on_disk, mut now) = (0, Vec::new());
+        for kept in events {
+            on_disk += usize::from(kept.sequence.is_some());
+            if direct || kept.sequence.is_none() {
+                now.push(kept);
+            }
+        }
+        self.behind |= !direct && on_disk > 0;
+        self.metrics.spilled.increment(on_disk as u64);
+        self.metrics.refused.increment((appended - on_disk) as u64);
+        now
+    }
+
+    /// The next events that lie on disk and are not in memory, and not many more than there is room for.
+    pub(crate) async fn read(&mut self, room: usize, room_bytes: usize) -> Vec<Kept> {
+        let events_max = room.min(READ_EVENTS);
+        let events = self
+            .step(Vec::new(), move |log, _| {
+                log.read_next(events_max, room_bytes)
+            })
+            .await;
+        self.behind = !events.is_empty();
+        events
+    }
+
+    /// Notes that it is known what became of these.
+    pub(crate) fn settled(&mut self, sequences: Vec<u64>) {
+        self.done.extend(sequences);
+    }
+
+    /// Whether marks should be written: there are many, or nothing else is to do.
+    pub(crate) fn wants_marking(&self, idle: bool) -> bool {
+        self.done.len() >= MARKS_MAX || (idle && !self.done.is_empty())
+    }
+
+    /// Writes the marks.
+    pub(crate) async fn mark(&mut self) {
+        self.step(Vec::new(), |_, _| Vec::new()).await;
+    }
+
+    /// Writes the marks, here and now.
+    pub(crate) fn finish(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.mark_done(&std::mem::take(&mut self.done));
+        }
+    }
+
+    /// Writes the marks and does `work`, off this thread.
+    async fn step(
+        &mut self,
+        events: Vec<Event>,
+        work: impl FnOnce(&mut Log, Vec<Event>) -> Vec<Kept> + Send + 'static,
+    ) -> Vec<Kept> {
+        let Some(mut log) = self.log.take() else {
+            return in_memory(events);
+        };
+        let done = std::mem::take(&mut self.done);
+        let before = log.bytes();
+        let step = tokio::task::spawn_blocking(move || {
+            log.mark_done(&done);
+            let kept = work(&mut log, events);
+            (log, kept)
+        });
+        match step.await {
+            Ok((log, kept)) => {
+                self.metrics
+                    .bytes
+                    .increment(log.bytes() as f64 - before as f64);
+                self.log = Some(log);
+                kept
+            }
+            // The runtime is going down, and this task with it; what is on disk is found by the next process.
+            Err(error) => {
+                tracing::error!(%error, "Unable to keep events on disk");
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// Events that are not on disk.
+fn in_memory(events: Vec<Event>) -> Vec<Kept> {
+    let kept = |event| Kept {
+        event,
+        sequence: None,
+        recovered: false,
+    };
+    events.into_iter().map(kept).collect()
+}
+
+impl Drop for Spill {
+    fn drop(&mut self) {
+        self.finish();
+        if let Some(log) = &self.log {
+            self.metrics.bytes.decrement(log.bytes() as f64);
+        }
+    }
+}

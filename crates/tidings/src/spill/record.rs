@@ -1,0 +1,116 @@
+//! One event in a file of the spill: length, checksum, place, and the event as the JSON of a core/v1 Event, which has every field there is.
+//!
+//! ```text
+//!   length of the body: u32   checksum of the body: u64   body: place: u64, JSON
+//! ```
+//!
+//! Numbers are little-endian. The checksum is XXH3 with the length for a seed, so that a file of zeros has no records.
+
+use k8s_openapi::api::core::v1;
+use tidings_core::Event;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Length and checksum.
+const HEAD_BYTES: usize = 12;
+const PLACE_BYTES: usize = 8;
+
+/// How long a mark is: the place of an event, and its checksum.
+pub(super) const MARK_BYTES: usize = 16;
+
+/// What mixes a mark's checksum apart from that of a body.
+const MARK_SEED: u64 = 0x7469_6469_6e67_7321;
+
+/// Appends the record of `event` to `out`; false, and nothing is appended, if it cannot be one.
+pub(super) fn write(out: &mut Vec<u8>, sequence: u64, event: &Event) -> bool {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEAD_BYTES]);
+    out.extend_from_slice(&sequence.to_le_bytes());
+    let written = serde_json::to_writer(&mut *out, &event.to_wire()).is_ok();
+    let body = out.get(start + HEAD_BYTES..).unwrap_or_default();
+    let length = u32::try_from(body.len()).ok().filter(|_| written);
+    let Some(length) = length else {
+        out.truncate(start);
+        return false;
+    };
+    let checksum = xxh3_64_with_seed(body, length.into());
+    let head = length
+        .to_le_bytes()
+        .into_iter()
+        .chain(checksum.to_le_bytes());
+    for (byte, value) in out.iter_mut().skip(start).zip(head) {
+        *byte = value;
+    }
+    true
+}
+
+/// What stands at the beginning of some bytes.
+pub(super) enum Found {
+    /// An event and its place, and how many bytes it took. `None`: bytes that are whole, but no event.
+    Record {
+        sequence: u64,
+        event: Option<Box<Event>>,
+        bytes: usize,
+    },
+    /// Nothing, or the beginning of a record that needs so many bytes.
+    More(usize),
+    /// No record: torn, or not ours.
+    Torn,
+}
+
+/// Reads the record at the beginning of `bytes`. Its event is only made if it is `wanted`.
+pub(super) fn read(bytes: &[u8], wanted: impl Fn(u64) -> bool) -> Found {
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return Found::More(HEAD_BYTES);
+    };
+    let length = u32::from_le_bytes(*length);
+    let size = usize::try_from(length).unwrap_or(usize::MAX);
+    if size < PLACE_BYTES {
+        return Found::Torn;
+    }
+    let whole = HEAD_BYTES.saturating_add(size);
+    let Some((checksum, rest)) = rest.split_first_chunk() else {
+        return Found::More(whole);
+    };
+    let Some(body) = rest.get(..size) else {
+        return Found::More(whole);
+    };
+    if xxh3_64_with_seed(body, length.into()) != u64::from_le_bytes(*checksum) {
+        return Found::Torn;
+    }
+    let Some((place, json)) = body.split_first_chunk() else {
+        return Found::Torn;
+    };
+    let sequence = u64::from_le_bytes(*place);
+    let event = if wanted(sequence) {
+        let wire: Option<v1::Event> = serde_json::from_slice(json).ok();
+        wire.map(|wire| Box::new(Event::from_wire(wire)))
+    } else {
+        None
+    };
+    Found::Record {
+        sequence,
+        event,
+        bytes: whole,
+    }
+}
+
+/// The mark that the event at `sequence` is done.
+pub(super) fn mark(sequence: u64) -> [u8; MARK_BYTES] {
+    let place = sequence.to_le_bytes();
+    let checksum = xxh3_64_with_seed(&place, MARK_SEED).to_le_bytes();
+    let mut mark = [0; MARK_BYTES];
+    for (byte, value) in mark.iter_mut().zip(place.into_iter().chain(checksum)) {
+        *byte = value;
+    }
+    mark
+}
+
+/// The places that `bytes` mark as done, up to the first mark that is torn.
+pub(super) fn marks(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (marks, _torn) = bytes.as_chunks::<MARK_BYTES>();
+    marks.iter().map_while(|bytes| {
+        let (place, _) = bytes.split_first_chunk()?;
+        let sequence = u64::from_le_bytes(*place);
+        (mark(sequence) == *bytes).then_some(sequence)
+    })
+}

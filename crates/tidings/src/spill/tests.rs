@@ -1,0 +1,137 @@
+//! The files of a spill: order, bounds, and what is found after a process died, wherever it was.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1;
+use proptest::prelude::*;
+
+use super::*;
+
+fn event(number: usize, message: &str) -> Event {
+    let mut wire = v1::Event::default();
+    wire.metadata.name = Some(format!("web.{number}"));
+    wire.metadata.namespace = Some("default".to_owned());
+    wire.involved_object.name = Some("web".to_owned());
+    wire.message = Some(message.to_owned());
+    wire.action = Some("Restarting".to_owned());
+    wire.related = Some(wire.involved_object.clone());
+    Event::from_wire(wire)
+}
+
+fn open(folder: &Path) -> Log {
+    Log::open(&SpillOptions::new(folder).bytes_max(1 << 20)).unwrap()
+}
+
+fn names(kept: &[Kept]) -> Vec<String> {
+    kept.iter()
+        .map(|kept| kept.event.name().into_owned())
+        .collect()
+}
+
+fn read_all(log: &mut Log) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let kept = log.read_next(7, 1 << 20);
+        if kept.is_empty() {
+            return all;
+        }
+        all.extend(names(&kept));
+    }
+}
+
+fn files(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count() - 1
+}
+
+#[test]
+fn what_is_not_done_is_found_again_in_order_and_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = open(folder.path());
+    let kept = log.append((0..20).map(|number| event(number, "m")).collect());
+    let places: Vec<u64> = kept.iter().filter_map(|kept| kept.sequence).collect();
+    assert_eq!(places, (0..20).collect::<Vec<_>>());
+    log.mark_done(&[0, 3, 19]);
+    assert_eq!(
+        Log::open(&SpillOptions::new(folder.path())).err(),
+        Some(SpillError::InUse {
+            folder: folder.path().to_owned()
+        })
+    );
+    drop(log);
+    let mut log = open(folder.path());
+    let expected: Vec<String> = (0..20)
+        .filter(|number| ![0, 3, 19].contains(number))
+        .map(|number| format!("web.{number}"))
+        .collect();
+    let first = log.read_next(1, 1 << 20);
+    let (read, whole) = (&first[0].event, event(1, "m"));
+    assert!(first[0].recovered);
+    assert_eq!(read.to_wire(), whole.to_wire());
+    assert_eq!([names(&first), read_all(&mut log)].concat(), expected);
+    // What comes later has later places, and is nobody else's.
+    let later = log.append(vec![event(20, "m")]);
+    assert_eq!((later[0].sequence, later[0].recovered), (Some(20), false));
+    assert_eq!(read_all(&mut log), ["web.20"]);
+    assert_eq!(log.unsettled(), 18);
+    log.mark_done(&(0..=20).collect::<Vec<_>>());
+    assert_eq!(
+        (log.unsettled(), files(folder.path())),
+        (0, 1),
+        "the one appended to"
+    );
+}
+
+#[test]
+fn the_bound_holds_and_what_is_done_makes_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = open(folder.path());
+    let long = "x".repeat(10_000);
+    let (mut places, mut refused) = (Vec::new(), 0);
+    for number in 0..200 {
+        match log.append(vec![event(number, &long)])[0].sequence {
+            Some(place) => places.push(place),
+            None => refused += 1,
+        }
+        assert!(log.bytes() <= 1 << 20);
+    }
+    assert!(refused > 90 && places.len() > 90, "{refused} refused");
+    assert_eq!(log.unsettled(), places.len());
+    assert!(files(folder.path()) >= 8);
+    // Each file goes with the last of its events, whatever is before it.
+    log.mark_done(&places[1..]);
+    assert!(files(folder.path()) <= 4, "{} files", files(folder.path()));
+    assert!(log.append(vec![event(1, &long)])[0].sequence.is_some());
+    assert!(SpillOptions::new("x").bytes_max(7).validate().is_err());
+}
+
+proptest! {
+    /// Killed between two bytes of a write: all events before are found, and the one being written is not.
+    #[test]
+    fn a_torn_end_costs_what_was_being_written(events in 1_usize..12, cut in 0_usize..4000, done in prop::collection::btree_set(0_u64..12, 0..6)) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = open(folder.path());
+        let mut ends = vec![0];
+        for number in 0..events {
+            log.append(vec![event(number, &"m".repeat(number * 7))]);
+            ends.push(log.bytes());
+        }
+        let done: Vec<u64> = done.into_iter().filter(|place| *place + 1 < events as u64).collect();
+        log.mark_done(&done);
+        drop(log);
+        let path = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let path = path.filter(|path| path.extension().is_some_and(|extension| extension == "events")).min().unwrap();
+        let whole = fs::read(&path).unwrap();
+        let keep = whole.len().saturating_sub(cut);
+        fs::write(&path, &whole[..keep]).unwrap();
+        let mut log = open(folder.path());
+        let there = ends.iter().skip(1).filter(|end| **end <= keep as u64).count();
+        let done: BTreeSet<String> = done.iter().map(|place| format!("web.{place}")).collect();
+        let expected: Vec<String> = (0..there).map(|number| format!("web.{number}")).filter(|name| !done.contains(name)).collect();
+        prop_assert_eq!(read_all(&mut log), expected);
+        // It goes on behind it.
+        log.append(vec![event(77, "m")]);
+        prop_assert_eq!(read_all(&mut log), ["web.77"]);
+    }
+}

@@ -1,0 +1,198 @@
+//! Events on disk until it is known what became of them: long outages, shutdowns that had no time, and processes that were killed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tidings::EventType::Warning;
+use tidings::{
+    Broadcaster, BroadcasterOptions, DeliveryOptions, InvalidSinkOptions, MemorySink, Recorder,
+    SeriesOptions, SinkAnswer, SinkOptions, SpillError, SpillOptions, WriteError,
+};
+
+use crate::{LONG, assert_adds_up, pod, source, unfiltered};
+
+/// Tells the test that is to be killed where its spill is.
+const FOLDER: &str = "TIDINGS_TEST_SPILL_FOLDER";
+
+fn start(folder: &Path, options: SinkOptions, sink: &MemorySink) -> (Broadcaster, Recorder) {
+    let broadcaster = Broadcaster::with_options(BroadcasterOptions::default()).unwrap();
+    let options = options.spill(SpillOptions::new(folder));
+    broadcaster
+        .start_recording_to_sink_with(sink.clone(), options)
+        .unwrap();
+    let recorder = broadcaster.recorder(source());
+    (broadcaster, recorder)
+}
+
+/// The numbers that are the messages of what is stored, in order of creation.
+fn stored(sink: &MemorySink) -> Vec<usize> {
+    let events = sink.events().into_iter();
+    events
+        .map(|event| event.message.unwrap().parse().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn an_outage_longer_than_the_memory_allows_loses_nothing() {
+    const EVENTS: usize = 3000;
+    let folder = tempfile::tempdir().unwrap();
+    let delivery = DeliveryOptions {
+        pending_events_max: 64,
+        ..DeliveryOptions::default()
+    };
+    let sink = MemorySink::new();
+    // One worker, so that the order of creation is the order of delivery.
+    let delivery = DeliveryOptions {
+        workers: 1,
+        ..delivery
+    };
+    let (broadcaster, recorder) = start(folder.path(), unfiltered().delivery(delivery), &sink);
+    let held = sink.hold();
+    for number in 0..EVENTS {
+        let name = format!("web-{number}");
+        recorder.event(&pod(&name, ""), Warning, "BackOff", number);
+        if number % 100 == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    assert_eq!(broadcaster.report().pending, EVENTS as u64);
+    drop(held);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!(report.delivered, EVENTS as u64, "{report}");
+    assert_eq!(stored(&sink), (0..EVENTS).collect::<Vec<_>>());
+    // Nothing is left for a next process.
+    let (broadcaster, _) = start(folder.path(), SinkOptions::default(), &sink);
+    assert_eq!(broadcaster.shutdown(LONG).await.offered, 0);
+}
+
+#[tokio::test]
+async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
+    for series in [None, Some(SeriesOptions::default())] {
+        let options = || match series.clone() {
+            Some(series) => SinkOptions::default().events_v1(series),
+            None => SinkOptions::default(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let sink = MemorySink::new();
+        let (broadcaster, recorder) = start(folder.path(), options(), &sink);
+        // The create is done, and nobody hears of it.
+        sink.answer_next([SinkAnswer::Lose(WriteError::timeout("silence"))]);
+        recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
+        while sink.events().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Before the first is tried again, 125 ms later at the earliest.
+        let held = sink.hold();
+        for _ in 0..9 {
+            recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
+        }
+        while broadcaster.report().offered < 10 {
+            tokio::task::yield_now().await;
+        }
+        let report = broadcaster.shutdown(Duration::from_millis(200)).await;
+        assert_eq!(
+            (report.delivered, report.dropped.total()),
+            (0, 0),
+            "{report}"
+        );
+        assert!(report.pending > 0, "{report}");
+        drop(held);
+
+        let (broadcaster, _) = start(folder.path(), options(), &sink);
+        let report = broadcaster.shutdown(LONG).await;
+        assert_adds_up(&report);
+        assert_eq!((report.offered, report.pending), (10, 0), "{report}");
+        assert_eq!(report.dropped.total(), 0, "{report}");
+        // The first was there already, and is known by its name.
+        assert_eq!(sink.events().len(), 1);
+        let event = &sink.events()[0];
+        let counted = match &event.series {
+            Some(series) => series.count,
+            None => event.count,
+        };
+        assert_eq!(counted, Some(10));
+    }
+}
+
+#[tokio::test]
+async fn a_spill_that_cannot_be_used_is_said_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (broadcaster, _) = start(folder.path(), SinkOptions::default(), &MemorySink::new());
+    let refused = |folder: &Path| {
+        let options = SinkOptions::default().spill(SpillOptions::new(folder));
+        let watch = broadcaster.start_recording_to_sink_with(MemorySink::new(), options);
+        watch.err()
+    };
+    let in_use = SpillError::InUse {
+        folder: folder.path().to_owned(),
+    };
+    assert_eq!(
+        refused(folder.path()),
+        Some(InvalidSinkOptions::Spill(in_use))
+    );
+    let file = folder.path().join("lock");
+    assert!(matches!(
+        refused(&file),
+        Some(InvalidSinkOptions::Spill(SpillError::Io { .. }))
+    ));
+}
+
+/// Not a test of its own: the process that [`a_killed_process_loses_nothing_of_what_was_spilled`] kills.
+#[tokio::test]
+async fn records_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let sink = MemorySink::new();
+    let _held = sink.hold();
+    let (_broadcaster, recorder) = start(Path::new(&folder), unfiltered(), &sink);
+    for number in 0_usize.. {
+        let name = format!("web-{number}");
+        recorder.event(&pod(&name, ""), Warning, "BackOff", number);
+        tokio::time::sleep(Duration::from_micros(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_killed_process_loses_nothing_of_what_was_spilled() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["spill::records_until_it_is_killed", "--exact"])
+        .env(FOLDER, folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let on_disk = || {
+        let files = fs::read_dir(folder.path()).unwrap();
+        let files = files.filter_map(|file| fs::read(file.unwrap().path()).ok());
+        let events = |bytes: Vec<u8>| {
+            let bytes = String::from_utf8_lossy(&bytes).into_owned();
+            bytes.matches(r#""reason":"BackOff""#).count()
+        };
+        files.map(events).sum::<usize>()
+    };
+    while on_disk() < 300 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let spilled = on_disk();
+
+    let sink = MemorySink::new();
+    let delivery = DeliveryOptions {
+        workers: 1,
+        ..DeliveryOptions::default()
+    };
+    let (broadcaster, _) = start(folder.path(), unfiltered().delivery(delivery), &sink);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!(report.delivered, report.offered, "{report}");
+    let stored = stored(&sink);
+    // The one that was being written when it died need not be whole.
+    assert!(stored.len() + 1 >= spilled, "{} of {spilled}", stored.len());
+    assert_eq!(stored, (0..stored.len()).collect::<Vec<_>>());
+}
