@@ -154,7 +154,7 @@ impl Layout {
     }
 }
 
-fn paint<'a>(text: &'a str, look: Look, colors: bool) -> Cow<'a, str> {
+fn paint(text: &str, look: Look, colors: bool) -> Cow<'_, str> {
     let style = match look {
         Look::Plain => return Cow::Borrowed(text),
         Look::Dim => Style::new().dim(),

@@ -120,15 +120,15 @@ pub(crate) async fn metadata(
     namespace: &str,
     name: &str,
 ) -> kube::Result<Option<Value>> {
+    #[derive(Deserialize)]
+    struct One {
+        metadata: Value,
+    }
     let namespace = if kind.namespaced { namespace } else { "" };
     let request = http::Request::get(format!("{}/{}", kind.path(namespace), segment(name)))
         .header(http::header::ACCEPT, METADATA_OF_ONE)
         .body(Vec::new())
         .map_err(kube::Error::HttpError)?;
-    #[derive(Deserialize)]
-    struct One {
-        metadata: Value,
-    }
     match client.request::<One>(request).await {
         Ok(one) => Ok(Some(one.metadata)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),

@@ -137,10 +137,10 @@ async fn record(args: Args) -> Result<u8, CommandError> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    outcome(&report, failure, &args)
+    Ok(outcome(&report, failure, &args))
 }
 
-fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> Result<u8, CommandError> {
+fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
     if report.is_complete() && report.delivered > 0 {
         // Nobody reading it is no failure of the event.
         let _ = writeln!(
@@ -149,7 +149,7 @@ fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> Result
             args.reason,
             args.object
         );
-        return Ok(DONE);
+        return DONE;
     }
     let why = failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure)));
     let causes = report.dropped.iter().filter(|(_, count)| *count > 0);
@@ -174,7 +174,7 @@ fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> Result
     if report.dropped.get(DropCause::RejectedForbidden) > 0 {
         tell("hint: tidings rbac record prints the permissions this needs");
     }
-    Ok(code)
+    code
 }
 
 /// What an event says about an object: all of it that can be found out.

@@ -61,9 +61,10 @@ fn session(text: &str) -> String {
             .nth(1)
             .unwrap();
         let ready = format!("tidings events -A --kubeconfig {folder}/kubeconfig");
-        script.push_str(&format!(
-            "{server} --secure-port 0 2>/dev/null &\nuntil {ready} >/dev/null 2>&1; do sleep 0.1; done\n"
-        ));
+        script.push_str(server);
+        script.push_str(" --secure-port 0 2>/dev/null &\nuntil ");
+        script.push_str(&ready);
+        script.push_str(" >/dev/null 2>&1; do sleep 0.1; done\n");
     }
     script
 }

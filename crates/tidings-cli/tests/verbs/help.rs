@@ -69,11 +69,15 @@ fn the_reference_is_what_help_says() {
         let help = run(&arguments).stdout;
         let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
         let title = format!("tidings {verb}");
-        text.push_str(&format!(
-            "\n## {}\n\n```text\n{}\n```\n",
+        for part in [
+            "\n## ",
             title.trim_end(),
-            lines.join("\n")
-        ));
+            "\n\n```text\n",
+            &lines.join("\n"),
+            "\n```\n",
+        ] {
+            text.push_str(part);
+        }
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command.md");
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::support::{Cluster, Ran, event, rollout, tidings};
+use super::support::{Cluster, Ran, event, lines_of, rollout, tidings};
 
 /// What a slow machine may need to start one.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -222,7 +222,7 @@ fn object(
     api_version: &str,
     name: &str,
     owner: Option<(&str, &str, &str)>,
-    spec: Value,
+    spec: &Value,
 ) -> Value {
     let mut object = json!({
         "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}, "spec": spec,
@@ -256,29 +256,17 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
     );
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let workload = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
-    let deployment = create(&object(
-        "Deployment",
-        "apps/v1",
-        "web",
-        None,
-        workload.clone(),
-    ));
+    let deployment = create(&object("Deployment", "apps/v1", "web", None, &workload));
     let owner = Some(("Deployment", "web", deployment.as_str()));
     let replica_set = create(&object(
         "ReplicaSet",
         "apps/v1",
         "oddly-named",
         owner,
-        workload,
+        &workload,
     ));
     let owner = Some(("ReplicaSet", "oddly-named", replica_set.as_str()));
-    create(&object(
-        "Pod",
-        "v1",
-        "some-pod",
-        owner,
-        template["spec"].clone(),
-    ));
+    create(&object("Pod", "v1", "some-pod", owner, &template["spec"]));
 
     // Write, read, filter, follow a family, describe as kubectl does.
     for (object, reason) in [
@@ -383,8 +371,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         "4 read: 4 created, 0 already there, 0 refused, 0 unreadable\n"
     );
     let events = folder.path().join("rollout.jsonl");
-    let text: String = rollout().iter().map(|event| format!("{event}\n")).collect();
-    std::fs::write(&events, text).unwrap();
+    std::fs::write(&events, lines_of(&rollout())).unwrap();
     let ran = cluster.run(&["import", events.to_str().unwrap()]);
     assert_eq!(
         ran.stdout, "5 read: 5 created, 0 already there, 0 refused, 0 unreadable\n",

@@ -95,7 +95,7 @@ impl Cluster {
     }
 
     pub(crate) fn import(&self, events: &[Value]) {
-        let text: String = events.iter().map(|event| format!("{event}\n")).collect();
+        let text = lines_of(events);
         let file = self.folder.path().join("events.jsonl");
         std::fs::write(&file, text).unwrap();
         let ran = self.run(&["import", file.to_str().unwrap()]);
@@ -127,6 +127,12 @@ impl Cluster {
     }
 }
 
+/// Events as JSON Lines.
+pub(crate) fn lines_of(events: &[Value]) -> String {
+    let lines: Vec<String> = events.iter().map(Value::to_string).collect();
+    lines.join("\n")
+}
+
 async fn start(folder: &Path, port: u16) -> Running {
     let mut options = StartOptions::new(folder.join("data"));
     options.secure_port = port;
@@ -142,7 +148,7 @@ pub(crate) fn ago(seconds: i64) -> String {
     let then = Timestamp::now()
         .checked_sub(SignedDuration::from_secs(seconds))
         .unwrap();
-    format!("{:.0}", then)
+    format!("{then:.0}")
 }
 
 /// An event of a pod, seen once.
