@@ -1,18 +1,19 @@
 //! The verbs of the command, a file each.
 
 mod cluster;
+mod completions;
 mod demo;
 mod describe;
 mod events;
 mod export;
 mod import;
+mod man;
 mod objects;
 mod rbac;
 mod reader;
 mod record;
 mod selection;
 mod serve;
-mod shell;
 mod terminal;
 mod top;
 
@@ -54,8 +55,8 @@ enum Verb {
     Rbac(rbac::Args),
     Record(Box<record::Args>),
     Top(Box<top::Args>),
-    Completions(shell::CompletionArgs),
-    Man(shell::ManArgs),
+    Completions(completions::Args),
+    Man(man::Args),
     Serve(Box<serve::Args>),
 }
 
@@ -96,8 +97,8 @@ pub(crate) async fn run(command: Command) -> ExitCode {
         Verb::Rbac(args) => rbac::run(&args),
         Verb::Record(args) => record::run(*args).await,
         Verb::Top(args) => top::run(*args).await,
-        Verb::Completions(args) => shell::completions(&args, Command::command()),
-        Verb::Man(args) => shell::man(&args, Command::command()),
+        Verb::Completions(args) => completions::run(&args, Command::command()),
+        Verb::Man(args) => man::run(&args, Command::command()),
         Verb::Serve(args) => serve::run(*args).await,
     }
 }

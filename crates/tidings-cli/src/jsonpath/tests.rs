@@ -1,3 +1,5 @@
+//! What templates mean: what kubectl documents, and what is wrong with those that are none.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,30 +1,17 @@
-//! `tidings completions` and `tidings man`: what a shell and a manual are told about the command, made of the command itself.
+//! `tidings man`: manual pages, made of the command itself.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap_complete::Shell;
-
 use super::cluster::{CommandError, DONE, finish};
-
-/// Print the completions of a shell.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  source <(tidings completions bash)
-  tidings completions zsh > \"${fpath[1]}/_tidings\"
-  tidings completions fish > ~/.config/fish/completions/tidings.fish")]
-pub(crate) struct CompletionArgs {
-    /// The shell
-    shell: Shell,
-}
 
 /// Print a manual page, or write all of them into a folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   tidings man events | man -l -
   tidings man --dir ~/.local/share/man/man1")]
-pub(crate) struct ManArgs {
+pub(crate) struct Args {
     /// The verb the page is of; without one, of the whole command
     #[arg(value_name = "VERB")]
     verb: Option<String>,
@@ -33,24 +20,12 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Prints completions.
-pub(crate) fn completions(args: &CompletionArgs, mut command: clap::Command) -> ExitCode {
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "tidings", &mut text);
-    finish(
-        io::stdout()
-            .write_all(&text)
-            .map(|()| DONE)
-            .map_err(CommandError::from),
-    )
-}
-
 /// Prints or writes manual pages.
-pub(crate) fn man(args: &ManArgs, command: clap::Command) -> ExitCode {
+pub(crate) fn run(args: &Args, command: clap::Command) -> ExitCode {
     finish(pages(args, command))
 }
 
-fn pages(args: &ManArgs, mut command: clap::Command) -> Result<u8, CommandError> {
+fn pages(args: &Args, mut command: clap::Command) -> Result<u8, CommandError> {
     if let Some(dir) = &args.dir {
         std::fs::create_dir_all(dir)?;
         clap_mangen::generate_to(command, dir)?;
