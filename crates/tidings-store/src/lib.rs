@@ -81,6 +81,9 @@ pub const VALUE_LEN_MAX: usize = 1_572_864;
 /// Longest accepted sum of an [`Index`]'s strings, in bytes. Kubernetes' own limits on these fields stay far below.
 pub const INDEX_LEN_MAX: usize = 4096;
 
+/// Behind the record with which the values of a limited page come to so many bytes, it ends.
+pub const PAGE_BYTES_MAX: usize = 8 << 20;
+
 /// A store of expiring records. The rules common to all methods are in the [crate documentation](crate).
 ///
 /// Share it as `Arc<dyn Store>`. Every method may be called from any number of tasks at once. Dropping a returned

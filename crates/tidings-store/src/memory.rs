@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::changes::{Bounds, Changes, Logged, Older};
 use crate::clock::{Clock, SystemClock};
-use crate::record::check_size;
+use crate::record::{Room, check_size};
 use crate::{
     At, BoxFuture, Change, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page,
     REVISION_OF_NEW, ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError,
@@ -211,12 +211,14 @@ impl MemoryStore {
                     .as_ref()
                     .is_none_or(|object| object.matches(&entry.index))
         });
-        let limit = request.limit.unwrap_or(usize::MAX);
-        let records = matching
-            .by_ref()
-            .take(limit)
-            .map(|entry| entry.record)
-            .collect();
+        let mut room = Room::of(request);
+        let mut records = Vec::new();
+        while room.is_left()
+            && let Some(entry) = matching.next()
+        {
+            room.fill(&entry.record);
+            records.push(entry.record);
+        }
         let remaining = matching.count() as u64;
         Ok(Page {
             records,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{INDEX_LEN_MAX, KEY_LEN_MAX, Revision, VALUE_LEN_MAX, WriteError};
+use crate::{INDEX_LEN_MAX, KEY_LEN_MAX, PAGE_BYTES_MAX, Revision, VALUE_LEN_MAX, WriteError};
 
 /// A moment, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,19 +145,19 @@ pub enum At {
     Exact(Revision),
 }
 
-/// One involved object, for [`ListRequest::object`].
+/// One involved object, or those that share a name, for [`ListRequest::object`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectSelector {
     /// By `involvedObject.uid`.
     Uid(String),
-    /// By `involvedObject.kind`, `.namespace` and `.name` together.
+    /// By `involvedObject.name`, and by kind and namespace if these are given.
     Name {
-        /// `involvedObject.kind`.
-        kind: String,
-        /// `involvedObject.namespace`; empty for cluster-scoped objects.
-        namespace: String,
         /// `involvedObject.name`.
         name: String,
+        /// `involvedObject.kind`; `None` is any.
+        kind: Option<String>,
+        /// `involvedObject.namespace`, empty for cluster-scoped objects; `None` is any.
+        namespace: Option<String>,
     },
 }
 
@@ -167,14 +167,17 @@ impl ObjectSelector {
         match self {
             Self::Uid(uid) => !uid.is_empty() && *uid == index.object_uid,
             Self::Name {
+                name,
                 kind,
                 namespace,
-                name,
             } => {
+                let is = |wanted: &Option<String>, found: &str| {
+                    wanted.as_deref().is_none_or(|wanted| wanted == found)
+                };
                 !name.is_empty()
                     && *name == index.object_name
-                    && *kind == index.object_kind
-                    && *namespace == index.object_namespace
+                    && is(kind, &index.object_kind)
+                    && is(namespace, &index.object_namespace)
             }
         }
     }
@@ -191,7 +194,8 @@ pub struct ListRequest {
     pub object: Option<ObjectSelector>,
     /// The revision to list at.
     pub at: At,
-    /// At most so many records; `None` is all of them. Callers bound their memory by asking for pages.
+    /// At most so many records, and fewer if their values come to [`PAGE_BYTES_MAX`](crate::PAGE_BYTES_MAX); `None` is all
+    /// of them. Callers bound their memory by asking for pages.
     pub limit: Option<usize>,
     /// Whether to count what is left behind a limited page ([`Page::remaining`]), which costs a walk over the keys.
     pub count_remaining: bool,
@@ -232,6 +236,35 @@ impl ListRequest {
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
+    }
+}
+
+/// How much more a page may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    records: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// What a request leaves room for.
+    pub(crate) fn of(request: &ListRequest) -> Self {
+        Self {
+            records: request.limit.unwrap_or(usize::MAX),
+            bytes: match request.limit {
+                Some(_) => PAGE_BYTES_MAX,
+                None => usize::MAX,
+            },
+        }
+    }
+
+    pub(crate) fn is_left(self) -> bool {
+        self.records > 0 && self.bytes > 0
+    }
+
+    pub(crate) fn fill(&mut self, record: &Record) {
+        self.records = self.records.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(record.value.len());
     }
 }
 

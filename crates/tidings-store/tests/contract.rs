@@ -68,6 +68,7 @@ contract![
     lists_are_in_key_order_and_paged,
     lists_at_a_revision_are_exact,
     lists_by_object,
+    limited_pages_end_at_a_size,
     newest_first,
     expired_records_are_not_there,
     the_end_of_a_record_is_a_change,
@@ -307,14 +308,12 @@ async fn lists_by_object(mut fixture: Fixture) {
     }
     let by_uid =
         |pod: &str| ListRequest::default().object(ObjectSelector::Uid(format!("uid-of-{pod}")));
-    let by_name = |pod: &str| {
-        let (kind, namespace, name) = ("Pod".into(), "default".into(), pod.into());
-        ListRequest::prefix("default/").object(ObjectSelector::Name {
-            kind,
-            namespace,
-            name,
-        })
+    let named = |name: &str, kind: &str, namespace: &str| ObjectSelector::Name {
+        name: name.into(),
+        kind: Some(kind.to_owned()).filter(|kind| !kind.is_empty()),
+        namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
     };
+    let by_name = |pod: &str| ListRequest::prefix("default/").object(named(pod, "Pod", "default"));
     for _ in 0..2 {
         assert_eq!(
             fixture.list(by_uid("w")).await,
@@ -325,6 +324,29 @@ async fn lists_by_object(mut fixture: Fixture) {
             ["default/w.1=w", "default/w.2=w"]
         );
         assert_eq!(fixture.list(by_name("x")).await, [""; 0]);
+        // Kind and namespace may be any, or another.
+        let all = ["default/w.1=w", "default/w.2=w", "other/w.3=w"];
+        for (kind, namespace, expected) in [
+            ("", "", &all[..]),
+            ("Pod", "", &all),
+            ("", "default", &all),
+            ("Node", "", &[]),
+            ("", "other", &[]),
+        ] {
+            let request = ListRequest::default().object(named("w", kind, namespace));
+            assert_eq!(fixture.list(request).await, expected, "{kind} {namespace}");
+        }
+        let request = ListRequest::prefix("other/").object(named("w", "", ""));
+        assert_eq!(fixture.list(request).await, ["other/w.3=w"]);
+        let mut request = ListRequest::default()
+            .object(named("w", "Pod", ""))
+            .limit(1);
+        request.count_remaining = true;
+        let page = fixture.store.list(request).await.unwrap();
+        assert_eq!(
+            (&page.records[0].key[..], page.more, page.remaining),
+            (&b"default/w.1"[..], true, Some(2))
+        );
         assert_eq!(
             fixture
                 .list(by_uid("w").after("default/w.1").limit(1))
@@ -360,6 +382,32 @@ async fn lists_by_object(mut fixture: Fixture) {
     );
     let empty = ListRequest::default().object(ObjectSelector::Uid(String::new()));
     assert_eq!(fixture.list(empty).await, [""; 0]);
+}
+
+async fn limited_pages_end_at_a_size(fixture: Fixture) {
+    let large = vec![b'x'; 1_400_000];
+    for number in 0..8 {
+        let record = NewRecord::new(large.clone()).index(about("p", 0));
+        let key = format!("a/{number}");
+        fixture.store.create(key.into(), record).await.unwrap();
+    }
+    let object = ObjectSelector::Uid("uid-of-p".into());
+    for mut request in [
+        ListRequest::prefix("a/"),
+        ListRequest::prefix("a/").object(object),
+    ] {
+        let all = fixture.store.list(request.clone()).await.unwrap();
+        assert_eq!(all.records.len(), 8, "what has no limit is whole");
+        request = request.limit(500);
+        request.count_remaining = true;
+        let page = fixture.store.list(request.clone()).await.unwrap();
+        let len = page.records.len();
+        assert!((5..=6).contains(&len) && page.more, "{len}");
+        assert_eq!(page.remaining, Some(8 - len as u64));
+        let last = page.records[len - 1].key.clone();
+        let rest = fixture.store.list(request.after(last)).await.unwrap();
+        assert_eq!((rest.records.len(), rest.more), (8 - len, false));
+    }
 }
 
 async fn newest_first(mut fixture: Fixture) {

@@ -192,18 +192,16 @@ impl FieldSelector {
         self.required(EventField::MetadataNamespace)
     }
 
-    /// The one object that can match, if the selector pins it down as far as the store's index needs.
+    /// The one object, or those of one name, that can match, if the selector says enough for the store's index.
     pub(crate) fn object(&self) -> Option<ObjectSelector> {
         if let Some(uid) = self.required(EventField::Uid).filter(|uid| !uid.is_empty()) {
             return Some(ObjectSelector::Uid(uid.into()));
         }
+        let name = self.required(EventField::Name);
         Some(ObjectSelector::Name {
-            kind: self.required(EventField::Kind)?.into(),
-            namespace: self.required(EventField::Namespace)?.into(),
-            name: self
-                .required(EventField::Name)
-                .filter(|name| !name.is_empty())?
-                .into(),
+            name: name.filter(|name| !name.is_empty())?.into(),
+            kind: self.required(EventField::Kind).map(str::to_owned),
+            namespace: self.required(EventField::Namespace).map(str::to_owned),
         })
     }
 }
@@ -355,18 +353,51 @@ mod tests {
     }
 
     #[test]
-    fn what_describe_asks_is_found_by_index() {
-        let parse = |text| FieldSelector::parse(Api::Core, text).unwrap().object();
+    fn what_names_an_object_is_found_by_index() {
+        let parse = |text: &str| {
+            let found = FieldSelector::parse(Api::Core, text).unwrap().object();
+            let regarding = text.replace("involvedObject", "regarding");
+            let also = FieldSelector::parse(Api::Events, &regarding).unwrap();
+            assert_eq!(found, also.object());
+            found
+        };
+        let named = |kind: Option<&str>, namespace: Option<&str>| {
+            Some(ObjectSelector::Name {
+                name: "web".into(),
+                kind: kind.map(str::to_owned),
+                namespace: namespace.map(str::to_owned),
+            })
+        };
         let by_uid = Some(ObjectSelector::Uid("u1".into()));
         assert_eq!(
             parse("involvedObject.name=web,involvedObject.namespace=shop,involvedObject.uid=u1"),
             by_uid
         );
-        assert!(parse("involvedObject.name=web,involvedObject.namespace=shop").is_none());
-        assert!(
-            parse("involvedObject.name=web,involvedObject.namespace=shop,involvedObject.kind=Pod")
-                .is_some()
-        );
+        for (selector, expected) in [
+            ("involvedObject.name=web", named(None, None)),
+            // kubectl events --for
+            (
+                "involvedObject.kind=Pod,involvedObject.name=web",
+                named(Some("Pod"), None),
+            ),
+            // kubectl describe, of an object without a uid
+            (
+                "involvedObject.name=web,involvedObject.namespace=shop,involvedObject.kind=Pod",
+                named(Some("Pod"), Some("shop")),
+            ),
+            (
+                "involvedObject.name=web,involvedObject.uid=",
+                named(None, None),
+            ),
+            ("involvedObject.name!=web,involvedObject.kind=Pod", None),
+            ("involvedObject.name=", None),
+            (
+                "involvedObject.kind=Pod,involvedObject.namespace=shop",
+                None,
+            ),
+        ] {
+            assert_eq!(parse(selector), expected, "{selector}");
+        }
         assert!(parse("involvedObject.uid!=u1").is_none());
     }
 }

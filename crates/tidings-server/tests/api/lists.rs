@@ -346,3 +346,60 @@ async fn the_newest_first_where_it_is_asked_for() {
         }
     }
 }
+
+#[tokio::test]
+async fn events_about_an_object_are_found_without_looking_at_others() {
+    let server = Server::new();
+    for number in 0..40 {
+        let mut event = event("shop", &format!("e{number:02}"));
+        event["involvedObject"]["name"] = format!("pod-{}", number % 10).into();
+        event["involvedObject"]["uid"] = format!("u-{}", number % 10).into();
+        server.post(&events("shop"), &event).await.expect(201);
+    }
+    let fetched = async || {
+        let text = server.get("/metrics").await;
+        let name = "apiserver_storage_list_fetched_objects_total{group=\"\",resource=\"events\"} ";
+        let found = text.text().lines().find_map(|line| line.strip_prefix(name));
+        found.unwrap_or("0").parse::<usize>().unwrap()
+    };
+    for (selector, expected) in [
+        ("involvedObject.name=pod-3", 4),
+        ("involvedObject.kind=Pod,involvedObject.name=pod-3", 4),
+        (
+            "involvedObject.name=pod-3,involvedObject.namespace=shop,involvedObject.kind=Pod",
+            4,
+        ),
+        ("involvedObject.uid=u-3", 4),
+        ("involvedObject.name=pod-3,involvedObject.kind=Node", 0),
+    ] {
+        for (group, selector) in [
+            ("/api/v1", selector.to_owned()),
+            (
+                "/apis/events.k8s.io/v1",
+                selector.replace("involvedObject", "regarding"),
+            ),
+        ] {
+            for path in ["events", "namespaces/shop/events"] {
+                let before = fetched().await;
+                let all = format!("{group}/{path}?fieldSelector={selector}");
+                let list = server.get(&all).await.expect(200);
+                assert_eq!(names(&list).len(), expected, "{all}");
+                assert_eq!(fetched().await - before, expected, "{all}");
+
+                let mut paged = Vec::new();
+                let mut next = format!("{all}&limit=3");
+                let before = fetched().await;
+                loop {
+                    let page = server.get(&next).await.expect(200);
+                    paged.extend(names(&page));
+                    let token = page["metadata"]["continue"].as_str();
+                    let Some(token) = token else { break };
+                    next = format!("{all}&limit=3&continue={token}");
+                }
+                assert_eq!(paged, names(&list), "{all}");
+                // A page also looks at what is behind it.
+                assert!(fetched().await - before <= 2 * expected, "{all}");
+            }
+        }
+    }
+}

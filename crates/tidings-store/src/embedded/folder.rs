@@ -1,7 +1,7 @@
 //! The folder around the engine: whose it is, which format it has, that only one process has it.
 //!
 //! ```text
-//! FORMAT         "tidings-store 2"
+//! FORMAT         "tidings-store 3"
 //! lock           held while the store is open
 //! CHECKPOINT     how far the index reaches
 //! log/           everything that was written
@@ -16,10 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::keys::FORMAT;
+use super::tables::INDEX;
 use crate::Fault;
 
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NAME: &str = "tidings-store";
+/// The format that differs from today's in the index only, which can always be made anew.
+const ANOTHER_INDEX: u32 = 2;
 const LOCK_FILE: &str = "lock";
 
 /// Why a store could not be opened.
@@ -127,7 +130,17 @@ impl Folder {
         // Look before anything is written: a folder of somebody else's stays untouched.
         let format = read_format(path)?;
         let lock = lock(path)?;
-        if format.is_none() {
+        if format == Some(ANOTHER_INDEX) {
+            let index = path.join(INDEX);
+            tracing::info!(folder = %path.display(), "the store is of format 2; its index is made anew");
+            match fs::remove_dir_all(&index) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(OpenError::io("remove", &index, error));
+                }
+                _ => {}
+            }
+        }
+        if format != Some(FORMAT) {
             write_format(path).map_err(|error| OpenError::io("write to", path, error))?;
         }
         Ok(Self {
@@ -162,7 +175,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                     known: FORMAT,
                 });
             }
-            if found < FORMAT {
+            if found < FORMAT && found != ANOTHER_INDEX {
                 return Err(OpenError::OlderFormat {
                     path: path.to_owned(),
                     found,

@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{Fault, Index, ObjectSelector, Revision, UnixMillis};
 
 /// Version of everything described here. A store with a greater one is refused.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// The bucket of records that never expire.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -94,33 +94,72 @@ fn group_prefix(group: u32) -> [u8; 4] {
     [b'g', a, b, c]
 }
 
-/// The hash versions about an object are found by, `None` if the selector can match nothing.
-pub(crate) fn object_hash(object: &ObjectSelector) -> Option<u64> {
-    match object {
-        ObjectSelector::Uid(uid) => uid_hash(uid),
-        ObjectSelector::Name {
-            kind,
-            namespace,
-            name,
-        } => name_hash(kind, namespace, name),
-    }
+/// What versions about an object are found by. Others may be found, too: the record decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectKey {
+    /// The hash of the uid.
+    Uid(u64),
+    /// The hash of the name, in all groups of keys or in one.
+    Name(u64, Option<u32>),
 }
 
-/// The prefix under which they lie.
-pub(crate) fn object_prefix(hash: u64) -> [u8; 9] {
-    let mut prefix = [b'o'; 9];
-    prefix[1..].copy_from_slice(&hash.to_be_bytes());
-    prefix
+impl ObjectKey {
+    /// For an object and keys with a prefix; `None` if the selector can match nothing.
+    pub(crate) fn of(object: &ObjectSelector, key_prefix: &[u8]) -> Option<Self> {
+        match object {
+            ObjectSelector::Uid(uid) => uid_hash(uid).map(Self::Uid),
+            ObjectSelector::Name { name, .. } => {
+                name_hash(name).map(|hash| Self::Name(hash, group(key_prefix)))
+            }
+        }
+    }
+
+    /// One of [`Fields::objects`].
+    pub(crate) fn hash(self) -> u64 {
+        match self {
+            Self::Uid(hash) | Self::Name(hash, _) => hash,
+        }
+    }
+
+    /// Whether it looks for versions in such a group.
+    pub(crate) fn is_in(self, group: Option<u32>) -> bool {
+        match self {
+            Self::Uid(_) | Self::Name(_, None) => true,
+            Self::Name(_, wanted) => wanted == group,
+        }
+    }
+
+    /// The prefix under which they lie in a tree.
+    pub(crate) fn prefix(self) -> IndexKey {
+        match self {
+            Self::Uid(hash) => IndexKey::new([b"o", &hash.to_be_bytes(), &[], &[]]),
+            Self::Name(hash, Some(group)) => {
+                let hash = name_in_group(hash, Some(group));
+                IndexKey::new([b"o", &hash.to_be_bytes(), &[], &[]])
+            }
+            Self::Name(hash, None) => {
+                let [a, b, c, d, e, ..] = hash.to_be_bytes();
+                IndexKey::new([b"o", &[a, b, c, d, e], &[], &[]])
+            }
+        }
+    }
 }
 
 fn uid_hash(uid: &str) -> Option<u64> {
     (!uid.is_empty()).then(|| xxh3_64(uid.as_bytes()))
 }
 
-/// Newlines part the fields: Kubernetes names have none, and if one did, the record itself decides what matches.
-fn name_hash(kind: &str, namespace: &str, name: &str) -> Option<u64> {
-    (!name.is_empty()).then(|| xxh3_64([kind, namespace, name].join("\n").as_bytes()))
+/// 40 bits, and room for those of the group, so that a name is found in all of them, and in one.
+fn name_hash(name: &str) -> Option<u64> {
+    (!name.is_empty()).then(|| xxh3_64(name.as_bytes()) & !u64::from(GROUP_MASK))
 }
+
+fn name_in_group(hash: u64, group: Option<u32>) -> u64 {
+    hash | u64::from(group.unwrap_or(0) & GROUP_MASK)
+}
+
+/// The bits of a [`group`].
+const GROUP_MASK: u32 = 0xff_ffff;
 
 /// What a version is found by besides its name, as the index has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,11 +174,7 @@ pub(crate) struct Fields {
 impl Fields {
     pub(crate) fn of(index: &Index, key: &[u8]) -> Self {
         let uid = uid_hash(&index.object_uid);
-        let object = name_hash(
-            &index.object_kind,
-            &index.object_namespace,
-            &index.object_name,
-        );
+        let object = name_hash(&index.object_name);
         Self {
             uid,
             // A uid may be anything, even what another's name is hashed from. Once is enough to be found.
@@ -149,7 +184,7 @@ impl Fields {
         }
     }
 
-    /// The hashes of the object's uid, and of its kind, namespace and name.
+    /// The hashes of the object's uid, and of its name.
     pub(crate) fn objects(&self) -> [Option<u64>; 2] {
         [self.uid, self.object]
     }
@@ -163,7 +198,8 @@ impl Fields {
         let in_group = self
             .group
             .map(|group| seen_key(&group_prefix(group), self.last_seen, revision));
-        self.objects()
+        let name = self.object.map(|hash| name_in_group(hash, self.group));
+        [self.uid, name]
             .into_iter()
             .flatten()
             .map(object)
@@ -652,11 +688,27 @@ mod tests {
             .keys(1)
             .map(|key| key[..9].to_vec())
             .collect();
-        let hash = object_hash(&ObjectSelector::Uid("u".into())).unwrap();
-        assert_eq!(keys[0], object_prefix(hash));
+        let by_uid = ObjectKey::of(&ObjectSelector::Uid("u".into()), b"").unwrap();
+        assert_eq!(keys[0], by_uid.prefix()[..]);
         assert_eq!(
             keys[0],
             [b'o', 0x0d, 0xe0, 0xf3, 0xce, 0xf1, 0xe7, 0x69, 0x22]
         );
+        // By name: everywhere, and in one namespace.
+        let index = Index {
+            object_name: "web".into(),
+            ..Index::default()
+        };
+        let keys: Vec<_> = Fields::of(&index, b"shop/x").keys(1).collect();
+        let named = ObjectSelector::Name {
+            name: "web".into(),
+            kind: None,
+            namespace: None,
+        };
+        let prefix = |keys: &[u8]| ObjectKey::of(&named, keys).unwrap().prefix();
+        assert_eq!(prefix(b"")[..], keys[0][..6]);
+        assert_eq!(prefix(b"sho")[..], keys[0][..6]);
+        assert_eq!(prefix(b"shop/x")[..], keys[0][..9]);
+        assert_ne!(prefix(b"bank/")[..], keys[0][..9]);
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 
 use foldhash::fast::RandomState;
 
-use super::keys::{Fields, Pointer};
+use super::keys::{Fields, ObjectKey, Pointer};
 use crate::{Revision, UnixMillis};
 
 /// Slots of a whole chunk.
@@ -386,9 +386,10 @@ impl Part {
             })
     }
 
-    /// The versions about an object (by the hash of its uid or name) as of a revision.
-    pub(crate) fn about(&self, object: u64, at: Revision) -> Vec<Pointer> {
+    /// The versions about an object as of a revision.
+    pub(crate) fn about(&self, wanted: ObjectKey, at: Revision) -> Vec<Pointer> {
         let inner = self.read();
+        let object = wanted.hash();
         let mut found = Vec::new();
         let mut next = inner.objects.get(&object).copied().unwrap_or(NONE);
         while let Some((_, slot)) = inner.slot(next) {
@@ -396,7 +397,9 @@ impl Part {
             let along = usize::from(objects[0] != Some(object));
             next = slot.previous[1 + along];
             if slot.is_seen(at) {
-                found.extend(slot.placed().map(|placed| placed.pointer));
+                let placed = slot.placed();
+                let placed = placed.filter(|placed| wanted.is_in(placed.fields.group));
+                found.extend(placed.map(|placed| placed.pointer));
             }
         }
         found
@@ -569,7 +572,6 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::keys::object_hash;
     use super::*;
     use crate::{Index, ObjectSelector};
 
@@ -683,7 +685,8 @@ mod tests {
             .collect();
         prop_assert_eq!(names, from_b);
         for (number, object) in OBJECTS.iter().enumerate().skip(1) {
-            let wanted = object_hash(&ObjectSelector::Uid((*object).into())).unwrap();
+            let wanted = ObjectSelector::Uid((*object).into());
+            let wanted = ObjectKey::of(&wanted, b"").unwrap();
             let about: BTreeSet<_> = part
                 .about(wanted, at)
                 .into_iter()
@@ -691,7 +694,7 @@ mod tests {
                 .collect();
             let live = expected.values().flatten();
             let expected: BTreeSet<_> = live
-                .filter(|placed| placed.fields.objects()[0] == Some(wanted))
+                .filter(|placed| placed.fields.objects()[0] == Some(wanted.hash()))
                 .map(|placed| placed.pointer.revision)
                 .collect();
             prop_assert_eq!(about, expected, "{}", number);

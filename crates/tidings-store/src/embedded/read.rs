@@ -12,14 +12,15 @@ use super::codec::Codec;
 use super::frame::Kind;
 use super::history::Events;
 use super::index::{Snapshot, Tree, key_of};
-use super::keys::{self, Fields, Pointer, State, Version};
+use super::keys::{self, Fields, ObjectKey, Pointer, State, Version};
 use super::names::Names;
 use super::part::{Found, Placed, Seen};
 use super::tables::{Buckets, Published, Tables};
 use crate::changes::Logged;
+use crate::record::Room;
 use crate::{
-    At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, Page, ReadError, Record,
-    Revision, UnixMillis,
+    At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page,
+    ReadError, Record, Revision, UnixMillis,
 };
 
 /// A version as it was read.
@@ -181,6 +182,7 @@ impl<'a> View<'a> {
         };
         let mut page = PageBuilder {
             request,
+            room: Room::of(request),
             page: Page {
                 revision,
                 ..Page::default()
@@ -278,29 +280,43 @@ impl<'a> View<'a> {
         now: UnixMillis,
         page: &mut PageBuilder<'_>,
     ) -> Result<(), Fault> {
-        let mut found = BTreeMap::new();
+        let (limited, limit) = match page.request.limit {
+            Some(limit) => (true, limit),
+            None => (false, usize::MAX),
+        };
+        // They come in no order. No more of them are kept than the page has room for.
+        let mut found: BTreeMap<Bytes, Record> = BTreeMap::new();
+        let (mut bytes, mut behind) = (0, 0);
         let mut add = |stored: Stored| {
             let Record {
                 key, expires_at, ..
             } = &stored.record;
             let live = expires_at.is_none_or(|at| at > now);
             if live && page.request.contains(key) && object.matches(&stored.index) {
+                bytes += stored.record.value.len();
                 found.insert(key.clone(), stored.record);
+                while found.len() > limit || limited && found.len() > 1 && bytes > PAGE_BYTES_MAX {
+                    let Some((_, last)) = found.pop_last() else {
+                        break;
+                    };
+                    bytes -= last.value.len();
+                    behind += 1;
+                }
             }
         };
-        let Some(hash) = keys::object_hash(object) else {
+        let Some(object_key) = ObjectKey::of(object, &page.request.prefix) else {
             return Ok(());
         };
         // One that is being written out may be found twice.
         let mut versions = BTreeMap::new();
         for part in self.snapshot.parts.iter() {
-            let about = part.about(hash, self.state.revision);
+            let about = part.about(object_key, self.state.revision);
             versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
         }
         for (bucket, tables) in self.buckets.iter() {
             for entry in self
                 .snapshot
-                .prefix(&tables.index, keys::object_prefix(hash))
+                .prefix(&tables.index, &object_key.prefix()[..])
             {
                 let revision = keys::trailing_revision(&key_of(entry)?)?;
                 versions.insert(revision, *bucket);
@@ -327,9 +343,8 @@ impl<'a> View<'a> {
                 add(stored);
             }
         }
-        for (_, record) in found {
-            page.push(record);
-        }
+        page.page.records.extend(found.into_values());
+        page.behind = behind;
         Ok(())
     }
 
@@ -396,18 +411,23 @@ impl<'a> View<'a> {
         Ok(streams)
     }
 
-    /// Changes after a revision in order, at most about so many, and the revision they reach to.
+    /// Changes after a revision in order, at most about so many or [`PAGE_BYTES_MAX`], and the revision they reach to.
     pub(crate) fn changes(
         &self,
         after: Revision,
         limit: usize,
     ) -> Result<(Vec<Arc<Change>>, Revision), Fault> {
-        let mut changes = Vec::new();
+        let mut changes: Vec<Arc<Change>> = Vec::new();
+        let mut bytes = 0;
         let mut events = Events::new(&self.buckets, after, self.state.revision)?;
         while let Some((revision, event)) = events.next()? {
-            changes.extend(event.change(revision, self)?.map(Arc::new));
+            if let Some(change) = event.change(revision, self)? {
+                let len = |record: Option<&Record>| record.map_or(0, |record| record.value.len());
+                bytes += len(change.record()) + len(change.previous());
+                changes.push(Arc::new(change));
+            }
             // Every change of this store has a revision of its own, so any of them may be the last.
-            if changes.len() >= limit {
+            if changes.len() >= limit || bytes >= PAGE_BYTES_MAX {
                 let reached = changes.last().map_or(after, |change| change.revision());
                 return Ok((changes, reached));
             }
@@ -425,17 +445,12 @@ impl ListRequest {
 /// Collects a page until its limit, then only looks whether, or counts how much, is behind it.
 struct PageBuilder<'a> {
     request: &'a ListRequest,
+    room: Room,
     page: Page,
     behind: u64,
 }
 
 impl PageBuilder<'_> {
-    fn is_full(&self) -> bool {
-        self.request
-            .limit
-            .is_some_and(|limit| self.page.records.len() >= limit)
-    }
-
     fn is_done(&self) -> bool {
         self.behind > 0 && !self.request.count_remaining
     }
@@ -451,7 +466,7 @@ impl PageBuilder<'_> {
         let Some(pointer) = pointer.filter(|pointer| pointer.is_live(now)) else {
             return Ok(());
         };
-        if self.is_full() {
+        if !self.room.is_left() {
             self.behind += 1;
         } else if let Some(stored) = view.version(pointer.revision, pointer.bucket)? {
             if stored.record.key != key {
@@ -460,17 +475,10 @@ impl PageBuilder<'_> {
                     pointer.revision
                 )));
             }
+            self.room.fill(&stored.record);
             self.page.records.push(stored.record);
         }
         Ok(())
-    }
-
-    fn push(&mut self, record: Record) {
-        if self.is_full() {
-            self.behind += 1;
-        } else {
-            self.page.records.push(record);
-        }
     }
 
     fn finish(mut self) -> Page {

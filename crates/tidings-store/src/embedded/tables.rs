@@ -24,7 +24,7 @@ const BUCKETS_MAX: usize = 24;
 const WIDTH_MIN: u64 = 1 << 16;
 
 const LOG: &str = "log";
-const INDEX: &str = "index";
+pub(crate) const INDEX: &str = "index";
 
 /// Where the records with one range of expiry are.
 #[derive(Clone)]

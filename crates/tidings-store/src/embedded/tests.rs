@@ -198,7 +198,7 @@ async fn without_a_checkpoint_a_torn_commit_leaves_the_one_before() {
 fn an_unreadable_checkpoint_of_an_empty_log_is_damage() {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::at(UnixMillis(NOW));
-    fs::write(folder.path().join("FORMAT"), "tidings-store 2\n").unwrap();
+    fs::write(folder.path().join("FORMAT"), "tidings-store 3\n").unwrap();
     fs::write(folder.path().join("CHECKPOINT"), "1 2 3").unwrap();
     let refused = open(folder.path(), &clock).err();
     assert!(

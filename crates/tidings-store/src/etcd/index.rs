@@ -1,7 +1,7 @@
 //! The local index: which keys are about an object, and which were last seen when. It holds no values.
 //!
 //! It is loaded once from a snapshot and then follows the watch, so it is exact at one revision, its own, that only
-//! grows. Object names are kept as hashes: what it returns are candidates, and the reader decides by the record itself.
+//! grows. Uids and names are kept as hashes: what it returns are candidates, and the reader decides by the record itself.
 //! It is bounded; with more records than it may hold it empties itself and answers nothing.
 
 use std::cmp::Reverse;
@@ -99,18 +99,13 @@ impl LocalIndex {
         index: &Index,
         value_len: usize,
     ) -> Entry {
-        let name = (
-            &*index.object_kind,
-            &*index.object_namespace,
-            &*index.object_name,
-        );
         Entry {
             revision,
             expires_at,
             last_seen: index.last_seen,
             value_len,
             uid: (!index.object_uid.is_empty()).then(|| self.hasher.hash_one(&index.object_uid)),
-            name: (!index.object_name.is_empty()).then(|| self.hasher.hash_one(name)),
+            name: (!index.object_name.is_empty()).then(|| self.hasher.hash_one(&index.object_name)),
         }
     }
 
@@ -183,21 +178,20 @@ impl LocalIndex {
         self.ready().map(|state| state.revision)
     }
 
-    /// Keys that may be of records about an object, unless there are more than `max`.
-    pub(super) fn about(&self, object: &ObjectSelector, max: usize) -> Option<Found> {
-        let hash = match object {
-            ObjectSelector::Uid(uid) => self.hasher.hash_one(uid),
-            ObjectSelector::Name {
-                kind,
-                namespace,
-                name,
-            } => self.hasher.hash_one((&**kind, &**namespace, &**name)),
-        };
+    /// Keys with a prefix that may be of records about an object, unless there are more than `max`.
+    pub(super) fn about(
+        &self,
+        object: &ObjectSelector,
+        prefix: &Bytes,
+        max: usize,
+    ) -> Option<Found> {
+        let (ObjectSelector::Uid(text) | ObjectSelector::Name { name: text, .. }) = object;
+        let hash = self.hasher.hash_one(text);
         let state = self.ready()?;
         let keys: Vec<_> = state
             .by_object
-            .range((hash, Bytes::new())..)
-            .take_while(|(of, _)| *of == hash)
+            .range((hash, prefix.clone())..)
+            .take_while(|(of, key)| *of == hash && key.starts_with(prefix))
             .take(max + 1)
             .map(|(_, key)| key.clone())
             .collect();
@@ -384,7 +378,7 @@ mod tests {
             prop_assert_eq!(index.revision(), Some(changes.len() as Revision));
             for object in 0..4 {
                 let selector = ObjectSelector::Uid(format!("uid-{object}"));
-                let found = index.about(&selector, 100).map(|found| found.keys);
+                let found = index.about(&selector, &Bytes::new(), 100).map(|found| found.keys);
                 let want: Vec<_> = model.iter().filter(|(_, it)| it.1 == object).map(|(key, _)| key.clone()).collect();
                 prop_assert_eq!(found, Some(want));
             }

@@ -14,6 +14,7 @@ use super::Shared;
 use super::client::{TXN, signed};
 use super::walk::Walk;
 use super::wire::{KeyValue, RangeRequest, Request, Response, TxnRequest, TxnResponse};
+use crate::record::Room;
 use crate::{
     At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, Page, ReadError, Record,
     Revision,
@@ -50,6 +51,7 @@ impl Shared {
         let range = self.keys.range(&request.prefix, request.after.as_ref());
         let mut walk = Walk::new(range, revision).part_len(limit.saturating_add(1));
         let mut page = Page::default();
+        let mut room = Room::of(request);
         let mut remaining = 0;
         'walk: while let Some(part) = walk.next(self).await? {
             for version in part {
@@ -60,7 +62,8 @@ impl Shared {
                 if !self.is_live(&record) {
                     continue;
                 }
-                if page.records.len() < limit {
+                if room.is_left() {
+                    room.fill(&record);
                     page.records.push(record);
                     continue;
                 }
@@ -156,7 +159,7 @@ impl Shared {
                 && request.after.as_ref().is_none_or(|after| key > after)
         });
         let keys: Vec<_> = keys.into_iter().collect();
-        let limit = request.limit.unwrap_or(usize::MAX);
+        let mut room = Room::of(request);
         let mut page = Page {
             revision,
             ..Page::default()
@@ -174,7 +177,8 @@ impl Shared {
                 if !self.is_live(&record) {
                     continue;
                 }
-                if page.records.len() < limit {
+                if room.is_left() {
+                    room.fill(&record);
                     page.records.push(record);
                     continue;
                 }
@@ -206,7 +210,7 @@ impl Shared {
         if at_least > self.client.revision() || !self.index_reached(at_least).await {
             return Ok(None);
         }
-        let Some(found) = self.index.about(object, CANDIDATES_MAX) else {
+        let Some(found) = self.index.about(object, &request.prefix, CANDIDATES_MAX) else {
             return Ok(None);
         };
         let mut keys: BTreeSet<_> = found.keys.into_iter().collect();

@@ -98,10 +98,12 @@ async fn compare(store: &EtcdStore, first: Revision) {
     let shared = &store.shared;
     let latest = store.revision();
     let objects = (0..4).map(|object| ObjectSelector::Uid(format!("uid-{object}")));
-    let names = (0..4).map(|object| ObjectSelector::Name {
-        kind: "Pod".into(),
-        namespace: "a".into(),
-        name: object.to_string(),
+    let names = (0..4).flat_map(|object| {
+        [None, Some("a".to_owned())].map(|namespace| ObjectSelector::Name {
+            name: object.to_string(),
+            kind: namespace.as_ref().map(|_| "Pod".to_owned()),
+            namespace,
+        })
     });
     for object in objects.chain(names) {
         for at in [

@@ -340,9 +340,9 @@ async fn check(
             .collect();
         let index = about(&format!("pod-{writer}"), 0);
         let by_name = ObjectSelector::Name {
-            kind: index.object_kind,
-            namespace: index.object_namespace,
             name: index.object_name,
+            kind: Some(index.object_kind),
+            namespace: Some(index.object_namespace),
         };
         for object in [ObjectSelector::Uid(index.object_uid), by_name] {
             let request = ListRequest::default().object(object);

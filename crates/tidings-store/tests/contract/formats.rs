@@ -60,13 +60,19 @@ async fn check(packed: &[u8]) {
             (&record.value, record.expires_at)
         );
     }
-    let about = ObjectSelector::Uid("uid-of-pod-3".into());
-    let found = store
-        .list(ListRequest::default().object(about))
-        .await
-        .unwrap();
     let of_pod = expected.values().filter(|number| *number % 10 == 3).count();
-    assert_eq!(found.records.len(), of_pod);
+    let by_name = ObjectSelector::Name {
+        name: fixture::record(3).index.object_name,
+        kind: None,
+        namespace: None,
+    };
+    for about in [ObjectSelector::Uid("uid-of-pod-3".into()), by_name] {
+        let found = store
+            .list(ListRequest::prefix("default/").object(about))
+            .await
+            .unwrap();
+        assert_eq!(found.records.len(), of_pod);
+    }
     let newest = NewestRequest {
         limit: 1,
         ..NewestRequest::default()

@@ -358,15 +358,16 @@ impl Run {
             }
             for (number, pod) in PODS.iter().enumerate() {
                 let index = about(pod, 0);
-                let (kind, namespace, name) =
-                    (index.object_kind, index.object_namespace, index.object_name);
+                let by_name = |kind, namespace| ObjectSelector::Name {
+                    name: index.object_name.clone(),
+                    kind,
+                    namespace,
+                };
+                let (kind, namespace) = (&index.object_kind, &index.object_namespace);
                 for object in [
-                    ObjectSelector::Uid(index.object_uid),
-                    ObjectSelector::Name {
-                        kind,
-                        namespace,
-                        name,
-                    },
+                    ObjectSelector::Uid(index.object_uid.clone()),
+                    by_name(Some(kind.clone()), Some(namespace.clone())),
+                    by_name(None, None),
                 ] {
                     let found = self
                         .fixture
