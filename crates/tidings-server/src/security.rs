@@ -1,7 +1,8 @@
 //! Who may come in and what they may do, from options and files, and those files when they are replaced.
 //!
-//! A file is read again when its bytes have changed. What is not usable changes nothing: what was in force stays in force,
-//! the log says so and a count goes up.
+//! Files that belong together are in force together. Whatever lies there and is not in force is tried at every look, until
+//! it is: a certificate may be there before its key is. What is not usable changes nothing; the log says so and a count
+//! goes up, once for each state the files were seen in.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,7 +16,7 @@ use crate::auth::certificate::ClientAuthority;
 use crate::auth::{Authenticator, Authorizer, RbacPolicy, Reviewer, Token, parse_token_file};
 use crate::server::ApiServer;
 use crate::start::StartError;
-use crate::tls::{Identity, Tls};
+use crate::tls::{Identity, Tls, TlsError};
 
 /// No file of certificates, tokens or permissions is longer.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -80,30 +81,33 @@ pub(crate) struct Security {
     files: Files,
 }
 
-/// The files, as last read.
+/// The files, and what of them is in force.
 struct Files {
-    tokens: Option<File>,
-    permissions: Option<File>,
-    client_authority: Option<File>,
-    certificate: Option<(File, File)>,
+    tokens: Option<Watched>,
+    permissions: Option<Watched>,
+    client_authority: Option<Watched>,
+    /// The certificate and its key.
+    certificate: Option<Watched>,
     /// The client authority in force.
     clients: Option<ClientAuthority>,
     /// What is served with if no files say otherwise.
     identity: Identity,
 }
 
-struct File {
-    path: PathBuf,
-    bytes: Vec<u8>,
-    /// Whether the last attempt to read it failed.
-    missing: bool,
+/// Files that belong together.
+pub(crate) struct Watched {
+    paths: Vec<PathBuf>,
+    in_force: Vec<Vec<u8>>,
+    /// What was seen of them last and said to be of no use.
+    told: Option<Result<Vec<Vec<u8>>, String>>,
 }
 
 impl SecurityOptions {
-    /// Reads the files. `tokens` are those in force if there is no token file; `own` makes a certificate if there is none.
+    /// Reads the files. `tokens` are those in force, of the token file if there is one; `own` makes a certificate if there is
+    /// none.
     pub(crate) fn load(
         &self,
-        token_file: Option<&Path>,
+        token_file: Option<Watched>,
         tokens: &[Token],
         own: impl FnOnce() -> Result<Identity, StartError>,
     ) -> Result<Security, StartError> {
@@ -127,10 +131,10 @@ impl SecurityOptions {
         let permissions = self
             .authorization_rbac_file
             .as_deref()
-            .map(File::open)
+            .map(Watched::open)
             .transpose()?;
         let policy = match &permissions {
-            Some(file) => parse_policy(&file.bytes).map_err(|why| file.unusable(&why))?,
+            Some(file) => parse_policy(file.first()).map_err(|why| file.unusable(&why))?,
             None => RbacPolicy::default(),
         };
         let mut authorizer = if always_allow {
@@ -142,11 +146,15 @@ impl SecurityOptions {
             authorizer = authorizer.ask_cluster(cluster.clone());
         }
 
-        let client_authority = self.client_ca_file.as_deref().map(File::open).transpose()?;
+        let client_authority = self
+            .client_ca_file
+            .as_deref()
+            .map(Watched::open)
+            .transpose()?;
         let clients = client_authority
             .as_ref()
             .map(|file| {
-                ClientAuthority::from_pem(&file.bytes).map_err(|error| file.unusable(&error))
+                ClientAuthority::from_pem(file.first()).map_err(|error| file.unusable(&error))
             })
             .transpose()?;
         let mut authenticator = Authenticator::new(tokens.to_vec()).anonymous(self.anonymous_auth);
@@ -160,13 +168,10 @@ impl SecurityOptions {
         let certificate = self
             .tls_files
             .as_ref()
-            .map(|(certificate, key)| {
-                Ok::<_, StartError>((File::open(certificate)?, File::open(key)?))
-            })
+            .map(|(certificate, key)| Watched::open_all(vec![certificate.clone(), key.clone()]))
             .transpose()?;
         let identity = match &certificate {
-            Some((certificate, key)) => Identity::from_pem(&certificate.bytes, &key.bytes)
-                .map_err(|error| certificate.unusable(&error))?,
+            Some(pair) => parse_identity(&pair.in_force).map_err(|error| pair.unusable(&error))?,
             None => own()?,
         };
         let config = identity.config(clients.as_ref())?;
@@ -176,7 +181,7 @@ impl SecurityOptions {
             tls: Arc::new(config).into(),
             authority_pem: identity.authority_pem.clone(),
             files: Files {
-                tokens: token_file.map(File::open).transpose()?,
+                tokens: token_file,
                 permissions,
                 client_authority,
                 certificate,
@@ -185,6 +190,12 @@ impl SecurityOptions {
             },
         })
     }
+}
+
+/// A certificate and its key.
+fn parse_identity(files: &[Vec<u8>]) -> Result<Identity, TlsError> {
+    let file = |at: usize| files.get(at).map(Vec::as_slice).unwrap_or_default();
+    Identity::from_pem(file(0), file(1))
 }
 
 fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, String> {
@@ -244,123 +255,132 @@ impl FileWatcher {
         }
     }
 
-    /// Whether every changed file was taken over.
+    /// Whether all that lies there is in force.
     fn reload(&mut self) -> bool {
+        let Self { server, tls, files } = self;
         let mut usable = true;
-        let mut report = |file: &File, outcome: Result<(), String>| match outcome {
-            Ok(()) => {
-                self.server.access_counters().files_reloaded.add();
-                tracing::info!(file = %file.path.display(), "a replaced file is in force");
-            }
-            Err(why) => {
-                usable = false;
-                self.server.access_counters().file_reload_failures.add();
-                tracing::error!(
-                    file = %file.path.display(), why,
-                    "a replaced file is not usable; what it held before stays in force"
-                );
-            }
-        };
-        let files = &mut self.files;
-        if let Some(file) = &mut files.tokens
-            && let Some(changed) = file.changed()
-        {
-            let outcome = changed.and_then(|()| {
-                let tokens = parse_token_file(&file.bytes).map_err(|error| error.to_string())?;
-                self.server.authenticator.replace_tokens(tokens);
+        if let Some(file) = &mut files.tokens {
+            usable &= file.take_over(server, |bytes| {
+                let tokens = parse_token_file(first(bytes)).map_err(|error| error.to_string())?;
+                server.authenticator.replace_tokens(tokens);
                 Ok(())
             });
-            report(file, outcome);
         }
-        if let Some(file) = &mut files.permissions
-            && let Some(changed) = file.changed()
-        {
-            let outcome = changed.and_then(|()| {
-                let policy = parse_policy(&file.bytes)?;
-                self.server.authorizer.replace_policy(policy);
+        if let Some(file) = &mut files.permissions {
+            usable &= file.take_over(server, |bytes| {
+                server
+                    .authorizer
+                    .replace_policy(parse_policy(first(bytes))?);
                 Ok(())
             });
-            report(file, outcome);
         }
-        if let Some(file) = &mut files.client_authority
-            && let Some(changed) = file.changed()
-        {
-            let outcome = changed.and_then(|()| {
-                let clients =
-                    ClientAuthority::from_pem(&file.bytes).map_err(|error| error.to_string())?;
-                let config = files
-                    .identity
-                    .config(Some(&clients))
-                    .map_err(|error| error.to_string())?;
-                self.tls.replace(Arc::new(config));
-                self.server
-                    .authenticator
-                    .replace_client_authority(clients.clone());
-                files.clients = Some(clients);
-                Ok(())
-            });
-            report(file, outcome);
-        }
-        if let Some((certificate, key)) = &mut files.certificate
-            && let Some(changed) = certificate
-                .changed()
-                .into_iter()
-                .chain(key.changed())
-                .reduce(Result::and)
-        {
-            let outcome = changed.and_then(|()| {
-                let identity = Identity::from_pem(&certificate.bytes, &key.bytes)
-                    .map_err(|error| error.to_string())?;
+        if let Some(file) = &mut files.client_authority {
+            let (identity, clients) = (&files.identity, &mut files.clients);
+            usable &= file.take_over(server, |bytes| {
+                let new =
+                    ClientAuthority::from_pem(first(bytes)).map_err(|error| error.to_string())?;
                 let config = identity
-                    .config(files.clients.as_ref())
+                    .config(Some(&new))
                     .map_err(|error| error.to_string())?;
-                self.tls.replace(Arc::new(config));
-                files.identity = identity;
+                tls.replace(Arc::new(config));
+                server.authenticator.replace_client_authority(new.clone());
+                *clients = Some(new);
                 Ok(())
             });
-            report(certificate, outcome);
+        }
+        if let Some(pair) = &mut files.certificate {
+            let (identity, clients) = (&mut files.identity, &files.clients);
+            usable &= pair.take_over(server, |bytes| {
+                let new = parse_identity(bytes).map_err(|error| error.to_string())?;
+                let config = new
+                    .config(clients.as_ref())
+                    .map_err(|error| error.to_string())?;
+                tls.replace(Arc::new(config));
+                *identity = new;
+                Ok(())
+            });
         }
         usable
     }
 }
 
-impl File {
-    fn open(path: &Path) -> Result<Self, StartError> {
-        let bytes = read(path).map_err(|source| StartError::File {
-            path: path.to_owned(),
-            source,
-        })?;
+impl Watched {
+    /// Reads a file.
+    pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
+        Self::open_all(vec![path.to_owned()])
+    }
+
+    fn open_all(paths: Vec<PathBuf>) -> Result<Self, StartError> {
+        let read = |path: &PathBuf| {
+            read(path).map_err(|source| StartError::File {
+                path: path.clone(),
+                source,
+            })
+        };
         Ok(Self {
-            path: path.to_owned(),
-            bytes,
-            missing: false,
+            in_force: paths.iter().map(read).collect::<Result<_, _>>()?,
+            paths,
+            told: None,
         })
     }
 
-    /// Reads the file again. `None` if nothing is new: the same bytes, or still not there.
-    fn changed(&mut self) -> Option<Result<(), String>> {
-        match read(&self.path) {
-            Ok(bytes) => {
-                self.missing = false;
-                if bytes == self.bytes {
-                    return None;
-                }
-                self.bytes = bytes;
-                Some(Ok(()))
+    /// The bytes of the only file, or of the first.
+    pub(crate) fn first(&self) -> &[u8] {
+        first(&self.in_force)
+    }
+
+    /// Has what lies there put in force, unless it is. True if it is now.
+    fn take_over(
+        &mut self,
+        server: &ApiServer,
+        apply: impl FnOnce(&[Vec<u8>]) -> Result<(), String>,
+    ) -> bool {
+        let read =
+            |path: &PathBuf| read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let seen: Result<Vec<_>, _> = self.paths.iter().map(read).collect();
+        let outcome = match &seen {
+            Ok(bytes) if *bytes == self.in_force => {
+                self.told = None;
+                return true;
             }
-            Err(error) => {
-                let known = std::mem::replace(&mut self.missing, true);
-                (!known).then(|| Err(error.to_string()))
+            Ok(bytes) => apply(bytes),
+            Err(why) => Err(why.clone()),
+        };
+        let file = self.paths.first().map(|path| path.display().to_string());
+        match (outcome, seen) {
+            (Ok(()), Ok(bytes)) => {
+                server.access_counters().files_reloaded.add();
+                tracing::info!(file, "a replaced file is in force");
+                self.in_force = bytes;
+                self.told = None;
+                true
+            }
+            (outcome, seen) => {
+                if self.told.as_ref() != Some(&seen) {
+                    let why = outcome.err();
+                    server.access_counters().file_reload_failures.add();
+                    tracing::error!(
+                        file,
+                        why,
+                        "a replaced file is not usable; what it held before stays in force"
+                    );
+                }
+                self.told = Some(seen);
+                false
             }
         }
     }
 
     fn unusable(&self, why: &impl ToString) -> StartError {
         StartError::SecurityFile {
-            path: self.path.clone(),
+            path: self.paths.first().cloned().unwrap_or_default(),
             why: why.to_string(),
         }
     }
+}
+
+fn first(files: &[Vec<u8>]) -> &[u8] {
+    files.first().map(Vec::as_slice).unwrap_or_default()
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

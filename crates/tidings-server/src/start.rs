@@ -17,7 +17,7 @@ use crate::auth::{Token, TokenFileError, User, parse_token_file};
 use crate::clock::SystemClock;
 use crate::private::{create_private_dir, write_private};
 use crate::random;
-use crate::security::{AuthorizationMode, ReloadRequest, SecurityOptions};
+use crate::security::{AuthorizationMode, ReloadRequest, SecurityOptions, Watched};
 use crate::serve::serve;
 use crate::server::{ApiOptions, ApiServer};
 use crate::storage::Storage;
@@ -193,18 +193,17 @@ pub async fn start_with_store(
     options: StartOptions,
 ) -> Result<Running, StartError> {
     private_dir(&options.data_dir)?;
-    let tokens = match &options.token_auth_file {
-        Some(path) => read_tokens(path)?,
-        None => own_tokens(&options.data_dir.join("tokens.csv"))?,
+    let token_file = options.token_auth_file.as_deref();
+    let token_file = token_file.map(Watched::open).transpose()?;
+    let tokens = match (&token_file, &options.token_auth_file) {
+        (Some(file), Some(path)) => parse_tokens(path, file.first())?,
+        _ => own_tokens(&options.data_dir.join("tokens.csv"))?,
     };
     let own_identity = || {
         let names = tls::names(options.bind_address);
         Ok(Identity::own(&options.data_dir.join("pki"), &names)?)
     };
-    let mut security =
-        options
-            .security
-            .load(options.token_auth_file.as_deref(), &tokens, own_identity)?;
+    let mut security = options.security.load(token_file, &tokens, own_identity)?;
     if options.security.authorization_mode == AuthorizationMode::Rbac
         && options.security.authorization_rbac_file.is_none()
         && options.security.authorization_cluster.is_none()
@@ -285,12 +284,8 @@ pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
     })
 }
 
-fn read_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
-    let bytes = fs::read(path).map_err(|source| StartError::File {
-        path: path.to_owned(),
-        source,
-    })?;
-    parse_token_file(&bytes).map_err(|source| StartError::TokenFile {
+fn parse_tokens(path: &Path, bytes: &[u8]) -> Result<Vec<Token>, StartError> {
+    parse_token_file(bytes).map_err(|source| StartError::TokenFile {
         path: path.to_owned(),
         source,
     })
@@ -299,7 +294,11 @@ fn read_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
 /// The server's own token, made on first start.
 fn own_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
     if path.exists() {
-        return read_tokens(path);
+        let bytes = fs::read(path).map_err(|source| StartError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        return parse_tokens(path, &bytes);
     }
     let token = random::token()?;
     let user = User::new("admin", random::uuid()?, ["system:masters".to_owned()]);

@@ -92,5 +92,23 @@ async fn a_replaced_certificate_is_served() {
     server.write("tls.key", &old.key);
     assert!(server.running.reload().await);
     assert!(reaches().await);
+
+    // A renewed certificate of the same key, which is away for one look.
+    let reloads = async || {
+        let answer = server.as_admin().await.get("/metrics").await;
+        let text = answer.body.as_str().unwrap().to_owned();
+        let name = "tidings_file_reloads_total{result=\"success\"} ";
+        let count = text.lines().find_map(|line| line.strip_prefix(name));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let before = reloads().await;
+    let renewed = format!("{}{}\n", old.certificate, first.pem);
+    server.write("tls.crt", &renewed);
+    std::fs::remove_file(server.folder.path().join("tls.key")).unwrap();
+    assert!(!server.running.reload().await);
+    assert!(reaches().await);
+    server.write("tls.key", &old.key);
+    assert!(server.running.reload().await);
+    assert_eq!(reloads().await, before + 1);
     server.running.shutdown().await;
 }
