@@ -33,6 +33,9 @@ impl RotatedFile {
         };
         if !opened.is_standard_output() {
             opened.reopen()?;
+            let mut backups = opened.backups()?;
+            backups.sort();
+            opened.remove_old(&backups);
         }
         Ok(opened)
     }
@@ -97,15 +100,40 @@ impl RotatedFile {
             return Ok(());
         }
         backups.push(path);
-        let surplus = backups.len().saturating_sub(self.options.backups_max);
-        if self.options.backups_max > 0 {
-            for path in backups.iter().take(surplus) {
-                if let Err(error) = std::fs::remove_file(path) {
-                    tracing::error!(%error, path = %path.display(), "an old audit log cannot be removed");
-                }
+        self.remove_old(&backups);
+        Ok(())
+    }
+
+    /// Removes of the files that were put aside, in their order, those that are too many or too old.
+    fn remove_old(&self, backups: &[PathBuf]) {
+        let surplus = match self.options.backups_max {
+            0 => 0,
+            kept => backups.len().saturating_sub(kept),
+        };
+        let oldest = self.options.age_max.and_then(|age| {
+            let age = SignedDuration::try_from(age).ok()?;
+            self.clock.now().checked_sub(age).ok()
+        });
+        for (number, path) in backups.iter().enumerate() {
+            let is_old = || {
+                oldest
+                    .zip(self.put_aside(path))
+                    .is_some_and(|(oldest, at)| at < oldest)
+            };
+            if number >= surplus && !is_old() {
+                continue;
+            }
+            if let Err(error) = std::fs::remove_file(path) {
+                tracing::error!(%error, path = %path.display(), "an old audit log cannot be removed");
             }
         }
-        Ok(())
+    }
+
+    /// When a file was put aside, by its name.
+    fn put_aside(&self, path: &Path) -> Option<Timestamp> {
+        let (start, end) = self.name_parts();
+        let name = path.file_name()?.to_str()?;
+        parse_stamp(name.strip_prefix(&start)?.strip_suffix(&end)?)
     }
 
     /// The name's beginning and end, between which backups have their time.
@@ -129,9 +157,7 @@ impl RotatedFile {
     fn backup_path(&self, newest: Option<&PathBuf>) -> PathBuf {
         let (start, end) = self.name_parts();
         let after_newest = newest
-            .and_then(|path| path.file_name()?.to_str())
-            .and_then(|name| name.strip_prefix(&start)?.strip_suffix(&end))
-            .and_then(parse_stamp)
+            .and_then(|path| self.put_aside(path))
             .and_then(|time| time.checked_add(SignedDuration::from_millis(1)).ok());
         let now = self.clock.now();
         let time = after_newest.map_or(now, |after| after.max(now));
@@ -215,6 +241,31 @@ mod tests {
                 ("audit.log", "longer than the limit\n"),
             ]
         );
+    }
+
+    #[test]
+    fn files_are_removed_for_their_age() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = AuditOptions::new(folder.path().join("audit.log"));
+        options.bytes_max = 5;
+        options.age_max = Some(std::time::Duration::from_secs(24 * 3600));
+        let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
+        let open =
+            || RotatedFile::open(options.clone(), Arc::new(Arc::new(clock.clone()))).unwrap();
+        let count = || std::fs::read_dir(folder.path()).unwrap().count();
+        let mut file = open();
+        file.write(b"first\n").unwrap();
+        file.write(b"second\n").unwrap();
+        clock.advance(24 * 3_600_000);
+        file.write(b"third\n").unwrap();
+        assert_eq!(count(), 3, "the first was put aside a day ago, no longer");
+        clock.advance(1);
+        file.write(b"fourth\n").unwrap();
+        assert_eq!(count(), 3, "the first is gone");
+        clock.advance(48 * 3_600_000);
+        drop(file);
+        open();
+        assert_eq!(count(), 1);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use self::file::RotatedFile;
 pub(crate) use self::record::{BodySlot, ObjectName, log};
@@ -43,6 +44,9 @@ pub struct AuditOptions {
     pub bytes_max: u64,
     /// So many files that were put aside are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all of them.
     pub backups_max: usize,
+    /// Files that were put aside longer ago than this are removed, when the log is opened and whenever one is put aside
+    /// (`--audit-log-maxage`, there in days). Default: none is, for its age.
+    pub age_max: Option<Duration>,
     /// So many bytes of lines wait to be written; what comes then is dropped and counted. Default: 16 MiB.
     pub queue_bytes_max: usize,
 }
@@ -55,6 +59,7 @@ impl AuditOptions {
             level: AuditLevel::default(),
             bytes_max: 100 << 20,
             backups_max: 10,
+            age_max: None,
             queue_bytes_max: 16 << 20,
         }
     }

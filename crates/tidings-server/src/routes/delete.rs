@@ -11,7 +11,7 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta};
 use prost::Message;
 use serde::Deserialize;
-use tidings_store::WriteError;
+use tidings_store::{Record, WriteError};
 
 use super::body::event_response;
 use super::call::Call;
@@ -119,28 +119,35 @@ pub(crate) async fn delete_collection(
     let form = call.form(Answer::List)?;
     let options = ListOptions::parse(call.api, &call.query, false)?;
     let delete_options = read_delete_options(&call)?;
-    let page = list::collect(&server, &call, &options).await?;
-    let mut deletions = FuturesUnordered::new();
-    for stored in &page.events {
-        if deletions.len() >= DELETES_AT_ONCE {
-            deletions.next().await.transpose()?;
+    let mut pages = list::pages(&server, &call, &options)?;
+    // What the answer lists: as it was stored, which takes a fraction of an event in memory.
+    let mut deleted = Vec::new();
+    while let Some(page) = pages.next().await? {
+        let mut deletions = FuturesUnordered::new();
+        for record in &page {
+            if deletions.len() >= DELETES_AT_ONCE {
+                deletions.next().await.transpose()?;
+            }
+            deletions.push(remove_listed(&server, call.api, record, &delete_options));
         }
-        deletions.push(remove_listed(&server, call.api, stored, &delete_options));
+        while let Some(done) = deletions.next().await {
+            done?;
+        }
+        drop(deletions);
+        deleted.extend(page);
     }
-    while let Some(done) = deletions.next().await {
-        done?;
-    }
-    drop(deletions);
-    list::page_response(&server, &call, form, &page)
+    let meta = pages.look_ahead(false, |_| Ok(())).await?;
+    list::page_response(&server, &call, form, &deleted, &meta)
 }
 
 /// Removes an event that was listed, whatever became of it since, if the preconditions hold of what it has become.
 async fn remove_listed(
     server: &ApiServer,
     api: Api,
-    listed: &Stored,
+    record: &Record,
     options: &Deletion,
 ) -> Result<(), Status> {
+    let listed = &Stored::decode(record.clone())?;
     let metadata = listed.event.metadata.as_ref();
     let text = |of: fn(&ObjectMeta) -> &str| metadata.map(of).unwrap_or_default().to_owned();
     let key = Key {

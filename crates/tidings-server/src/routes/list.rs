@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, StatusCode, header};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
-use tidings_store::{At, ListRequest, Revision};
+use tidings_store::{At, ListRequest, Record, Revision};
 
 use super::body::{encoded, event_response, table_rows};
 use super::call::Call;
@@ -25,7 +25,7 @@ use crate::error::Status;
 use crate::negotiate::{Answer, Form, Media};
 use crate::query::{ListOptions, ResourceVersion};
 use crate::selector::Selector;
-use crate::server::{ApiServer, Stored};
+use crate::server::ApiServer;
 
 /// GET of one event.
 pub(crate) async fn get(
@@ -131,63 +131,35 @@ fn first_request(
     Ok(request)
 }
 
-/// A page of a list in memory.
-pub(crate) struct Collected {
-    pub(crate) events: Vec<Stored>,
-    meta: ListMeta,
-}
-
-impl Collected {
-    /// Events that are all there is to the list.
-    pub(crate) fn of(events: Vec<Stored>, revision: Revision) -> Self {
-        let meta = ListMeta {
-            resource_version: Some(revision.to_string()),
-            ..ListMeta::default()
-        };
-        Self { events, meta }
-    }
-}
-
-/// Reads a list, or as much of it as its limit says, into memory.
-pub(crate) async fn collect(
-    server: &Arc<ApiServer>,
-    call: &Call,
-    options: &ListOptions,
-) -> Result<Collected, Status> {
-    let mut pages = pages(server, call, options)?;
-    let mut events = Vec::new();
-    while let Some(batch) = pages.next().await? {
-        for record in batch {
-            events.push(Stored::decode(record)?);
-        }
-    }
-    let meta = pages.look_ahead(false, |_| Ok(())).await?;
-    Ok(Collected { events, meta })
-}
-
-/// Answers with a page of a list that is in memory already.
+/// Answers with a list, or a page of one, that was read already and may not be there any more.
 pub(crate) fn page_response(
     server: &ApiServer,
     call: &Call,
     form: Form,
-    page: &Collected,
+    records: &[Record],
+    meta: &ListMeta,
 ) -> Result<Response, Status> {
     let rows = table_rows(call, form, server.clock.now())?;
     let mut writer = ListWriter::new(call.api, form, rows);
     let mut len = 0;
-    for stored in &page.events {
-        len += writer.item_len(&stored.record)?;
+    for record in records {
+        len += writer.item_len(record)?;
     }
-    let mut body = Vec::with_capacity(page.events.len() * 1024 + 256);
-    writer.write_start(&page.meta, len, &mut body)?;
-    for stored in &page.events {
-        writer.write_item(&stored.record, &mut body)?;
+    let mut body = Vec::with_capacity(records.len() * 1024 + 256);
+    writer.write_start(meta, len, &mut body)?;
+    for record in records {
+        writer.write_item(record, &mut body)?;
     }
-    writer.write_end(&page.meta, &mut body)?;
+    writer.write_end(meta, &mut body)?;
     Ok(encoded(StatusCode::OK, form.media, body))
 }
 
-fn pages(server: &Arc<ApiServer>, call: &Call, options: &ListOptions) -> Result<Pages, Status> {
+/// What reads the list that a request is about.
+pub(crate) fn pages(
+    server: &Arc<ApiServer>,
+    call: &Call,
+    options: &ListOptions,
+) -> Result<Pages, Status> {
     Ok(Pages::new(
         Arc::clone(server),
         options.selector.clone(),

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_store::NewestRequest;
 
 use super::call::Call;
-use super::list::{Collected, key_prefix, page_response};
+use super::list::{key_prefix, page_response};
 use crate::error::Status;
 use crate::negotiate::Form;
 use crate::query::{ListOptions, ResourceVersion};
-use crate::server::{ApiServer, Stored};
+use crate::server::ApiServer;
 
 /// Says that an answer is in this order.
 const HEADER: HeaderName = HeaderName::from_static("tidings-newest-first");
@@ -50,9 +51,12 @@ pub(crate) async fn list(
     server
         .metrics
         .listed(page.records.len(), page.records.len());
-    let events = page.records.into_iter().map(Stored::decode);
-    let collected = Collected::of(events.collect::<Result<_, _>>()?, page.revision);
-    let mut response = page_response(server, call, form, &collected)?;
+    // That is all there is to the list: it has no next page.
+    let meta = ListMeta {
+        resource_version: Some(page.revision.to_string()),
+        ..ListMeta::default()
+    };
+    let mut response = page_response(server, call, form, &page.records, &meta)?;
     let headers = response.headers_mut();
     headers.insert(HEADER, HeaderValue::from_static("true"));
     Ok(response)

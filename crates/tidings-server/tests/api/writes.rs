@@ -754,3 +754,23 @@ async fn a_collection_is_deleted_only_where_the_preconditions_hold() {
         .await
         .expect(200);
 }
+
+#[tokio::test]
+async fn a_collection_of_several_pages_is_deleted_and_told_whole() {
+    let server = Server::new();
+    let mut made = Vec::new();
+    for number in 0..620 {
+        let name = format!("e{number:03}");
+        server.create("shop", &name).await;
+        made.push(name);
+    }
+    let told = server.delete(&events("shop")).await.expect(200);
+    let told: Vec<_> = told["items"].as_array().unwrap().iter().collect();
+    let names: Vec<_> = told
+        .iter()
+        .map(|event| event["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, made);
+    let left = server.get(&events("shop")).await.expect(200);
+    assert_eq!(left["items"], json!([]));
+}

@@ -1,6 +1,7 @@
 //! The flags of the audit log; kube-apiserver's, where it has them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tidings_server::{AuditLevel, AuditOptions};
 
@@ -25,6 +26,9 @@ pub(super) struct AuditFlags {
     /// So many files that were put aside are kept; 0 keeps all of them
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     audit_log_maxbackup: usize,
+    /// Files that were put aside so many days ago are removed; 0 removes none for its age
+    #[arg(long, value_name = "DAYS", default_value_t = 0)]
+    audit_log_maxage: u32,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -44,6 +48,8 @@ impl AuditFlags {
         };
         options.bytes_max = u64::from(self.audit_log_maxsize) << 20;
         options.backups_max = self.audit_log_maxbackup;
+        let days = Some(u64::from(self.audit_log_maxage)).filter(|days| *days > 0);
+        options.age_max = days.map(|days| Duration::from_secs(days * 24 * 3600));
         Some(options)
     }
 }
