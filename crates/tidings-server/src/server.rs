@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::codec::{self, Api};
 use crate::encoded::EncodedEvents;
 use crate::error::Status;
+use crate::limits::BODY_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::observed::ObservedStore;
 use crate::retention::RetentionRules;
@@ -31,6 +32,9 @@ pub struct ApiOptions {
     pub max_requests_inflight: usize,
     /// So many writing requests are served at once (`--max-mutating-requests-inflight`). Default: 200.
     pub max_mutating_requests_inflight: usize,
+    /// The longest body of a request, in bytes (`--max-request-bytes`); longer ones get 413. Default: 3 MiB, which is
+    /// kube-apiserver's limit.
+    pub request_bytes_max: usize,
     /// A request other than a watch is given up after this (`--request-timeout`). Default: one minute.
     pub request_timeout: Duration,
     /// Watches without a timeout of their own end after this to twice this (`--min-request-timeout`). Default: 30 minutes.
@@ -85,6 +89,7 @@ impl Default for ApiOptions {
             event_ttl: Duration::from_secs(3600),
             max_requests_inflight: 400,
             max_mutating_requests_inflight: 200,
+            request_bytes_max: BODY_BYTES_MAX,
             request_timeout: Duration::from_secs(60),
             min_request_timeout: Duration::from_secs(1800),
             bookmark_interval: Duration::from_secs(60),

@@ -94,7 +94,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
         let body = if parts.method == Method::GET {
             Bytes::new()
         } else {
-            read_body(body).await?
+            read_body(body, server.options.request_bytes_max).await?
         };
         if let Some(slot) = parts.extensions.get::<BodySlot>() {
             slot.fill(&body);

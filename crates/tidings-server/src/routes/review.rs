@@ -152,7 +152,7 @@ pub(crate) async fn access(
 ) -> Result<Response, Status> {
     const KIND: &str = "SelfSubjectAccessReview";
     let (parts, body) = request.into_parts();
-    let body = read_body(body).await?;
+    let body = read_body(body, server.options.request_bytes_max).await?;
     let spec: AccessSpec = read_spec(KIND, &parts.headers, &body)?;
     let asked = match (&spec.resource_attributes, &spec.non_resource_attributes) {
         (Some(asked), None) => Attributes::Resource(ResourceAttributes {
@@ -219,7 +219,7 @@ pub(crate) async fn rules(
 ) -> Result<Response, Status> {
     const KIND: &str = "SelfSubjectRulesReview";
     let (parts, body) = request.into_parts();
-    let body = read_body(body).await?;
+    let body = read_body(body, server.options.request_bytes_max).await?;
     let spec: RulesSpec = read_spec(KIND, &parts.headers, &body)?;
     if spec.namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));

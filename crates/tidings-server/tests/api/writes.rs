@@ -2,6 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tidings_server::ApiOptions;
 
 use crate::support::{Server, event, events};
 
@@ -736,6 +737,13 @@ async fn bodies_are_limited() {
         status["message"],
         "Request entity too large: limit is 3145728"
     );
+    let mut options = ApiOptions::default();
+    options.request_bytes_max = 100;
+    let status = Server::with(options)
+        .post(&events("shop"), &event("shop", "x"))
+        .await
+        .expect(413);
+    assert_eq!(status["message"], "Request entity too large: limit is 100");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidings_server::ApiOptions;
 
-use super::values::{duration, duration_of_seconds};
+use super::values::{bytes, duration, duration_of_seconds};
 
 /// What clients may take up. Names and defaults are kube-apiserver's, where it has such a flag.
 #[derive(Debug, clap::Args)]
@@ -16,6 +16,9 @@ pub(super) struct LimitFlags {
     /// So many writing requests are served at once; more get 429
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
+    /// The longest body of a request, in bytes; Ki, Mi, k and M may follow. Longer ones get 413
+    #[arg(long, value_name = "BYTES", default_value = "3Mi", value_parser = bytes)]
+    max_request_bytes: usize,
     /// A request other than a watch is given up after this
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration_of_seconds)]
     request_timeout: Duration,
@@ -38,6 +41,7 @@ impl LimitFlags {
     pub(super) fn apply(self, options: &mut ApiOptions) {
         options.max_requests_inflight = self.max_requests_inflight;
         options.max_mutating_requests_inflight = self.max_mutating_requests_inflight;
+        options.request_bytes_max = self.max_request_bytes;
         options.request_timeout = self.request_timeout;
         options.min_request_timeout = self.min_request_timeout;
         options.bookmark_interval = self.bookmark_interval;

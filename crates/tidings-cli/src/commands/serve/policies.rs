@@ -11,7 +11,9 @@ use super::values::bytes;
 
 /// Which events are taken, and how long they are kept.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Which events are taken, and how long they are kept")]
+#[command(
+    next_help_heading = "Which events are taken, and how long they are kept (files are read at start)"
+)]
 pub(super) struct PolicyFlags {
     /// Take new events only in these namespaces (separated by commas) and in default, kube-public and kube-system; others
     /// are answered 404. Without this and --namespaces-file every valid name is a namespace
