@@ -142,7 +142,7 @@ async fn faulty(mut stream: TcpStream, requests: Arc<AtomicUsize>) -> std::io::R
         if answer.is_empty() {
             return Ok(());
         }
-        if request % 2 == 0 && answer.starts_with("201") {
+        if request.is_multiple_of(2) && answer.starts_with("201") {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let end = if answer.contains("\r\n\r\n") {

@@ -78,8 +78,8 @@ fn what_is_not_done_is_found_again_in_order_and_whole() {
     log.mark_done(&(0..=20).collect::<Vec<_>>());
     assert_eq!(
         (log.unsettled(), files(folder.path())),
-        (0, 1),
-        "the one appended to"
+        (0, 2),
+        "the one appended to, and its marks"
     );
 }
 
