@@ -18,15 +18,16 @@ const HEIGHT: f32 = 19.0;
 async fn pictures_are_what_the_program_prints() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures");
     let mut events = rollout();
-    for (number, count) in [(1, 140), (2, 61)] {
+    // Ages of minutes, half a minute from the next, and no two alike: a slow run prints the same.
+    for (number, count, seconds) in [(1, 140, 750), (2, 61, 740)] {
         let mut probe = event(
             &format!("db-{number}.1"),
             ("Pod", &format!("db-{number}")),
             "FailedScheduling",
-            400,
+            seconds,
         );
         probe["count"] = json!(count);
-        probe["firstTimestamp"] = json!(ago(3400));
+        probe["firstTimestamp"] = json!(ago(3450));
         probe["message"] = json!("0/5 nodes are available: 5 Insufficient memory.");
         probe["source"] = json!({"component": "default-scheduler"});
         events.push(probe);
