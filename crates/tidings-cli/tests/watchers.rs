@@ -238,7 +238,10 @@ async fn write(
             Err(_) => tokio::time::sleep(BETWEEN_TRIES).await,
         }
     }
-    while delete {
+    if !delete {
+        return;
+    }
+    loop {
         match events.delete(name, &DeleteParams::default()).await {
             Ok(_) => break,
             Err(kube::Error::Api(status)) if status.code == 404 => break,

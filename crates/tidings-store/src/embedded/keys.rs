@@ -138,8 +138,8 @@ impl ObjectKey {
                 IndexKey::new([b"o", &hash.to_be_bytes(), &[], &[]])
             }
             Self::Name(hash, None) => {
-                let [a, b, c, d, e, ..] = hash.to_be_bytes();
-                IndexKey::new([b"o", &[a, b, c, d, e], &[], &[]])
+                let hash = hash.to_be_bytes();
+                IndexKey::new([b"o", hash.get(..5).unwrap_or_default(), &[], &[]])
             }
         }
     }
