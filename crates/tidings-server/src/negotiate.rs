@@ -61,7 +61,9 @@ pub(crate) enum Answer {
 }
 
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-const ACCEPTED_BY_WATCH: &str = "application/json, application/vnd.kubernetes.protobuf";
+/// A list may turn into a watch, and names its forms, too.
+const ACCEPTED_BY_LIST: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
+    application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 /// Chooses the form of an answer: the first clause of `Accept` that can be served, by quality.
 ///
@@ -88,10 +90,9 @@ pub(crate) fn negotiate(
     let mut clauses: Vec<Clause<'_>> = accept.split(',').map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     let form = clauses.iter().find_map(|clause| clause.form(answer));
-    let accepted = if answer == Answer::Watch {
-        ACCEPTED_BY_WATCH
-    } else {
-        ACCEPTED
+    let accepted = match answer {
+        Answer::Object => ACCEPTED,
+        Answer::List | Answer::Watch => ACCEPTED_BY_LIST,
     };
     form.map(|(media, shape)| Form {
         media,

@@ -282,9 +282,7 @@ impl ListOptions {
             .transpose();
         let selector = Selector {
             fields: fields.map_err(Status::bad_request)?.unwrap_or_default(),
-            labels: labels
-                .map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?
-                .unwrap_or_default(),
+            labels: labels.map_err(Status::bad_request)?.unwrap_or_default(),
         };
         let watch = watch || query.flag("watch");
         let options = Self {

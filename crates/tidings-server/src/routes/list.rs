@@ -32,7 +32,8 @@ pub(crate) async fn get(
     State(server): State<Arc<ApiServer>>,
     call: Call,
 ) -> Result<Response, Status> {
-    if call.watch_path || call.query.flag("watch") {
+    // A watch of one is asked of the collection; as upstream, `watch` means nothing here.
+    if call.watch_path {
         return list(State(server), call).await;
     }
     let form = call.form(Answer::Object)?;

@@ -134,8 +134,7 @@ impl FieldSelector {
                 .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
             let field = EventField::parse(api, label)
                 .ok_or_else(|| format!("field label not supported: {label}"))?;
-            let value = unescape(value)
-                .ok_or_else(|| format!("invalid field selector value {value:?} in '{text}'"))?;
+            let value = unescape(value).map_err(|why| format!("invalid field selector: {why}"))?;
             terms.push(Term {
                 field,
                 equal,
@@ -240,21 +239,24 @@ fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
 }
 
 /// Undoes `\\`, `\,` and `\=`; a bare comma or equals sign, or another escape, is none.
-fn unescape(value: &str) -> Option<String> {
+fn unescape(value: &str) -> Result<String, String> {
     let mut out = String::with_capacity(value.len());
     let mut characters = value.chars();
     while let Some(character) = characters.next() {
         match character {
-            '\\' => out.push(
-                characters
-                    .next()
-                    .filter(|next| matches!(next, '\\' | ',' | '='))?,
-            ),
-            ',' | '=' => return None,
+            '\\' => match characters.next() {
+                Some(next @ ('\\' | ',' | '=')) => out.push(next),
+                Some(other) => return Err(format!("invalid escape sequence: \\{other}")),
+                None => return Err("invalid escape sequence: \\".to_owned()),
+            },
+            ',' | '=' => {
+                let number = u32::from(character);
+                return Err(format!("unescaped character in value: {number}"));
+            }
             other => out.push(other),
         }
     }
-    Some(out)
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -340,12 +342,12 @@ mod tests {
             (
                 Api::Core,
                 "reason=a=b",
-                "invalid field selector value \"a=b\" in 'reason=a=b'",
+                "invalid field selector: unescaped character in value: 61",
             ),
             (
                 Api::Core,
                 r"reason=\x",
-                r#"invalid field selector value "\\x" in 'reason=\x'"#,
+                r"invalid field selector: invalid escape sequence: \x",
             ),
         ] {
             assert_eq!(FieldSelector::parse(api, selector).unwrap_err(), error);

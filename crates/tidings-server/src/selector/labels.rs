@@ -33,7 +33,17 @@ impl LabelSelector {
         };
         let mut requirements = Vec::new();
         while parser.peek() != &Token::End {
-            requirements.push(parser.requirement()?);
+            if let Token::Symbol(symbol) = parser.peek()
+                && *symbol != "!"
+            {
+                return Err(format!(
+                    "found '{symbol}', expected: !, identifier, or 'end of string'"
+                ));
+            }
+            let requirement = parser
+                .requirement()
+                .map_err(|why| format!("unable to parse requirement: {why}"))?;
+            requirements.push(requirement);
             match parser.next() {
                 Token::End => break,
                 Token::Symbol(",") if parser.peek() != &Token::End => {}
@@ -138,11 +148,11 @@ impl Parser {
             Token::End | Token::Symbol(",") => Requirement::Exists,
             Token::Symbol("=" | "==") => {
                 self.next();
-                Requirement::In(vec![self.value()?])
+                Requirement::In(vec![self.only_value(&key)?])
             }
             Token::Symbol("!=") => {
                 self.next();
-                Requirement::NotIn(vec![self.value()?])
+                Requirement::NotIn(vec![self.only_value(&key)?])
             }
             Token::Symbol(">") => {
                 self.next();
@@ -154,11 +164,11 @@ impl Parser {
             }
             Token::Word(word) if word == "in" => {
                 self.next();
-                Requirement::In(self.values()?)
+                Requirement::In(self.values(&key)?)
             }
             Token::Word(word) if word == "notin" => {
                 self.next();
-                Requirement::NotIn(self.values()?)
+                Requirement::NotIn(self.values(&key)?)
             }
             found => {
                 return Err(format!(
@@ -174,45 +184,58 @@ impl Parser {
         match self.next() {
             Token::Word(key) => match check_qualified_name(&key).first() {
                 None => Ok(key),
-                Some(complaint) => Err(format!("key: Invalid value: {key:?}: {complaint}")),
+                Some(complaint) => Err(format!("<nil>: Invalid value: {key:?}: {complaint}")),
             },
-            found => Err(format!(
-                "found '{}', expected: !, identifier, or 'end of string'",
-                found.text()
-            )),
+            found => Err(format!("found '{}', expected: identifier", found.text())),
         }
     }
 
     /// A value may be empty: what follows is then a comma, a bracket or the end.
-    fn value(&mut self) -> Result<String, String> {
+    fn value(&mut self) -> String {
         let Token::Word(value) = self.peek().clone() else {
-            return Ok(String::new());
+            return String::new();
         };
         self.next();
-        match check_label_value(&value).first() {
-            None => Ok(value),
-            Some(complaint) => Err(format!("values: Invalid value: {value:?}: {complaint}")),
-        }
+        value
+    }
+
+    fn only_value(&mut self, key: &str) -> Result<String, String> {
+        let value = self.value();
+        check_value(key, 0, &value)?;
+        Ok(value)
     }
 
     fn integer(&mut self) -> Result<i64, String> {
-        let value = self.value()?;
-        value.parse().map_err(|_| format!("values: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"))
+        let value = self.value();
+        value.parse().map_err(|_| format!("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"))
     }
 
-    fn values(&mut self) -> Result<Vec<String>, String> {
+    fn values(&mut self, key: &str) -> Result<Vec<String>, String> {
         match self.next() {
             Token::Symbol("(") => {}
-            found => return Err(format!("found '{}', expected: '('", found.text())),
+            found => return Err(format!("found '{}' expected: '('", found.text())),
         }
-        let mut values = vec![self.value()?];
+        let mut values = vec![self.value()];
         loop {
             match self.next() {
-                Token::Symbol(",") => values.push(self.value()?),
-                Token::Symbol(")") => return Ok(values),
+                Token::Symbol(",") => values.push(self.value()),
+                Token::Symbol(")") => break,
                 found => return Err(format!("found '{}', expected: ',' or ')'", found.text())),
             }
         }
+        for (place, value) in values.iter().enumerate() {
+            check_value(key, place, value)?;
+        }
+        Ok(values)
+    }
+}
+
+fn check_value(key: &str, place: usize, value: &str) -> Result<(), String> {
+    match check_label_value(value).first() {
+        None => Ok(()),
+        Some(complaint) => Err(format!(
+            "values[{place}][{key}]: Invalid value: {value:?}: {complaint}"
+        )),
     }
 }
 
