@@ -4,10 +4,15 @@
 //! `.../pkg/util/validation`): lengths count bytes, and which rules apply depends on the API version of the *request*.
 //! The functions see plain borrowed values, so that any representation of an event can be checked without being copied.
 
+mod quote;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
+use serde_json::Value;
+
+pub use quote::{go_quote, is_printable};
 
 /// Longest message of an event with an eventTime, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1024;
@@ -78,7 +83,7 @@ impl FieldError {
         Self {
             field: field.into(),
             cause: Cause::Invalid,
-            value: format!("{value:?}"),
+            value: go_quote(value),
             detail: detail.into(),
         }
     }
@@ -181,8 +186,8 @@ pub struct MetadataFields<'a> {
     pub labels: Option<&'a BTreeMap<String, String>>,
     /// `annotations`.
     pub annotations: Option<&'a BTreeMap<String, String>>,
-    /// `ownerReferences`: apiVersion, kind, name, uid and whether it is the controller.
-    pub owner_references: Vec<([&'a str; 4], bool)>,
+    /// `ownerReferences`: apiVersion, kind, name, uid; controller and blockOwnerDeletion.
+    pub owner_references: Vec<([&'a str; 4], [Option<bool>; 2])>,
     /// `finalizers`.
     pub finalizers: &'a [String],
     /// `deletionTimestamp` and `deletionGracePeriodSeconds`.
@@ -236,41 +241,65 @@ pub fn validate_update(
     if new.series != old.series {
         errors.extend(series_rules(new));
     }
-    let compared = [
-        ("involvedObject", new.involved_object == old.involved_object),
-        ("reason", new.reason == old.reason),
-        ("message", new.message == old.message),
-        ("source", new.source == old.source),
-        ("firstTimestamp", new.first_timestamp == old.first_timestamp),
-        ("lastTimestamp", new.last_timestamp == old.last_timestamp),
-        ("count", new.count == old.count),
-        ("reason", new.reason == old.reason),
-        ("type", new.event_type == old.event_type),
-        (
-            "eventTime",
-            new.event_time.map(micros) == old.event_time.map(micros),
-        ),
-        ("action", new.action == old.action),
-        ("related", new.related == old.related),
-        (
-            "reportingController",
-            new.reporting_controller == old.reporting_controller,
-        ),
-        (
-            "reportingInstance",
-            new.reporting_instance == old.reporting_instance,
-        ),
-    ];
-    let changed = compared.into_iter().filter(|(_, same)| !same);
-    errors.extend(changed.map(|(field, _)| FieldError::invalid(field, "", IMMUTABLE)));
+    let [new, old] = [new, old].map(immutable_fields);
+    let changed = new.into_iter().zip(old).filter(|(new, old)| new != old);
+    errors.extend(changed.map(|((field, value), _)| FieldError {
+        value,
+        ..FieldError::invalid(field, "", IMMUTABLE)
+    }));
     errors
 }
 
-const IMMUTABLE: &str = "field is immutable";
-
-fn micros(time: Timestamp) -> i64 {
-    time.as_microsecond()
+/// What no update through events.k8s.io may change, each printed as upstream prints the refused value.
+fn immutable_fields(event: &EventFields<'_>) -> [(&'static str, String); 14] {
+    let time =
+        |time: Option<Timestamp>| time.map_or("null".into(), |time| format!("\"{time:.0}\""));
+    let micro_time = event
+        .event_time
+        .map_or("null".into(), |time| format!("\"{time:.6}\""));
+    let [component, host] = event.source.map(Value::from);
+    let related = event.related.as_ref().map_or("null".into(), reference);
+    [
+        ("involvedObject", reference(&event.involved_object)),
+        ("reason", go_quote(event.reason)),
+        ("message", go_quote(event.message)),
+        (
+            "source",
+            format!("{{\"Component\":{component},\"Host\":{host}}}"),
+        ),
+        ("firstTimestamp", time(event.first_timestamp)),
+        ("lastTimestamp", time(event.last_timestamp)),
+        ("count", event.count.to_string()),
+        ("reason", go_quote(event.reason)),
+        ("type", go_quote(event.event_type)),
+        ("eventTime", micro_time),
+        ("action", go_quote(event.action)),
+        ("related", related),
+        ("reportingController", go_quote(event.reporting_controller)),
+        ("reportingInstance", go_quote(event.reporting_instance)),
+    ]
 }
+
+/// A reference as Go prints its internal type.
+fn reference(fields: &ReferenceFields<'_>) -> String {
+    let names = [
+        "Kind",
+        "Namespace",
+        "Name",
+        "UID",
+        "APIVersion",
+        "ResourceVersion",
+        "FieldPath",
+    ];
+    let members: Vec<String> = names
+        .iter()
+        .zip(fields)
+        .map(|(name, value)| format!("\"{name}\":{}", Value::from(*value)))
+        .collect();
+    format!("{{{}}}", members.join(","))
+}
+
+const IMMUTABLE: &str = "field is immutable";
 
 /// What holds for both versions, for creating and for changing.
 fn common_rules(event: &EventFields<'_>, version: RequestVersion) -> Vec<FieldError> {
@@ -363,6 +392,16 @@ pub fn validate_metadata(
     name_rule: fn(&str) -> Vec<String>,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if !metadata.generate_name.is_empty() {
+        let base = mask_trailing_dash(metadata.generate_name);
+        for complaint in name_rule(&base) {
+            errors.push(FieldError::invalid(
+                "metadata.generateName",
+                metadata.generate_name,
+                complaint,
+            ));
+        }
+    }
     if metadata.name.is_empty() {
         errors.push(FieldError::required(
             "metadata.name",
@@ -400,6 +439,19 @@ pub fn validate_metadata(
     errors
 }
 
+/// A dash at the end of a generateName is none at the end of the name.
+fn mask_trailing_dash(base: &str) -> String {
+    match base.strip_suffix('-') {
+        Some(stem) if !stem.is_empty() => {
+            let mut masked: String = stem.to_owned();
+            masked.pop();
+            masked.push('a');
+            masked
+        }
+        _ => base.to_owned(),
+    }
+}
+
 /// The rules for changing the metadata of any object, which come on top of [`validate_metadata`]'s. What breaks rules of
 /// both is named twice, as upstream does.
 ///
@@ -421,7 +473,7 @@ pub fn validate_metadata_update(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 added
                     .iter()
-                    .map(|finalizer| format!("{finalizer:?}"))
+                    .map(|finalizer| go_quote(finalizer))
                     .collect::<Vec<_>>()
                     .join(", ")
             ),
@@ -477,11 +529,24 @@ fn label_and_owner_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
             detail: format!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes"),
         });
     }
+    errors.extend(owner_rules(&metadata.owner_references));
+    errors
+}
+
+type Owner<'a> = ([&'a str; 4], [Option<bool>; 2]);
+
+/// Source: `validateOwnerReference`, `ValidateOwnerReferences`.
+fn owner_rules(owners: &[Owner<'_>]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     let mut controller: Option<String> = None;
-    for ([api_version, kind, name, uid], is_controller) in &metadata.owner_references {
-        let mut refuse = |field: &str, value: &str, detail: String| {
+    for owner in owners {
+        let ([api_version, kind, name, uid], [is_controller, _]) = owner;
+        let mut refuse = |field: &str, value: String, detail: String| {
             let field = format!("metadata.ownerReferences{field}");
-            errors.push(FieldError::invalid(field, value, detail));
+            errors.push(FieldError {
+                value,
+                ..FieldError::invalid(field, "", detail)
+            });
         };
         let version = match api_version.split_once('/') {
             None => api_version,
@@ -489,55 +554,58 @@ fn label_and_owner_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
             Some(_) => "",
         };
         if version.is_empty() {
-            refuse(
-                ".apiVersion",
-                api_version,
-                "version must not be empty".into(),
-            );
+            let detail = "version must not be empty";
+            refuse(".apiVersion", go_quote(api_version), detail.into());
         }
         for (field, value) in [(".kind", kind), (".name", name), (".uid", uid)] {
             if value.is_empty() {
-                refuse(field, value, "must not be empty".into());
+                refuse(field, go_quote(value), "must not be empty".into());
             }
         }
         if (*api_version, *kind) == ("v1", "Event") {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            refuse("", name, detail.into());
+            refuse("", print_owner(owner), detail.into());
         }
-        if *is_controller {
+        if *is_controller == Some(true) {
             let this = format!("{kind}/{name}");
             match &controller {
                 None => controller = Some(this),
-                Some(first) => refuse(
-                    "",
-                    "",
-                    format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and \
-                         {this}"
-                    ),
-                ),
+                Some(first) => {
+                    let all: Vec<String> = owners.iter().map(print_owner).collect();
+                    refuse(
+                        "",
+                        format!("[{}]", all.join(",")),
+                        format!(
+                            "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
+                             and {this}"
+                        ),
+                    );
+                }
             }
         }
     }
     errors
 }
 
+/// An owner as JSON.
+fn print_owner((texts, flags): &Owner<'_>) -> String {
+    let names = ["apiVersion", "kind", "name", "uid"];
+    let texts = names.iter().zip(texts);
+    let texts = texts.map(|(name, value)| format!("\"{name}\":{}", Value::from(*value)));
+    let flags = ["controller", "blockOwnerDeletion"].iter().zip(flags);
+    let flags = flags.filter_map(|(name, flag)| Some(format!("\"{name}\":{}", (*flag)?)));
+    let members: Vec<String> = texts.chain(flags).collect();
+    format!("{{{}}}", members.join(","))
+}
+
 fn finalizer_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let known = ["orphan", "foregroundDeletion", "kubernetes"];
     for finalizer in metadata.finalizers {
         for complaint in check_qualified_name(finalizer) {
             errors.push(FieldError::invalid(
                 "metadata.finalizers",
                 finalizer,
                 complaint,
-            ));
-        }
-        if !finalizer.contains('/') && !known.contains(&finalizer.as_str()) {
-            errors.push(FieldError::invalid(
-                "metadata.finalizers",
-                finalizer,
-                "name is neither a standard finalizer name nor is it fully qualified",
             ));
         }
     }

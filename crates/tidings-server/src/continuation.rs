@@ -1,11 +1,14 @@
 //! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`), so that a list goes on at
 //! either of two servers on one etcd.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::DecodeError;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{DecodePaddingMode, Engine};
 use serde::{Deserialize, Serialize};
 use tidings_store::Revision;
 
+use crate::codec::json::complaint;
 use crate::error::Status;
 
 /// Where a list goes on.
@@ -17,12 +20,22 @@ pub(crate) struct Continuation {
     pub(crate) after: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Token {
     v: String,
     rv: i64,
     start: String,
 }
+
+/// Bits behind the last letter count for nothing, as in Go.
+const TOKEN: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
 
 const VERSION: &str = "meta.k8s.io/v1";
 
@@ -36,7 +49,7 @@ impl Continuation {
             start: format!("{}\0", self.after),
         };
         // Two strings and an integer: this cannot fail.
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+        TOKEN.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
     /// Reads a token.
@@ -44,38 +57,52 @@ impl Continuation {
     /// # Errors
     /// 400 for what is none of ours.
     pub(crate) fn decode(text: &str) -> Result<Self, Status> {
-        let invalid = |why: String| Status::bad_request(format!("invalid continue token: {why}"));
-        let json = URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(|error| invalid(error.to_string()))?;
-        let token: Token =
-            serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
+        let invalid = |why: String| {
+            Status::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
+        };
+        let json = TOKEN.decode(text).map_err(|error| {
+            let place = match error {
+                DecodeError::InvalidByte(place, _) | DecodeError::InvalidLastSymbol(place, _) => {
+                    place
+                }
+                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => {
+                    text.len().saturating_sub(1)
+                }
+            };
+            invalid(format!("illegal base64 data at input byte {place}"))
+        })?;
+        let token: Token = serde_json::from_slice(&json)
+            .map_err(|error| invalid(complaint(&json).unwrap_or_else(|| error.to_string())))?;
         if token.v != VERSION {
-            return Err(invalid(format!(
-                "server does not recognize this encoded version {:?}",
-                token.v
-            )));
+            let why = format!("server does not recognize this encoded version {}", token.v);
+            return Err(invalid(why));
         }
         let revision = match token.rv {
-            -1 => None,
             0 => {
                 return Err(invalid(
                     "incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into(),
                 ));
             }
-            revision => Some(
-                u64::try_from(revision)
-                    .map_err(|_| invalid(format!("resource version {revision} is negative")))?,
-            ),
+            ..0 => None,
+            revision => u64::try_from(revision).ok(),
         };
-        let after = token
-            .start
-            .strip_suffix('\0')
-            .filter(|after| !after.is_empty())
-            .map(str::to_owned);
-        let after =
-            after.ok_or_else(|| invalid("the start key is not the one after a key".into()))?;
-        Ok(Self { revision, after })
+        if token.start.is_empty() {
+            return Err(invalid(
+                "encoded start key empty (version meta.k8s.io/v1)".into(),
+            ));
+        }
+        let key = token.start.strip_prefix('/').unwrap_or(&token.start);
+        // A key that climbs is none.
+        let climbs = |step: &str| matches!(step, "" | "." | "..");
+        if !key.is_empty() && key.split('/').any(climbs) {
+            return Err(invalid(token.start));
+        }
+        Ok(Self {
+            revision,
+            after: key.strip_suffix('\0').unwrap_or(key).to_owned(),
+        })
     }
 }
 
@@ -90,31 +117,52 @@ mod tests {
                 revision,
                 after: "shop/web.1".into(),
             };
-            assert_eq!(
-                Continuation::decode(&continuation.encode()).unwrap(),
-                continuation
-            );
+            let token = continuation.encode();
+            assert_eq!(Continuation::decode(&token).unwrap(), continuation);
         }
+    }
+
+    /// A token of kube-apiserver's for the events of a namespace.
+    #[test]
+    fn tokens_are_those_of_upstream() {
+        let token = TOKEN.encode(r#"{"v":"meta.k8s.io/v1","rv":7,"start":"web.1\u0000"}"#);
+        let continuation = Continuation::decode(&token).unwrap();
+        assert_eq!(continuation.after, "web.1");
+        assert_eq!(continuation.encode(), token);
     }
 
     #[test]
     fn what_is_no_token() {
-        let encode = |json: &str| URL_SAFE_NO_PAD.encode(json);
-        for token in [
-            "%%%".to_owned(),
-            encode("{}"),
-            encode("[]"),
-            encode(r#"{"v":"v2","rv":1,"start":"a\u0000"}"#),
-            encode(r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a\u0000"}"#),
-            encode(r#"{"v":"meta.k8s.io/v1","rv":-2,"start":"a\u0000"}"#),
-            encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"a"}"#),
-            encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"\u0000"}"#),
+        let token = |json: &str| TOKEN.encode(json);
+        for (token, why) in [
+            ("%%%".to_owned(), "illegal base64 data at input byte 0"),
+            ("abcde".to_owned(), "illegal base64 data at input byte 4"),
+            (token("["), "unexpected end of JSON input"),
+            (
+                token("{}"),
+                "server does not recognize this encoded version ",
+            ),
+            (
+                token(r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a"}"#),
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                token(r#"{"v":"meta.k8s.io/v1","rv":1}"#),
+                "encoded start key empty (version meta.k8s.io/v1)",
+            ),
+            (
+                token(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}"#),
+                "../x",
+            ),
+            (
+                token(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"a//x"}"#),
+                "a//x",
+            ),
         ] {
-            assert_eq!(
-                Continuation::decode(&token).unwrap_err().code().as_u16(),
-                400,
-                "{token}"
-            );
+            let status = Continuation::decode(&token).unwrap_err();
+            assert_eq!(status.code().as_u16(), 400);
+            let expected = format!("invalid continue token: continue key is not valid: {why}");
+            assert_eq!(status.message(), expected);
         }
     }
 }

@@ -3,14 +3,16 @@
 //! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`.
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
-use tidings_core::validate::FieldError;
+use tidings_core::validate::{FieldError, go_quote};
 use tidings_store::{Fault, ReadError, WriteError};
 
 use crate::auth::attributes::Attributes;
 use crate::codec::Api;
 use crate::managed::Conflict;
+use crate::negotiate::{Answer, Media, negotiate, negotiate_status};
+use crate::query::Query;
 
 /// A Kubernetes `Status` on its way to a client.
 #[derive(Clone, Debug)]
@@ -31,6 +33,9 @@ struct Body {
     details: Option<Details>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<u16>,
+    /// Texts for `Warning` headers.
+    #[serde(skip)]
+    warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -77,7 +82,14 @@ impl Status {
             reason,
             details: None,
             code: Some(code.as_u16()),
+            warnings: Vec::new(),
         }))
+    }
+
+    /// The same, with warnings about the request.
+    pub(crate) fn warning(mut self, warnings: &[String]) -> Self {
+        self.0.warnings.extend_from_slice(warnings);
+        self
     }
 
     fn details(mut self, details: Details) -> Self {
@@ -185,7 +197,7 @@ impl Status {
     }
 
     pub(crate) fn not_found(api: Api, name: &str) -> Self {
-        let message = format!("{} {name:?} not found", api.resource());
+        let message = format!("{} {} not found", api.resource(), go_quote(name));
         Self::of(StatusCode::NOT_FOUND, "NotFound", message).about(api, name)
     }
 
@@ -210,6 +222,17 @@ impl Status {
 
     pub(crate) fn not_acceptable(accepted: &str) -> Self {
         let message = format!("only the following media types are accepted: {accepted}");
+        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// No type that is accepted is one of these: said by the router below the API server, in words of its own.
+    pub(crate) fn not_representable(available: &str) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).details(Details::default())
+    }
+
+    /// The shape asked for does not fit what is answered.
+    pub(crate) fn misfit(message: &str) -> Self {
         Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
@@ -268,7 +291,7 @@ impl Status {
         Self::of(
             StatusCode::NOT_FOUND,
             "NotFound",
-            format!("namespaces {namespace:?} not found"),
+            format!("namespaces {} not found", go_quote(namespace)),
         )
         .details(Details {
             name: namespace.into(),
@@ -298,7 +321,7 @@ impl Status {
     }
 
     pub(crate) fn already_exists(api: Api, name: &str) -> Self {
-        let message = format!("{} {name:?} already exists", api.resource());
+        let message = format!("{} {} already exists", api.resource(), go_quote(name));
         Self::of(StatusCode::CONFLICT, "AlreadyExists", message).about(api, name)
     }
 
@@ -313,8 +336,9 @@ impl Status {
 
     pub(crate) fn conflict(api: Api, name: &str, why: &str) -> Self {
         let message = format!(
-            "Operation cannot be fulfilled on {} {name:?}: {why}",
-            api.resource()
+            "Operation cannot be fulfilled on {} {}: {why}",
+            api.resource(),
+            go_quote(name)
         );
         Self::of(StatusCode::CONFLICT, "Conflict", message).about(api, name)
     }
@@ -391,7 +415,7 @@ impl Status {
         Self::of(
             StatusCode::UNPROCESSABLE_ENTITY,
             "Invalid",
-            format!("{qualified} {name:?} is invalid: {list}"),
+            format!("{qualified} {} is invalid: {list}", go_quote(name)),
         )
         .details(Details {
             name: name.into(),
@@ -403,14 +427,32 @@ impl Status {
     }
 
     /// A patch that leaves behind what is no object of its kind.
-    pub(crate) fn unfit_patch(patched: &serde_json::Value, why: &str) -> Self {
-        let error = FieldError::invalid("patch", &patched.to_string(), why);
+    pub(crate) fn unfit_patch(patched: &str, why: &str) -> Self {
+        let error = FieldError::invalid("patch", patched, why);
         Self::invalid("", "", "", &[error])
     }
 
-    /// A patch that is well-formed but cannot be applied to this object.
-    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
-        Self::of(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    /// A patch that is well-formed but cannot be applied to this object. Why is not told.
+    pub(crate) fn unprocessable() -> Self {
+        Self::of(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .details(Details::default())
+    }
+
+    /// A delete whose preconditions do not hold: told of the kind, not of the resource.
+    pub(crate) fn precondition_failed(name: &str, why: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on Event {}: {why}",
+            go_quote(name)
+        );
+        Self::of(StatusCode::CONFLICT, "Conflict", message).details(Details {
+            name: name.into(),
+            kind: "Event".into(),
+            ..Details::default()
+        })
     }
 
     /// The history no longer reaches back; `continue_token` resumes at the latest revision.
@@ -440,7 +482,6 @@ impl Status {
                 message: "Too large resource version".into(),
                 field: String::new(),
             }],
-            retry_after_seconds: Some(1),
             ..Details::default()
         })
     }
@@ -608,13 +649,30 @@ impl Status {
     }
 }
 
+impl Status {
+    /// The answer in the form its client wants errors in (`ErrorNegotiated`); a success is an object as any other.
+    pub(crate) fn present(&self, headers: &HeaderMap, query: &Query) -> (Media, Vec<u8>) {
+        let form = if self.0.status == "Success" {
+            negotiate(headers, query, Answer::Object)
+                .unwrap_or_else(|_| negotiate_status(headers, query))
+        } else {
+            negotiate_status(headers, query)
+        };
+        if form.media == Media::Protobuf {
+            return (Media::Protobuf, self.to_protobuf());
+        }
+        crate::routes::present(form, self.to_json())
+            .unwrap_or_else(|_| (Media::Json, self.to_json()))
+    }
+
+    fn retry_after(&self) -> Option<u32> {
+        self.0.details.as_ref()?.retry_after_seconds
+    }
+}
+
+/// As JSON; a layer around all routes brings it into the form the client asked for ([`Status::present`]).
 impl IntoResponse for Status {
     fn into_response(self) -> Response {
-        let retry_after = self
-            .0
-            .details
-            .as_ref()
-            .and_then(|details| details.retry_after_seconds);
         let mut json = self.to_json();
         json.push(b'\n');
         let content_type = [(
@@ -622,12 +680,13 @@ impl IntoResponse for Status {
             HeaderValue::from_static("application/json"),
         )];
         let mut response = (self.code(), content_type, json).into_response();
-        if let Some(seconds) = retry_after {
+        if let Some(seconds) = self.retry_after() {
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        // For the audit log.
+        crate::routes::warn(&self.0.warnings, response.headers_mut());
+        // For that layer, and for the audit log.
         response.extensions_mut().insert(self);
         response
     }

@@ -83,6 +83,7 @@ mod paced;
 mod patch;
 mod private;
 mod query;
+mod quote;
 mod random;
 mod retention;
 mod routes;

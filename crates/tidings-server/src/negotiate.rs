@@ -23,13 +23,12 @@ impl Media {
         }
     }
 
+    const ALL: [Self; 3] = [Self::Json, Self::Yaml, Self::Protobuf];
+
     fn parse(name: &str) -> Option<Self> {
-        match name.to_ascii_lowercase().as_str() {
-            "application/json" | "application/*" | "*/*" => Some(Self::Json),
-            "application/yaml" => Some(Self::Yaml),
-            "application/vnd.kubernetes.protobuf" => Some(Self::Protobuf),
-            _ => None,
-        }
+        Self::ALL
+            .into_iter()
+            .find(|media| media.content_type() == name)
     }
 }
 
@@ -42,6 +41,8 @@ pub(crate) enum Shape {
     Table(&'static str),
     /// `PartialObjectMetadata` or its list, in this version of meta.k8s.io.
     Partial(&'static str),
+    /// The one of these two that does not fit what is answered, which is said once everything else is done.
+    Misfit(&'static str),
 }
 
 /// The form of an answer.
@@ -58,14 +59,19 @@ pub(crate) enum Answer {
     Object,
     List,
     Watch,
+    /// An error, which has no other shapes.
+    Status,
 }
 
-const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// A list may turn into a watch, and names its forms, too.
-const ACCEPTED_BY_LIST: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
-    application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+/// What every document comes in.
+pub(crate) const ACCEPTED: &str =
+    "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// What every watch comes in.
+pub(crate) const STREAMED: &str =
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Chooses the form of an answer: the first clause of `Accept` that can be served, by quality.
+/// Chooses the form of an answer as kube-apiserver does, in two steps: its router wants one of the media types named,
+/// whatever else is said of it; then the first clause that can be served counts, by quality.
 ///
 /// # Errors
 /// 406 if there is none.
@@ -74,32 +80,150 @@ pub(crate) fn negotiate(
     query: &Query,
     answer: Answer,
 ) -> Result<Form, Status> {
-    let accept = header_text(headers, header::ACCEPT);
-    let pretty = query.has("pretty")
-        && query
-            .get("pretty")
-            .is_none_or(|value| !matches!(value, "0" | "false"))
-        || !query.has("pretty") && read_by_a_human(headers);
-    if accept.trim().is_empty() {
-        return Ok(Form {
+    let accept = accepted(headers);
+    if !is_routed(accept) {
+        let streamed = match answer {
+            Answer::List | Answer::Watch => format!(", {STREAMED}"),
+            Answer::Object | Answer::Status => String::new(),
+        };
+        return Err(Status::not_representable(&format!("{ACCEPTED}{streamed}")));
+    }
+    choose(accept, headers, query, answer).ok_or_else(|| Status::not_acceptable(ACCEPTED))
+}
+
+/// What a request for discovery is answered with.
+pub(crate) enum Discovery {
+    /// The document of this path alone.
+    Plain(Form),
+    /// Everything below the path at once.
+    Aggregated(Media),
+}
+
+/// Chooses between the two; `routed` paths are refused by the router if they can be.
+///
+/// # Errors
+/// 406 if none is accepted.
+pub(crate) fn negotiate_discovery(
+    headers: &HeaderMap,
+    query: &Query,
+    routed: bool,
+    aggregates: bool,
+) -> Result<Discovery, Status> {
+    let accept = accepted(headers);
+    if routed && !is_routed(accept) {
+        return Err(Status::not_representable(ACCEPTED));
+    }
+    let clauses = sorted(accept);
+    let aggregated = |clause: &Clause<'_>| {
+        let target = ["as", "g", "v"].map(|name| clause.parameter(name));
+        let wanted = [
+            Some("APIGroupDiscoveryList"),
+            Some("apidiscovery.k8s.io"),
+            Some("v2"),
+        ];
+        (aggregates && target == wanted)
+            .then(|| clause.fitting().next())
+            .flatten()
+    };
+    let pretty = pretty(headers, query);
+    let plain = |clause: &Clause<'_>| {
+        let (media, shape) = clause.serve(Answer::Status)?;
+        Some(Discovery::Plain(Form {
+            media,
+            shape,
+            pretty: pretty && media == Media::Json,
+        }))
+    };
+    if accept.is_empty() {
+        return Ok(Discovery::Plain(Form {
             media: Media::Json,
             shape: Shape::Whole,
             pretty,
+        }));
+    }
+    clauses
+        .iter()
+        .find_map(|clause| match aggregated(clause) {
+            Some(media) => Some(Discovery::Aggregated(media)),
+            None => plain(clause),
+        })
+        .ok_or_else(|| Status::not_acceptable(ACCEPTED))
+}
+
+/// For what comes in JSON alone, as the router sees it.
+///
+/// # Errors
+/// 406 if that is not accepted.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
+    let mut clauses = accepted(headers).split(',');
+    let json = clauses.any(|clause| {
+        let media = clause
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim_matches(' ');
+        matches!(media, "" | "*/*" | "application/json")
+    });
+    if json {
+        Ok(())
+    } else {
+        Err(Status::not_representable("application/json"))
+    }
+}
+
+/// The form of an error: JSON where nothing else is understood.
+pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Form {
+    let accept = accepted(headers);
+    choose(accept, headers, query, Answer::Status).unwrap_or(Form {
+        media: Media::Json,
+        shape: Shape::Whole,
+        pretty: true,
+    })
+}
+
+fn accepted(headers: &HeaderMap) -> &str {
+    let accept = headers.get(header::ACCEPT);
+    accept
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// Whether the router finds one of the types it can answer with (`matchesAccept` of go-restful).
+fn is_routed(accept: &str) -> bool {
+    accept.is_empty()
+        || accept.split(',').any(|clause| {
+            let media = clause.split(';').next().unwrap_or_default();
+            let media = media.trim_matches(' ');
+            media == "*/*" || Media::parse(media).is_some()
+        })
+}
+
+fn choose(accept: &str, headers: &HeaderMap, query: &Query, answer: Answer) -> Option<Form> {
+    let human = pretty(headers, query);
+    if accept.is_empty() {
+        return Some(Form {
+            media: Media::Json,
+            shape: Shape::Whole,
+            pretty: human,
         });
     }
-    let mut clauses: Vec<Clause<'_>> = accept.split(',').map(Clause::parse).collect();
-    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-    let form = clauses.iter().find_map(|clause| clause.form(answer));
-    let accepted = match answer {
-        Answer::Object => ACCEPTED,
-        Answer::List | Answer::Watch => ACCEPTED_BY_LIST,
-    };
-    form.map(|(media, shape)| Form {
-        media,
-        shape,
-        pretty,
+    sorted(accept).iter().find_map(|clause| {
+        let (media, shape) = clause.serve(answer)?;
+        let pretty = human || clause.parameter("pretty") == Some("1");
+        Some(Form {
+            media,
+            shape,
+            pretty: pretty && media == Media::Json,
+        })
     })
-    .ok_or_else(|| Status::not_acceptable(accepted))
+}
+
+/// Whether the client is a human, or asks as one (`isPrettyPrint`).
+fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    match query.get("pretty") {
+        Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        None => read_by_a_human(headers),
+    }
 }
 
 /// The encoding of a request's body; without a Content-Type it is JSON.
@@ -107,23 +231,15 @@ pub(crate) fn negotiate(
 /// # Errors
 /// 415 if it is none we read.
 pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
-    let content_type = header_text(headers, header::CONTENT_TYPE);
+    let content_type = headers.get(header::CONTENT_TYPE);
+    let content_type = content_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let name = content_type.split(';').next().unwrap_or_default().trim();
     if name.is_empty() {
         return Ok(Media::Json);
     }
-    Media::parse(name)
-        .filter(|_| !name.contains('*'))
-        .ok_or_else(|| Status::unsupported_media_type(ACCEPTED))
-}
-
-fn header_text(headers: &HeaderMap, name: header::HeaderName) -> String {
-    let values: Vec<&str> = headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
-    values.join(",")
+    Media::parse(&name.to_ascii_lowercase()).ok_or_else(|| Status::unsupported_media_type(ACCEPTED))
 }
 
 fn read_by_a_human(headers: &HeaderMap) -> bool {
@@ -136,58 +252,123 @@ fn read_by_a_human(headers: &HeaderMap) -> bool {
         .any(|prefix| agent.starts_with(prefix))
 }
 
+/// One of the forms a client accepts.
 struct Clause<'a> {
-    media: &'a str,
+    kind: &'a str,
+    subtype: &'a str,
     quality: f32,
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Clause<'a> {
-    fn parse(text: &'a str) -> Self {
-        let mut parts = text.split(';').map(str::trim);
-        let media = parts.next().unwrap_or_default();
-        let parameters: Vec<_> = parts
-            .map(|part| part.split_once('=').unwrap_or((part, "")))
-            .collect();
-        let quality = parameters
-            .iter()
-            .find(|(name, _)| *name == "q")
-            .and_then(|(_, q)| q.parse().ok())
-            .unwrap_or(1.0);
-        Self {
-            media,
-            quality,
-            parameters,
+/// The clauses of `Accept` in the order they are tried, which is that of `munnerz/goautoneg`: what is no clause is passed
+/// over, and the order is no total one, so that sorting is by insertion as there.
+fn sorted(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = Vec::new();
+    for clause in accept.split(',').filter_map(Clause::parse) {
+        let mut place = clauses.len();
+        while place
+            .checked_sub(1)
+            .and_then(|before| clauses.get(before))
+            .is_some_and(|before| clause.comes_before(before))
+        {
+            place -= 1;
         }
+        clauses.insert(place, clause);
+    }
+    clauses
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let text = text.trim_matches(' ');
+        let (media, rest) = text.split_once(';').unwrap_or((text, ""));
+        let (kind, subtype) = match media.split_once('/') {
+            Some((kind, subtype)) if !subtype.is_empty() => (kind.trim_matches(' '), subtype),
+            _ if media.trim_matches(['/', ' ']) == "*" => ("*", "*"),
+            _ => return None,
+        };
+        if subtype.contains('/') {
+            return None;
+        }
+        let mut clause = Self {
+            kind,
+            subtype: subtype.trim_matches(' '),
+            quality: 1.0,
+            parameters: Vec::new(),
+        };
+        for parameter in rest.split(';') {
+            let Some((name, value)) = parameter.split_once('=') else {
+                continue;
+            };
+            if value.is_empty() || value.contains('=') {
+                continue;
+            }
+            match name.trim_matches(' ') {
+                "q" => clause.quality = value.parse().unwrap_or(0.0),
+                name => clause.parameters.push((name, value.trim_matches(' '))),
+            }
+        }
+        Some(clause)
     }
 
-    fn form(&self, answer: Answer) -> Option<(Media, Shape)> {
-        let media = Media::parse(self.media)?;
-        if media == Media::Yaml && answer == Answer::Watch {
+    fn comes_before(&self, other: &Self) -> bool {
+        self.quality > other.quality
+            || self.kind != "*" && other.kind == "*"
+            || self.subtype != "*" && other.subtype == "*"
+    }
+
+    /// The last value of a parameter.
+    fn parameter(&self, name: &str) -> Option<&'a str> {
+        let mut given = self.parameters.iter().rev();
+        given.find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    fn serve(&self, answer: Answer) -> Option<(Media, Shape)> {
+        let mut fitting = self.fitting();
+        fitting.find_map(|media| Some((media, self.shape(media, answer)?)))
+    }
+
+    /// The encodings it stands for.
+    fn fitting(&self) -> impl Iterator<Item = Media> {
+        Media::ALL.into_iter().filter(|media| {
+            let (kind, subtype) = media.content_type().split_once('/').unwrap_or_default();
+            self.kind == kind && [subtype, "*"].contains(&self.subtype)
+                || (self.kind, self.subtype) == ("*", "*")
+        })
+    }
+
+    /// What a type's parameters ask for, if that can be had of it.
+    fn shape(&self, media: Media, answer: Answer) -> Option<Shape> {
+        if let Some(stream) = self.parameter("stream")
+            && (stream != "watch" || media == Media::Yaml)
+        {
             return None;
         }
-        let parameter = |name| {
-            self.parameters
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| *value)
-                .filter(|value| !value.is_empty())
-        };
-        let Some(kind) = parameter("as") else {
-            return Some((media, Shape::Whole));
-        };
-        if parameter("g") != Some("meta.k8s.io") {
+        if let Some(version) = self.parameter("sv")
+            && (version != "v1" || answer == Answer::Status)
+        {
             return None;
         }
-        let version = match parameter("v")? {
-            "v1" => "v1",
-            "v1beta1" => "v1beta1",
+        let target = ["as", "g", "v"].map(|name| self.parameter(name));
+        if target == [None; 3] {
+            return Some(Shape::Whole);
+        }
+        let (kind, version) = match (answer, target) {
+            (Answer::Status, _) => return None,
+            (_, [Some(kind), Some("meta.k8s.io"), Some("v1")]) => (kind, "v1"),
+            (_, [Some(kind), Some("meta.k8s.io"), Some("v1beta1")]) => (kind, "v1beta1"),
             _ => return None,
         };
         match (kind, answer) {
-            ("Table", _) if media != Media::Protobuf => Some((media, Shape::Table(version))),
+            ("Table", _) if media != Media::Protobuf => Some(Shape::Table(version)),
             ("PartialObjectMetadata", Answer::Object | Answer::Watch)
-            | ("PartialObjectMetadataList", Answer::List) => Some((media, Shape::Partial(version))),
+            | ("PartialObjectMetadataList", Answer::List) => Some(Shape::Partial(version)),
+            ("PartialObjectMetadata", _) => Some(Shape::Misfit(
+                "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
+            )),
+            ("PartialObjectMetadataList", _) => Some(Shape::Misfit(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*core.Event)",
+            )),
             _ => None,
         }
     }
@@ -233,7 +414,19 @@ mod tests {
                 Answer::Object,
                 Some((Media::Yaml, Shape::Whole)),
             ),
-            ("application/yaml", Answer::Watch, None),
+            (
+                "application/yaml",
+                Answer::Watch,
+                Some((Media::Yaml, Shape::Whole)),
+            ),
+            ("application/yaml;stream=watch", Answer::Watch, None),
+            ("application/*", Answer::Object, None),
+            (
+                "application/*, application/yaml",
+                Answer::Object,
+                Some((Media::Yaml, Shape::Whole)),
+            ),
+            ("application/json;v=v1", Answer::Object, None),
             (
                 "text/html,application/json",
                 Answer::Object,
@@ -248,7 +441,12 @@ mod tests {
             (
                 "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
                 Answer::List,
-                None,
+                Some((
+                    Media::Json,
+                    Shape::Misfit(
+                        "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
+                    ),
+                )),
             ),
             (
                 "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",

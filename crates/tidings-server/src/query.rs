@@ -1,8 +1,10 @@
 //! The parameters of a request's query, read and checked as `k8s.io/apimachinery/pkg/apis/meta/internalversion` does.
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
-use tidings_core::validate::{Cause, FieldError};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::DeleteOptions;
+use tidings_core::validate::{Cause, FieldError, go_quote, is_printable};
 
 use crate::codec::Api;
 use crate::error::Status;
@@ -62,14 +64,22 @@ impl Query {
         ))
     }
 
-    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Status> {
-        let Some(value) = self.get(name) else {
+    /// An integer; given without one it is none.
+    ///
+    /// # Errors
+    /// 400 in the words of Go's `strconv.ParseInt`.
+    fn number(&self, name: &str) -> Result<Option<i64>, Status> {
+        let Some(value) = self.values(name).next() else {
             return Ok(None);
         };
-        let number = value.parse();
-        number.map(Some).map_err(|_| {
-            Status::bad_request(format!("{name}: {value:?} is not an accepted number"))
-        })
+        let refuse = |why| {
+            let value = go_quote(value);
+            Status::bad_request(format!("strconv.ParseInt: parsing {value}: {why}"))
+        };
+        match value.parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(error) => Err(refuse(number_complaint(&error))),
+        }
     }
 
     /// How long the client is willing to wait (`?timeout=8s`), in Go's notation.
@@ -78,9 +88,31 @@ impl Query {
             return Ok(None);
         };
         parse_go_duration(text).map(Some).ok_or_else(|| {
+            let why = if text.starts_with(|first: char| first.is_ascii_digit())
+                && text.ends_with(|last: char| last.is_ascii_digit())
+            {
+                "missing unit in"
+            } else {
+                "invalid"
+            };
+            let text = go_quote(text);
             Status::bad_request(format!(
-                "invalid timeout specified in the request URL - {text:?}"
+                "invalid timeout specified in the request URL - time: {why} duration {text}"
             ))
+        })
+    }
+
+    /// The options of a delete, which count if there is no body.
+    ///
+    /// # Errors
+    /// 400 for what cannot be read.
+    pub(crate) fn delete_options(&self) -> Result<DeleteOptions, Status> {
+        Ok(DeleteOptions {
+            grace_period_seconds: self.number("gracePeriodSeconds")?,
+            orphan_dependents: self.optional_flag("orphanDependents"),
+            propagation_policy: self.values("propagationPolicy").next().map(str::to_owned),
+            dry_run: self.values("dryRun").map(str::to_owned).collect(),
+            ..DeleteOptions::default()
         })
     }
 
@@ -129,7 +161,7 @@ impl Query {
             Some(other) => {
                 errors.push(not_supported(
                     "fieldValidation",
-                    &format!("{other:?}"),
+                    &go_quote(other),
                     &["", "Ignore", "Strict", "Warn"],
                 ));
                 FieldValidation::Warn
@@ -144,12 +176,6 @@ impl Query {
             field_validation,
             force: self.flag("force"),
         })
-    }
-
-    /// `dryRun`: nothing is stored if it is `All`; no other value is accepted.
-    pub(crate) fn dry_run(&self, options_kind: &str) -> Result<bool, Status> {
-        let values: Vec<&str> = self.values("dryRun").collect();
-        check_dry_run(&values, options_kind)
     }
 }
 
@@ -180,7 +206,7 @@ fn field_manager_errors(manager: &str) -> Vec<FieldError> {
             )
         });
     }
-    for (at, character) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+    for (at, character) in manager.char_indices().filter(|(_, c)| !is_printable(*c)) {
         let detail = format!(
             "invalid character U+{:04X} (at position {at})",
             u32::from(character)
@@ -190,8 +216,8 @@ fn field_manager_errors(manager: &str) -> Vec<FieldError> {
     errors
 }
 
-fn not_supported(field: &str, value: &str, supported: &[&str]) -> FieldError {
-    let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+pub(crate) fn not_supported(field: &str, value: &str, supported: &[&str]) -> FieldError {
+    let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
     FieldError {
         cause: Cause::NotSupported,
         value: value.to_owned(),
@@ -199,18 +225,10 @@ fn not_supported(field: &str, value: &str, supported: &[&str]) -> FieldError {
     }
 }
 
-fn dry_run_error(values: &[&str]) -> Option<FieldError> {
+pub(crate) fn dry_run_error(values: &[&str]) -> Option<FieldError> {
     let json = serde_json::Value::from(values).to_string();
     let supported = values.iter().all(|value| *value == "All");
     (!supported).then(|| not_supported("dryRun", &json, &["All"]))
-}
-
-/// Whether a request is a dry run.
-pub(crate) fn check_dry_run(values: &[&str], options_kind: &str) -> Result<bool, Status> {
-    match dry_run_error(values) {
-        Some(error) => Err(invalid_options(options_kind, &[error])),
-        None => Ok(!values.is_empty()),
-    }
 }
 
 fn invalid_options(kind: &str, errors: &[FieldError]) -> Status {
@@ -258,11 +276,23 @@ impl ResourceVersion {
             Some(text) => match text.parse() {
                 Ok(0) => Ok(Self::Zero),
                 Ok(revision) => Ok(Self::At(revision)),
-                Err(_) => Err(Status::bad_request(format!(
-                    "invalid resource version: strconv.ParseUint: parsing {text:?}: invalid syntax"
-                ))),
+                Err(error) => {
+                    let value = go_quote(text);
+                    let why = number_complaint(&error);
+                    Err(Status::bad_request(format!(
+                        "invalid resource version: resourceVersion: Invalid value: {value}: strconv.ParseUint: parsing {value}: {why}"
+                    )))
+                }
             },
         }
+    }
+}
+
+/// What Go says of a text that is no number.
+fn number_complaint(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
     }
 }
 
@@ -272,24 +302,23 @@ impl ListOptions {
     /// # Errors
     /// 400 for what cannot be read, 422 for what does not go together.
     pub(crate) fn parse(api: Api, query: &Query, watch: bool) -> Result<Self, Status> {
+        // Numbers are read first, then labels, then fields.
+        let timeout = query.number("timeoutSeconds")?;
+        let limit = query.number("limit")?;
+        let labels = query.get("labelSelector").map(LabelSelector::parse);
+        let labels = labels.transpose().map_err(Status::bad_request)?;
         let fields = query
             .get("fieldSelector")
-            .map(|text| FieldSelector::parse(api, text))
-            .transpose();
-        let labels = query
-            .get("labelSelector")
-            .map(LabelSelector::parse)
-            .transpose();
-        let selector = Selector {
-            fields: fields.map_err(Status::bad_request)?.unwrap_or_default(),
-            labels: labels.map_err(Status::bad_request)?.unwrap_or_default(),
-        };
+            .map(|text| FieldSelector::parse(api, text));
+        let fields = fields.transpose().map_err(Status::bad_request)?;
         let watch = watch || query.flag("watch");
         let options = Self {
-            selector,
+            selector: Selector {
+                fields: fields.unwrap_or_default(),
+                labels: labels.unwrap_or_default(),
+            },
             watch,
-            limit: query
-                .number::<i64>("limit")?
+            limit: limit
                 .and_then(|limit| usize::try_from(limit).ok())
                 .filter(|limit| *limit > 0),
             continue_token: query.get("continue").map(str::to_owned),
@@ -297,8 +326,7 @@ impl ListOptions {
             match_exact: None,
             allow_bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events: query.optional_flag("sendInitialEvents"),
-            timeout: query
-                .number::<i64>("timeoutSeconds")?
+            timeout: timeout
                 .and_then(|s| u64::try_from(s).ok())
                 .map(Duration::from_secs),
         };
@@ -329,56 +357,67 @@ impl ListOptions {
             cause: Cause::Forbidden,
             ..FieldError::required(field, detail)
         };
+        let with_continue = "resourceVersionMatch is forbidden when continue is provided";
         let mut errors = Vec::new();
         let version_match = query.get("resourceVersionMatch");
-        if let Some(value) =
-            version_match.filter(|value| !matches!(*value, "Exact" | "NotOlderThan"))
-        {
-            errors.push(FieldError::invalid(
-                "resourceVersionMatch",
-                value,
-                "Unsupported value: supported values: \"Exact\", \"NotOlderThan\"",
-            ));
-        }
-        if self.watch {
-            match (self.send_initial_events, version_match) {
-                (Some(_), None | Some("Exact")) => errors.push(forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                )),
-                (None, Some(_)) => errors.push(forbidden(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                )),
-                _ => {}
+        let resource_version = query.get("resourceVersion");
+        let unsupported = |value: &str, supported: &[&str]| {
+            not_supported("resourceVersionMatch", &go_quote(value), supported)
+        };
+        if !self.watch {
+            if let Some(value) = version_match {
+                if resource_version.is_none() {
+                    errors.push(forbidden(
+                        "resourceVersionMatch",
+                        "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                    ));
+                }
+                if self.continue_token.is_some() {
+                    errors.push(forbidden("resourceVersionMatch", with_continue));
+                }
+                if !matches!(value, "Exact" | "NotOlderThan") {
+                    errors.push(unsupported(value, &["Exact", "NotOlderThan", ""]));
+                }
+                if value == "Exact" && resource_version == Some("0") {
+                    errors.push(forbidden(
+                        "resourceVersionMatch",
+                        "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                    ));
+                }
+            }
+            if self.send_initial_events.is_some() {
+                errors.push(forbidden(
+                    "sendInitialEvents",
+                    "sendInitialEvents is forbidden for list",
+                ));
             }
             return errors;
         }
-        if self.send_initial_events.is_some() {
+        // A watch from the beginning counts as one that asked for what exists, and says NotOlderThan.
+        let legacy = self.send_initial_events.is_none()
+            && version_match.is_none()
+            && matches!(resource_version, None | Some("0"))
+            && query.flag("watch");
+        let version_match = version_match.or(legacy.then_some("NotOlderThan"));
+        let asks = self.send_initial_events.is_some() || legacy;
+        if asks && version_match != Some("NotOlderThan") {
             errors.push(forbidden(
-                "sendInitialEvents",
-                "sendInitialEvents is forbidden for list",
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             ));
         }
         if let Some(value) = version_match {
-            let resource_version = query.get("resourceVersion");
+            if !asks {
+                errors.push(forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ));
+            }
+            if value != "NotOlderThan" {
+                errors.push(unsupported(value, &["NotOlderThan"]));
+            }
             if self.continue_token.is_some() {
-                errors.push(forbidden(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden when continue is provided",
-                ));
-            }
-            if resource_version.is_none() {
-                errors.push(forbidden(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
-                ));
-            }
-            if value == "Exact" && resource_version == Some("0") {
-                errors.push(forbidden(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-                ));
+                errors.push(forbidden("resourceVersionMatch", with_continue));
             }
         }
         errors

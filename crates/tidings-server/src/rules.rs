@@ -191,7 +191,7 @@ fn metadata(metadata: &ObjectMeta) -> MetadataFields<'_> {
             .map(|owner| {
                 (
                     [owner.api_version(), owner.kind(), owner.name(), owner.uid()],
-                    owner.controller(),
+                    [owner.controller, owner.block_owner_deletion],
                 )
             })
             .collect(),

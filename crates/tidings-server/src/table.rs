@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use serde::Serialize;
+use tidings_core::validate::go_quote;
 
 use crate::codec::json::{write_integer, write_members, write_string};
 use crate::codec::stored::{StoredEvent, field};
@@ -29,7 +30,9 @@ impl IncludeObject {
             Some("None") => Ok(Self::None),
             Some("Object") => Ok(Self::Object),
             Some(other) => Err(Status::bad_request(format!(
-                "unrecognized includeObject value: {other:?}"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', \
+                 'None', or empty",
+                go_quote(other)
             ))),
         }
     }

@@ -87,7 +87,8 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
     let etcd = Etcd::start(&args.etcd)?;
     let (theirs, ours) = tokio::join!(
         ApiServer::start_kube(&args.kube_apiserver, &etcd, &[]),
-        ApiServer::start_tidings(&args.tidings, &[]),
+        // Only so there is something to compare from the creation of an event on.
+        ApiServer::start_tidings(&args.tidings, &["--managed-fields", "always"]),
     );
     let theirs = Side::new(theirs?, args.kubectl.clone())?;
     let ours = Side::new(ours?, args.kubectl.clone())?;

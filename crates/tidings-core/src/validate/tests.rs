@@ -204,15 +204,15 @@ fn names() {
 fn metadata_rules() {
     let labels = BTreeMap::from([("a b".to_owned(), "-".to_owned())]);
     let annotations = BTreeMap::from([("Key".to_owned(), "x".repeat(ANNOTATIONS_BYTES_MAX))]);
-    let finalizers = ["mine".to_owned()];
+    let finalizers = ["my own".to_owned()];
     let metadata = MetadataFields {
         namespace: "a.b",
         generation: -1,
         labels: Some(&labels),
         annotations: Some(&annotations),
         owner_references: vec![
-            (["v1", "Event", "x", "u"], true),
-            (["", "Pod", "", "u"], true),
+            (["v1", "Event", "x", "u"], [Some(true), None]),
+            (["", "Pod", "", "u"], [Some(true), Some(false)]),
         ],
         finalizers: &finalizers,
         ..Default::default()

@@ -12,7 +12,7 @@ pub(crate) mod time;
 
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta};
 use prost::Message;
 use serde::Deserializer;
 
@@ -57,6 +57,46 @@ impl Api {
     }
 }
 
+/// Kinds of `v1` that a body may turn out to be by mistake.
+const CORE_KINDS: [&str; 16] = [
+    "Binding",
+    "ConfigMap",
+    "Endpoints",
+    "EventList",
+    "LimitRange",
+    "List",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodTemplate",
+    "ReplicationController",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+];
+
+/// What kube-apiserver says of a kind that is no event: that it is another one, or that nobody knows it.
+pub(crate) fn unknown_kind(group_version: &str, kind: &str) -> String {
+    match group_version {
+        "v1" if CORE_KINDS.contains(&kind) => {
+            format!("converting (v1.{kind}) to (core.Event): unknown conversion")
+        }
+        "events.k8s.io/v1" if kind == "EventList" => {
+            "converting (v1.EventList) to (core.Event): unknown conversion".to_owned()
+        }
+        _ => not_registered(group_version, kind),
+    }
+}
+
+/// No such kind is known in this version.
+pub(crate) fn not_registered(group_version: &str, kind: &str) -> String {
+    format!(
+        "no kind {kind:?} is registered for version {group_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+    )
+}
+
 /// A body that could not be read: a fragment for the message.
 pub(crate) type Unreadable = String;
 
@@ -72,6 +112,14 @@ pub(crate) fn read_event<'de, D: Deserializer<'de>>(
     };
     canonicalize(&mut event);
     Ok((type_meta, event))
+}
+
+/// Reads the options of a delete, which are the same in every version.
+pub(crate) fn read_delete_options<'de, D: Deserializer<'de>>(
+    value: D,
+    reading: &mut Reading,
+) -> Result<(TypeMeta, DeleteOptions), D::Error> {
+    json::read_document::<CoreV1, DeleteOptions, D>(value, reading)
 }
 
 /// Reads an event from an opened protobuf envelope.

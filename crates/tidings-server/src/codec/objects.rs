@@ -6,7 +6,7 @@
 
 use k8s_pb::api::core::v1::{Event, EventSeries, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{
-    ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference,
+    DeleteOptions, ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference, Preconditions,
 };
 
 use super::json::object;
@@ -120,4 +120,17 @@ object! { impl<V> for ListMeta {
     "resourceVersion": resource_version omitted,
     "continue": r#continue omitted,
     "remainingItemCount": remaining_item_count pointer,
+} }
+
+object! { impl<V> for DeleteOptions {
+    "gracePeriodSeconds": grace_period_seconds pointer,
+    "preconditions": preconditions omitted,
+    "orphanDependents": orphan_dependents omitted,
+    "propagationPolicy": propagation_policy omitted,
+    "dryRun": dry_run omitted,
+} }
+
+object! { impl<V> for Preconditions {
+    "uid": uid omitted,
+    "resourceVersion": resource_version omitted,
 } }

@@ -1,6 +1,8 @@
 //! Kubernetes' two time forms: `Time` (whole seconds) and `MicroTime` (exactly six fractional digits), always printed
 //! in UTC, as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` read and write them.
 
+mod layout;
+
 use jiff::{Timestamp, civil};
 
 /// Seconds since the Unix epoch and nanoseconds within that second.
@@ -36,7 +38,10 @@ impl Moment {
 
 /// Reads a `Time`: any RFC 3339 text; what is below a second is dropped.
 pub(crate) fn parse_time(text: &str) -> Result<Moment, String> {
-    let (moment, _) = parse(text).ok_or_else(|| unreadable(text, "2006-01-02T15:04:05Z07:00"))?;
+    let moment = match parse(text) {
+        Some((moment, _)) => moment,
+        None => layout::parse(text, false)?,
+    };
     Ok(Moment { nanos: 0, ..moment })
 }
 
@@ -44,12 +49,8 @@ pub(crate) fn parse_time(text: &str) -> Result<Moment, String> {
 pub(crate) fn parse_micro_time(text: &str) -> Result<Moment, String> {
     match parse(text) {
         Some((moment, 6)) => Ok(moment),
-        _ => Err(unreadable(text, "2006-01-02T15:04:05.000000Z07:00")),
+        _ => layout::parse(text, true),
     }
-}
-
-fn unreadable(text: &str, layout: &str) -> String {
-    format!("parsing time {text:?}: expected the form {layout:?}")
 }
 
 /// The moment and the number of its fractional digits.
@@ -239,6 +240,7 @@ mod tests {
             "2024-10-24T11:12:13.Z",
             "2024-10-24T11:12:13z",
             "2024-10-24T11:12:13+0200",
+            "2024-10-24T11:12:13+25:00",
             "2024-10-24T11:12:13Zz",
             "9999-12-31T23:59:59-01:00",
             "２024-10-24T11:12:13Z",

@@ -6,17 +6,28 @@
 
 use serde_json::{Map, Value};
 
+use crate::quote::go_value;
+
+/// Why a patch is not applied, in kube-apiserver's words.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// 400: the patch is not well formed.
+    BadRequest(&'static str),
+    /// 500: so kube-apiserver answers where it does not expect an error.
+    Unexpected(String),
+}
+
+const BAD_RETAIN_KEYS: Refused = Refused::BadRequest("invalid patch format of retainKeys");
+
 /// Applies a patch to an event's JSON.
 ///
 /// # Errors
-/// A fragment naming the directive or list that is not accepted.
-pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), String> {
-    match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => {
-            merge(target, patch, &mut Vec::new()).map(|_| ())
-        }
-        _ => Err("the patch is not a JSON object".into()),
-    }
+/// The directive or list that is not accepted.
+pub(super) fn apply(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+) -> Result<(), Refused> {
+    merge(target, patch, &mut Vec::new()).map(|_| ())
 }
 
 /// Whether the map itself remains, or a directive deletes it.
@@ -39,7 +50,7 @@ fn merge<'a>(
     target: &mut Map<String, Value>,
     patch: &'a Map<String, Value>,
     path: &mut Vec<&'a str>,
-) -> Result<Fate, String> {
+) -> Result<Fate, Refused> {
     match patch.get("$patch").map(Value::as_str) {
         None | Some(Some("merge")) => {}
         Some(Some("replace")) => {
@@ -51,30 +62,35 @@ fn merge<'a>(
             return Ok(Fate::Deleted);
         }
         Some(_) => {
-            return Err(format!(
-                "unknown patch type found: {}",
-                patch.get("$patch").unwrap_or(&Value::Null)
-            ));
+            let directive = patch.get("$patch").map(go_value).unwrap_or_default();
+            let patch = go_value(&Value::Object(patch.clone()));
+            return Err(Refused::Unexpected(format!(
+                "unknown patch type: {directive} in map: {patch}"
+            )));
         }
     }
     if let Some(retained) = patch.get("$retainKeys") {
-        let retained = strings(retained)
-            .ok_or("invalid patch format of $retainKeys: a list of strings is accepted")?;
+        let retained = strings(retained).ok_or(BAD_RETAIN_KEYS)?;
+        let mut keys = patch.keys().filter(|key| !key.starts_with('$'));
+        if keys.any(|key| !retained.contains(&key.as_str())) {
+            return Err(BAD_RETAIN_KEYS);
+        }
         target.retain(|key, _| retained.contains(&key.as_str()));
     }
     for (key, value) in patch {
         if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
-            let gone = strings(value).ok_or(
-                "invalid patch format of $deleteFromPrimitiveList: a list of strings is accepted",
-            )?;
+            // What is no list of strings takes nothing away.
+            let gone = strings(value).unwrap_or_default();
             if let Some(Value::Array(items)) = target.get_mut(list) {
                 items.retain(|item| item.as_str().is_none_or(|item| !gone.contains(&item)));
             }
-        } else if key.starts_with('$') {
-            if !matches!(key.as_str(), "$patch" | "$retainKeys")
-                && !key.starts_with("$setElementOrder/")
-            {
-                return Err(format!("unknown directive {key:?} in the patch"));
+        } else if matches!(key.as_str(), "$patch" | "$retainKeys") {
+            // Heeded above.
+        } else if let Some(list) = key.strip_prefix("$setElementOrder/") {
+            if let (Value::Array(order), Some(Value::Array(items))) = (value, patch.get(list)) {
+                path.push(list);
+                check_order(items, order, key, merge_key(path))?;
+                path.pop();
             }
         } else {
             path.push(key);
@@ -100,7 +116,7 @@ fn merge_member<'a>(
     key: &'a str,
     value: &'a Value,
     path: &mut Vec<&'a str>,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     match (value, target.get_mut(key)) {
         (Value::Null, _) => {
             target.remove(key);
@@ -131,7 +147,10 @@ fn merge_member<'a>(
         (Value::Array(patch), existing) if merge_key(path).is_some() => {
             let items = match existing {
                 Some(Value::Array(items)) => std::mem::take(items),
-                _ => Vec::new(),
+                _ => {
+                    target.insert(key.to_owned(), Value::Array(without_deleted(patch)));
+                    return Ok(());
+                }
             };
             let merged = merge_list(items, patch, merge_key(path).unwrap_or_default(), path)?;
             target.insert(key.to_owned(), Value::Array(merged));
@@ -148,7 +167,7 @@ fn merge_list<'a>(
     patch: &'a [Value],
     key: &str,
     path: &mut Vec<&'a str>,
-) -> Result<Vec<Value>, String> {
+) -> Result<Vec<Value>, Refused> {
     let directive = |item: &Value| {
         item.get("$patch")
             .and_then(Value::as_str)
@@ -166,12 +185,13 @@ fn merge_list<'a>(
     }
     for item in patch {
         let Value::Object(fields) = item else {
-            return Err(format!("{}: the items are not objects", path.join(".")));
+            return Err(Refused::Unexpected("Invalid JSON document".to_owned()));
         };
         let Some(identity) = fields.get(key) else {
-            return Err(format!(
-                "map: {item} does not contain declared merge key: {key}"
-            ));
+            return Err(Refused::Unexpected(format!(
+                "map: {} does not contain declared merge key: {key}",
+                go_value(item)
+            )));
         };
         let at = items
             .iter()
@@ -194,6 +214,41 @@ fn merge_list<'a>(
         }
     }
     Ok(items)
+}
+
+/// A list where there was none: nothing is to be merged, and no item has to be known by its key.
+fn without_deleted(patch: &[Value]) -> Vec<Value> {
+    let kept = patch.iter().filter(|item| item.get("$patch").is_none());
+    kept.map(|item| match item {
+        Value::Object(fields) => Value::Object(without_directives(fields)),
+        other => other.clone(),
+    })
+    .collect()
+}
+
+/// The items of a patch's list have to be in the order that the patch wants.
+fn check_order(
+    items: &[Value],
+    order: &[Value],
+    directive: &str,
+    key: Option<&str>,
+) -> Result<(), Refused> {
+    let identity = |item: &Value| match key {
+        Some(key) => item.get(key).cloned(),
+        None => Some(item.clone()),
+    };
+    let mut wanted = order.iter().map(identity);
+    let merged = items.iter().filter(|item| item.get("$patch").is_none());
+    for item in merged.map(identity) {
+        if !wanted.any(|wanted| wanted == item) {
+            let [items, order] = [items, order].map(|list| go_value(&Value::from(list.to_vec())));
+            return Err(Refused::Unexpected(format!(
+                "The order in patch list:\n{items}\n doesn't match {} list:\n{order}\n",
+                directive.split('/').next().unwrap_or_default()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Puts the items into the given order; those it does not name keep their place behind.
@@ -316,34 +371,57 @@ mod tests {
                 json!({"b": "2", "c": "3"}),
             ),
         ] {
-            let mut patched = target();
-            apply(&mut patched, &patch).unwrap();
+            let patched = applied(target(), &patch).unwrap();
             assert_eq!(patched.pointer(pointer), Some(&expected), "{what}");
         }
-        let mut patched = target();
-        apply(
-            &mut patched,
-            &json!({"metadata": {"labels": {"$patch": "delete"}}}),
-        )
-        .unwrap();
+        let patch = json!({"metadata": {"labels": {"$patch": "delete"}}});
+        let patched = applied(target(), &patch).unwrap();
         assert_eq!(patched.pointer("/metadata/labels"), None);
     }
 
+    fn applied(mut target: Value, patch: &Value) -> Result<Value, Refused> {
+        if let (Some(target), Some(patch)) = (target.as_object_mut(), patch.as_object()) {
+            apply(target, patch)?;
+        }
+        Ok(target)
+    }
+
+    /// Answers of kube-apiserver 1.36.
     #[test]
     fn what_is_not_accepted() {
-        for patch in [
-            json!([]),
-            json!({"$patch": "explode"}),
-            json!({"$patch": 1}),
-            json!({"$boom": 1}),
-            json!({"metadata": {"ownerReferences": [{"name": "no uid"}]}}),
-            json!({"metadata": {"ownerReferences": [1]}}),
-            json!({"$retainKeys": "a"}),
+        let unexpected = |why: &str| Refused::Unexpected(why.to_owned());
+        let owners = json!({"metadata": {"ownerReferences": [{"uid": "1"}]}});
+        for (patch, expected) in [
+            (
+                json!({"source": {"$patch": "explode"}}),
+                unexpected("unknown patch type: explode in map: map[$patch:explode]"),
+            ),
+            (json!({"source": {"$retainKeys": "a"}}), BAD_RETAIN_KEYS),
+            (
+                json!({"source": {"$retainKeys": ["host"], "component": "c"}}),
+                BAD_RETAIN_KEYS,
+            ),
+            (
+                json!({"metadata": {"ownerReferences": [{"name": "p"}]}}),
+                unexpected("map: map[name:p] does not contain declared merge key: uid"),
+            ),
+            (
+                json!({"metadata": {"$setElementOrder/finalizers": ["a"], "finalizers": ["b"]}}),
+                unexpected(
+                    "The order in patch list:\n[b]\n doesn't match $setElementOrder list:\n[a]\n",
+                ),
+            ),
         ] {
-            assert!(
-                apply(&mut json!({"metadata": {}}), &patch).is_err(),
-                "{patch}"
-            );
+            assert_eq!(applied(owners.clone(), &patch), Err(expected), "{patch}");
         }
+    }
+
+    #[test]
+    fn a_list_that_was_not_there_is_taken_as_it_is() {
+        let patch = json!({"metadata": {"ownerReferences": [{"name": "p"}, {"$patch": "delete"}]}});
+        assert_eq!(
+            applied(json!({}), &patch).unwrap(),
+            json!({"metadata": {"ownerReferences": [{"name": "p"}]}})
+        );
     }
 }

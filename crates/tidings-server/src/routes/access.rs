@@ -33,7 +33,10 @@ pub(super) async fn authenticate(
     server.metrics.authenticated(&found, took);
     let user = match found {
         Ok(user) => user,
-        Err(Refusal::Unauthorized) => return Status::unauthorized().into_response(),
+        Err(Refusal::Unauthorized) => {
+            let warnings: Vec<String> = spaced(&parts.headers).into_iter().collect();
+            return Status::unauthorized().warning(&warnings).into_response();
+        }
         Err(Refusal::Unchecked) => return Status::cannot_check().into_response(),
     };
     // It has served its purpose, and cannot end in a log from here on.
@@ -44,6 +47,16 @@ pub(super) async fn authenticate(
     };
     parts.extensions.insert(user);
     next.run(Request::from_parts(parts, body)).await
+}
+
+/// Two spaces before a token make it none, which is easily overlooked.
+fn spaced(headers: &http::HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let start = value.get(..b"bearer  ".len())?;
+    start.eq_ignore_ascii_case(b"bearer  ").then(|| {
+        "the provided Authorization header contains extra space before the bearer token, and is ignored"
+            .to_owned()
+    })
 }
 
 async fn impersonate(

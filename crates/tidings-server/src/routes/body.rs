@@ -7,7 +7,8 @@ use k8s_pb::api::core::v1::Event;
 use serde_json::Value;
 
 use super::call::Call;
-use crate::codec::json::{Reading, TypeMeta};
+use super::warnings::warn;
+use crate::codec::json::{Reading, TypeMeta, complaint, replace_what_is_no_text};
 use crate::codec::{self, Api};
 use crate::error::Status;
 use crate::indent::Indenter;
@@ -26,42 +27,235 @@ pub(crate) struct Sent {
 /// # Errors
 /// 415 for an unknown form, 400 for what is no event of the request's version or, if so asked, has unknown fields.
 pub(crate) fn read_event(call: &Call, validation: FieldValidation) -> Result<Sent, Status> {
-    let unreadable = |why: String| {
-        Status::bad_request(format!(
-            "Event in version {:?} cannot be handled as a Event: {why}",
-            version(call.api)
+    let read = match body_media(&call.headers)? {
+        Media::Json => json(call.api, &call.body),
+        Media::Yaml => yaml(call.api, &call.body),
+        Media::Protobuf => protobuf(call.api, &call.body),
+    };
+    let Document {
+        target,
+        event,
+        reading,
+    } = read.map_err(|refusal| refusal.status(&call.body))?;
+    let warnings = heed(reading, validation)
+        .map_err(|why| Refusal::Unfit(target.clone(), why).status(&call.body))?;
+    if target.api != Some(call.api) {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({}) does not match the expected API version ({})",
+            target.group_version,
+            call.api.api_version()
         ))
-    };
-    let mut reading = Reading::default();
-    let (type_meta, event) = match body_media(&call.headers)? {
-        Media::Json => {
-            let mut deserializer = serde_json::Deserializer::from_slice(&call.body);
-            codec::read_event(call.api, &mut deserializer, &mut reading)
-                .and_then(|read| deserializer.end().map(|()| read))
-                .map_err(|error| unreadable(error.to_string()))?
-        }
-        Media::Yaml => {
-            let value: Value = serde_saphyr::from_slice(&call.body)
-                .map_err(|error| unreadable(error.to_string()))?;
-            codec::read_event(call.api, value, &mut reading)
-                .map_err(|error| unreadable(error.to_string()))?
-        }
-        Media::Protobuf => {
-            let enveloped = codec::protobuf::open(&call.body).map_err(unreadable)?;
-            let type_meta = TypeMeta {
-                api_version: Some(enveloped.api_version),
-                kind: Some(enveloped.kind),
-            };
-            check_type(call.api, &type_meta)?;
-            (
-                type_meta,
-                codec::read_protobuf_event(call.api, enveloped.raw).map_err(unreadable)?,
-            )
-        }
-    };
-    check_type(call.api, &type_meta)?;
-    let warnings = heed(reading, validation).map_err(Status::bad_request)?;
+        .warning(&warnings));
+    }
     Ok(Sent { event, warnings })
+}
+
+/// What a body turned out to be.
+struct Document {
+    target: Target,
+    event: Event,
+    reading: Reading,
+}
+
+/// Why a body cannot be taken for an event.
+enum Refusal {
+    /// It cannot be told what it is.
+    Unrecognized(String),
+    /// It says what it is, and is no such thing.
+    Unfit(Target, String),
+}
+
+impl Refusal {
+    /// `transformDecodeError`.
+    fn status(&self, body: &[u8]) -> Status {
+        Status::bad_request(match self {
+            Self::Unrecognized(why) => format!(
+                "the object provided is unrecognized (must be of type Event): {why} ({})",
+                summary(body)
+            ),
+            Self::Unfit(target, why) => format!(
+                "{} in version {:?} cannot be handled as a Event: {why}",
+                target.kind, target.version
+            ),
+        })
+    }
+}
+
+/// The beginning of a body, in hexadecimal digits if it does not look like JSON.
+fn summary(body: &[u8]) -> String {
+    const LEN_MAX: usize = 30;
+    let head = body.get(..LEN_MAX).unwrap_or(body);
+    let more = if body.len() > LEN_MAX { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
+        Some(_) => {
+            let digits: String = head.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{digits}{more}")
+        }
+    }
+}
+
+fn json(api: Api, body: &[u8]) -> Result<Document, Refusal> {
+    let read = |api: Api, body: &[u8]| {
+        let mut reading = Reading::default();
+        let mut deserializer = serde_json::Deserializer::from_slice(body);
+        let read = codec::read_event(api, &mut deserializer, &mut reading)
+            .and_then(|read| deserializer.end().map(|()| read));
+        (read.map_err(|error| error.to_string()), reading)
+    };
+    let (mut result, mut reading) = read(api, body);
+    if result.is_err() && reading.complaint().is_none() {
+        if let Some(why) = complaint(body) {
+            let why = format!("couldn't get version/kind; json parse error: {why}");
+            return Err(Refusal::Unrecognized(why));
+        }
+        // What is text to Go alone.
+        (result, reading) = read(api, &replace_what_is_no_text(body));
+    }
+    settle(api, result, reading, |other| read(other, body))
+}
+
+fn yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
+    let (value, repeated) = yaml_value(body).map_err(Refusal::Unrecognized)?;
+    let read = |api: Api| {
+        let mut reading = Reading::default();
+        let read = codec::read_event(api, value.clone(), &mut reading);
+        (read.map_err(|error| error.to_string()), reading)
+    };
+    let (result, reading) = read(api);
+    let mut document = settle(api, result, reading, read)?;
+    document.reading.notes.splice(0..0, repeated);
+    Ok(document)
+}
+
+/// The first document of YAML, and what is to say of a key given twice, of which the last counts.
+///
+/// # Errors
+/// Why it is no YAML.
+pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String> {
+    if body.trim_ascii().is_empty() {
+        return Ok((Value::Null, None));
+    }
+    let strict = match serde_saphyr::from_slice(body) {
+        Ok(value) => return Ok((value, None)),
+        Err(error) => error,
+    };
+    let mut lenient = serde_saphyr::Options::default();
+    lenient.duplicate_keys = serde_saphyr::DuplicateKeyPolicy::LastWins;
+    match serde_saphyr::from_slice_with_options(body, lenient) {
+        Ok(value) => Ok((value, Some(one_line(&strict)))),
+        Err(error) => Err(format!("yaml: {}", one_line(&error))),
+    }
+}
+
+/// What is wrong, without the excerpt of the document that comes below it.
+fn one_line(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+fn protobuf(api: Api, body: &Bytes) -> Result<Document, Refusal> {
+    let enveloped = codec::protobuf::open(body).map_err(Refusal::Unrecognized)?;
+    let type_meta = TypeMeta {
+        api_version: Some(enveloped.api_version),
+        kind: Some(enveloped.kind),
+    };
+    let target = Target::of(api, &type_meta)?;
+    let event = codec::read_protobuf_event(target.api.unwrap_or(api), enveloped.raw)
+        .map_err(|why| Refusal::Unfit(target.clone(), why))?;
+    Ok(Document {
+        target,
+        event,
+        reading: Reading::default(),
+    })
+}
+
+type Read = (Result<(TypeMeta, Event), String>, Reading);
+
+/// What was read, or why that does not count. An event of the other version is read again as such: what is unknown to one
+/// is known to the other.
+fn settle(
+    api: Api,
+    result: Result<(TypeMeta, Event), String>,
+    reading: Reading,
+    again: impl FnOnce(Api) -> Read,
+) -> Result<Document, Refusal> {
+    if let Some(why) = reading.uninterpretable() {
+        return Err(Refusal::Unrecognized(why.to_owned()));
+    }
+    let target = match &result {
+        Ok((type_meta, _)) => Target::of(api, type_meta)?,
+        Err(_) => Target::of(api, &TypeMeta::default())?,
+    };
+    let (result, reading) = match target.api {
+        Some(other) if other != api => again(other),
+        _ => (result, reading),
+    };
+    match (reading.complaint(), result) {
+        (Some(why), _) => Err(Refusal::Unfit(target, why.to_owned())),
+        (None, Err(why)) => Err(Refusal::Unfit(target, why)),
+        (None, Ok((_, event))) => Ok(Document {
+            target,
+            event,
+            reading,
+        }),
+    }
+}
+
+/// What a document says it is, or is taken for because of where it was sent.
+#[derive(Clone)]
+struct Target {
+    group_version: String,
+    version: String,
+    kind: String,
+    /// `None` for a version of events that is none of ours.
+    api: Option<Api>,
+}
+
+impl Target {
+    fn of(api: Api, type_meta: &TypeMeta) -> Result<Self, Refusal> {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let group_version =
+            given(&type_meta.api_version).unwrap_or_else(|| api.api_version().into());
+        let kind = given(&type_meta.kind).unwrap_or_else(|| "Event".into());
+        let (group, version) = group_version
+            .split_once('/')
+            .unwrap_or(("", &group_version));
+        if version.contains('/') {
+            let why = format!("unexpected GroupVersion string: {group_version}");
+            return Err(Refusal::Unrecognized(why));
+        }
+        let known = match (group, version, kind.as_str()) {
+            ("", "v1", "Event") => Some(Some(Api::Core)),
+            ("events.k8s.io", "v1", "Event") => Some(Some(Api::Events)),
+            ("events.k8s.io", "v1beta1", "Event") => Some(None),
+            _ => None,
+        };
+        let target = Self {
+            version: version.to_owned(),
+            api: known.flatten(),
+            group_version: group_version.clone(),
+            kind,
+        };
+        if known.is_some() {
+            return Ok(target);
+        }
+        let why = codec::unknown_kind(&group_version, &target.kind);
+        Err(Refusal::Unfit(target, why))
+    }
+}
+
+/// The version of events that a document says it is of.
+///
+/// # Errors
+/// What is said of a document that is no event.
+pub(super) fn named(api: Api, type_meta: &TypeMeta) -> Result<Api, String> {
+    match Target::of(api, type_meta) {
+        Ok(target) => Ok(target.api.unwrap_or(Api::Events)),
+        Err(Refusal::Unrecognized(why) | Refusal::Unfit(_, why)) => Err(why),
+    }
 }
 
 /// What becomes of the fields that were unknown or given twice.
@@ -77,32 +271,6 @@ pub(crate) fn heed(reading: Reading, validation: FieldValidation) -> Result<Vec<
             "strict decoding error: {}",
             reading.notes.join(", ")
         )),
-    }
-}
-
-fn version(api: Api) -> &'static str {
-    api.api_version().rsplit('/').next().unwrap_or_default()
-}
-
-/// A body may leave out what it is; if it says so, it has to be an event of the request's version.
-fn check_type(api: Api, type_meta: &TypeMeta) -> Result<(), Status> {
-    if let Some(kind) = type_meta
-        .kind
-        .as_deref()
-        .filter(|kind| !kind.is_empty() && *kind != "Event")
-    {
-        return Err(Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a Event: no kind {kind:?} is accepted here",
-            type_meta.api_version.as_deref().unwrap_or(version(api)),
-        )));
-    }
-    match type_meta.api_version.as_deref() {
-        None | Some("") => Ok(()),
-        Some(given) if given == api.api_version() => Ok(()),
-        Some(given) => Err(Status::bad_request(format!(
-            "the API version in the data ({given}) does not match the expected API version ({})",
-            api.api_version()
-        ))),
     }
 }
 
@@ -149,15 +317,7 @@ pub(crate) fn event_response(
 ) -> Result<Response, Status> {
     let (media, body) = encode_one(call.api, form, event, &|| table_rows(call, form, now))?;
     let mut response = encoded(code, media, body);
-    for warning in warnings {
-        let text = format!(
-            "299 - \"{}\"",
-            warning.replace('\\', "\\\\").replace('"', "\\\"")
-        );
-        if let Ok(value) = HeaderValue::from_str(&text) {
-            response.headers_mut().append(header::WARNING, value);
-        }
-    }
+    warn(warnings, response.headers_mut());
     Ok(response)
 }
 
@@ -166,11 +326,15 @@ pub(crate) fn table_rows(call: &Call, form: Form, now: jiff::Timestamp) -> Resul
     let version = match form.shape {
         Shape::Table(version) => version,
         Shape::Whole | Shape::Partial(_) => "v1",
+        Shape::Misfit(why) => return Err(Status::misfit(why)),
     };
     Ok(Rows {
         api: call.api,
         version,
-        include_object: IncludeObject::parse(&call.query)?,
+        include_object: match form.shape {
+            Shape::Table(_) => IncludeObject::parse(&call.query)?,
+            _ => IncludeObject::default(),
+        },
         now,
     })
 }
@@ -183,6 +347,7 @@ fn encode_one(
 ) -> Result<(Media, Vec<u8>), Status> {
     let mut json = Vec::with_capacity(1024);
     match form.shape {
+        Shape::Misfit(why) => return Err(Status::misfit(why)),
         Shape::Table(_) => {
             let rows = rows()?;
             let meta = k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta {

@@ -86,6 +86,10 @@ impl FromRequest<Arc<ApiServer>> for Call {
                 .unwrap_or_default()
         };
         let (namespace, name) = (parameter("namespace"), parameter("name"));
+        // An escaped slash is one: the path is another, and none.
+        if [&namespace, &name].iter().any(|part| part.contains('/')) {
+            return Err(Status::no_such_path());
+        }
         let user = parts
             .extensions
             .get::<User>()

@@ -10,17 +10,18 @@ use http::StatusCode;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta};
 use prost::Message;
-use serde::Deserialize;
+use tidings_core::validate::{FieldError, go_quote};
 use tidings_store::{Record, WriteError};
 
-use super::body::event_response;
+use super::body::{self, event_response};
 use super::call::Call;
 use super::list;
-use super::write::{CHANGE_ATTEMPTS, now, record, wrong_uid};
+use super::write::{CHANGE_ATTEMPTS, now, record};
+use crate::codec::json::{Reading, TypeMeta, complaint};
 use crate::codec::{self, Api};
 use crate::error::Status;
 use crate::negotiate::{Answer, Media, body_media};
-use crate::query::{ListOptions, check_dry_run};
+use crate::query::{ListOptions, dry_run_error, not_supported};
 use crate::server::{ApiServer, Key, Stored};
 
 /// So many events of a collection are deleted at once, so that the store writes them together.
@@ -42,14 +43,11 @@ pub(crate) async fn delete(
                 return Ok(Status::deleted(call.api, &key.name, metadata.uid()).into_response());
             }
             Removed::Waiting(event) => {
-                return event_response(
-                    &call,
-                    form,
-                    StatusCode::OK,
-                    &event,
-                    server.clock.now(),
-                    &[],
-                );
+                let code = match options.orphan_dependents {
+                    Some(false) => StatusCode::ACCEPTED,
+                    _ => StatusCode::OK,
+                };
+                return event_response(&call, form, code, &event, server.clock.now(), &[]);
             }
             Removed::Overtaken => {}
         }
@@ -73,7 +71,7 @@ async fn remove(
 ) -> Result<Removed, Status> {
     let dry_run = options.dry_run;
     let metadata = stored.event.metadata.as_ref();
-    check_preconditions(api, key, options, metadata)?;
+    check_preconditions(key, options, metadata)?;
     let held_back = metadata.is_some_and(|metadata| !metadata.finalizers.is_empty());
     if held_back {
         let mut event = stored.event.clone();
@@ -175,97 +173,119 @@ struct Deletion {
     dry_run: bool,
     uid: Option<String>,
     resource_version: Option<String>,
+    orphan_dependents: Option<bool>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct DeleteOptionsBody {
-    kind: Option<String>,
-    dry_run: Option<Vec<String>>,
-    preconditions: Option<PreconditionsBody>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PreconditionsBody {
-    uid: Option<String>,
-    resource_version: Option<String>,
-}
-
-/// Reads `DeleteOptions` from the body and the query. Grace periods and propagation have no effect on events.
+/// Reads `DeleteOptions` from the body, or else from the query. Grace periods and propagation have no effect on events.
 fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     const OPTIONS: &str = "DeleteOptions";
-    let mut deletion = Deletion {
-        dry_run: call.query.dry_run(OPTIONS)?,
-        ..Deletion::default()
+    let options = if call.body.is_empty() {
+        call.query.delete_options()?
+    } else {
+        decode_options(call)?
     };
-    if call.body.is_empty() {
-        return Ok(deletion);
+    let mut errors = Vec::new();
+    if let Some(policy) = options.propagation_policy.as_deref() {
+        if options.orphan_dependents.is_some() {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid("propagationPolicy", policy, detail));
+        }
+        let policies = ["Foreground", "Background", "Orphan"];
+        if !policies.contains(&policy) {
+            let supported = [policies.as_slice(), &["nil"]].concat();
+            errors.push(not_supported(
+                "propagationPolicy",
+                &go_quote(policy),
+                &supported,
+            ));
+        }
     }
-    let unreadable =
-        |why: String| Status::bad_request(format!("DeleteOptions cannot be handled: {why}"));
-    let (dry_run, preconditions) = match body_media(&call.headers)? {
+    let dry_run: Vec<&str> = options.dry_run.iter().map(String::as_str).collect();
+    errors.extend(dry_run_error(&dry_run));
+    if !errors.is_empty() {
+        return Err(Status::invalid(OPTIONS, "meta.k8s.io", "", &errors));
+    }
+    let preconditions = options.preconditions.unwrap_or_default();
+    Ok(Deletion {
+        // A body takes the place of the query; who asks for a dry run in either gets one.
+        dry_run: !dry_run.is_empty() || call.query.values("dryRun").any(|value| value == "All"),
+        uid: preconditions.uid.filter(|uid| !uid.is_empty()),
+        resource_version: preconditions
+            .resource_version
+            .filter(|version| !version.is_empty()),
+        orphan_dependents: options.orphan_dependents,
+    })
+}
+
+fn decode_options(call: &Call) -> Result<DeleteOptions, Status> {
+    let mut reading = Reading::default();
+    let read = match body_media(&call.headers)? {
         Media::Protobuf => {
-            let enveloped = codec::protobuf::open(&call.body).map_err(unreadable)?;
-            let options = DeleteOptions::decode(enveloped.raw)
-                .map_err(|error| unreadable(error.to_string()))?;
-            let preconditions = options.preconditions.map(|given| PreconditionsBody {
-                uid: given.uid,
-                resource_version: given.resource_version,
-            });
-            (options.dry_run, preconditions)
-        }
-        media => {
-            let options: DeleteOptionsBody = match media {
-                Media::Yaml => serde_saphyr::from_slice(&call.body)
-                    .map_err(|error| unreadable(error.to_string()))?,
-                _ => serde_json::from_slice(&call.body)
-                    .map_err(|error| unreadable(error.to_string()))?,
+            let enveloped = codec::protobuf::open(&call.body).map_err(Status::bad_request)?;
+            let type_meta = TypeMeta {
+                api_version: Some(enveloped.api_version),
+                kind: Some(enveloped.kind),
             };
-            if let Some(kind) = options
-                .kind
-                .filter(|kind| !kind.is_empty() && kind != OPTIONS)
-            {
-                return Err(unreadable(format!("no kind {kind:?} is accepted here")));
-            }
-            (options.dry_run.unwrap_or_default(), options.preconditions)
+            DeleteOptions::decode(enveloped.raw)
+                .map(|options| (type_meta, options))
+                .map_err(|error| error.to_string())
+        }
+        Media::Yaml => body::yaml_value(&call.body).and_then(|(value, _)| {
+            codec::read_delete_options(value, &mut reading).map_err(|error| error.to_string())
+        }),
+        Media::Json => {
+            let mut deserializer = serde_json::Deserializer::from_slice(&call.body);
+            codec::read_delete_options(&mut deserializer, &mut reading)
+                .and_then(|read| deserializer.end().map(|()| read))
+                .map_err(|error| match complaint(&call.body) {
+                    Some(why) => format!("couldn't get version/kind; json parse error: {why}"),
+                    None => error.to_string(),
+                })
         }
     };
-    let dry_run: Vec<&str> = dry_run.iter().map(String::as_str).collect();
-    deletion.dry_run |= check_dry_run(&dry_run, OPTIONS)?;
-    let preconditions = preconditions.unwrap_or_default();
-    deletion.uid = preconditions.uid.filter(|uid| !uid.is_empty());
-    deletion.resource_version = preconditions
-        .resource_version
-        .filter(|version| !version.is_empty());
-    Ok(deletion)
+    if let Some(why) = reading.uninterpretable().or(reading.complaint()) {
+        return Err(Status::bad_request(why));
+    }
+    let (type_meta, options) = read.map_err(Status::bad_request)?;
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let group_version = given(type_meta.api_version).unwrap_or_else(|| "meta.k8s.io/v1".into());
+    if group_version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {group_version}");
+        return Err(Status::bad_request(why));
+    }
+    match given(type_meta.kind) {
+        Some(kind) if kind != "DeleteOptions" => Err(Status::bad_request(codec::not_registered(
+            &group_version,
+            &kind,
+        ))),
+        _ => Ok(options),
+    }
 }
 
 fn check_preconditions(
-    api: Api,
     key: &Key,
     options: &Deletion,
     metadata: Option<&ObjectMeta>,
 ) -> Result<(), Status> {
     let is = metadata.map(ObjectMeta::uid).unwrap_or_default();
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != is) {
-        return Err(wrong_uid(api, &key.name, uid, is));
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({is}). The object might have been deleted \
+             and then recreated"
+        );
+        return Err(Status::precondition_failed(&key.name, &why));
     }
     let is = metadata
         .map(ObjectMeta::resource_version)
         .unwrap_or_default();
-    if let Some(version) = options
-        .resource_version
-        .as_deref()
-        .filter(|version| *version != is)
-    {
-        return Err(Status::conflict(
-            api,
-            &key.name,
-            &format!(
-                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {is}"
-            ),
-        ));
+    match &options.resource_version {
+        Some(version) if version != is => {
+            let why = format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({is}). The \
+                 object might have been modified"
+            );
+            Err(Status::precondition_failed(&key.name, &why))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -54,7 +54,7 @@ impl ListWriter {
     fn kind(&self) -> (&'static str, String) {
         match self.form.shape {
             Shape::Table(version) => ("Table", format!("meta.k8s.io/{version}")),
-            Shape::Whole => ("EventList", self.api.api_version().to_owned()),
+            Shape::Whole | Shape::Misfit(_) => ("EventList", self.api.api_version().to_owned()),
             Shape::Partial(version) => (
                 "PartialObjectMetadataList",
                 format!("meta.k8s.io/{version}"),
@@ -225,7 +225,7 @@ impl ListWriter {
         let stored = StoredEvent::open(&record.value, record.revision);
         let written = stored.and_then(|stored| match self.form.shape {
             Shape::Table(_) => self.rows.write_stored_row(&stored, out),
-            Shape::Whole => stored.write_json(self.api, false, out),
+            Shape::Whole | Shape::Misfit(_) => stored.write_json(self.api, false, out),
             Shape::Partial(version) => {
                 stored.write_partial_json(&format!("meta.k8s.io/{version}"), true, out)
             }
@@ -237,7 +237,7 @@ impl ListWriter {
         let Stored { event, .. } = Stored::decode(record.clone())?;
         match self.form.shape {
             Shape::Table(_) => self.rows.write_row(&event, out),
-            Shape::Whole => codec::write_event(self.api, &event, false, out),
+            Shape::Whole | Shape::Misfit(_) => codec::write_event(self.api, &event, false, out),
             Shape::Partial(version) => {
                 let metadata = event.metadata.unwrap_or_default();
                 codec::write_partial(&metadata, &format!("meta.k8s.io/{version}"), true, out);

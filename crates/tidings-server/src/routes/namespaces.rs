@@ -34,6 +34,7 @@ pub(crate) async fn get(
     match form.shape {
         Shape::Table(version) => respond(form, &table(version, &query, &items, &json!({}))?),
         Shape::Partial(version) => respond(form, &partial(version, &items[0])),
+        Shape::Misfit(why) => Err(Status::misfit(why)),
         Shape::Whole => {
             let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
             merge(&mut whole, object(&items[0]));
@@ -65,6 +66,7 @@ pub(crate) async fn list(
             });
             respond(form, &list)
         }
+        Shape::Misfit(why) => Err(Status::misfit(why)),
         Shape::Whole => {
             let list: Vec<Value> = items.iter().map(object).collect();
             let list = json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": list});
@@ -125,7 +127,7 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
 }
 
 fn metadata(name: &str) -> Value {
-    json!({"name": name, "creationTimestamp": null, "labels": {"kubernetes.io/metadata.name": name}})
+    json!({"name": name, "labels": {"kubernetes.io/metadata.name": name}})
 }
 
 fn object((name, namespace): &(String, Namespace)) -> Value {

@@ -3,13 +3,15 @@
 
 use axum::Json;
 use axum::extract::Path;
+use axum::response::IntoResponse;
+use http::header;
 use serde_json::{Map, Value, json};
 
 use crate::codec::Api;
 use crate::error::Status;
 
 /// GET /openapi/v3
-pub(crate) async fn index() -> Json<Value> {
+pub(crate) async fn index() -> impl IntoResponse {
     let entry = |api: Api| {
         let path = path(api);
         let hash = super::discovery::fingerprint(document(api).to_string().as_bytes());
@@ -19,7 +21,9 @@ pub(crate) async fn index() -> Json<Value> {
         )
     };
     let paths: Map<String, Value> = [Api::Core, Api::Events].map(entry).into_iter().collect();
-    Json(json!({"paths": paths}))
+    // Upstream does not say that it is JSON, and Go then finds plain text.
+    let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    (content_type, json!({"paths": paths}).to_string())
 }
 
 /// GET /openapi/v3/{path}

@@ -185,7 +185,8 @@ pub(crate) async fn access(
             if both.is_none() {
                 error.value = "null".into();
             }
-            return Err(Status::invalid(KIND, GROUP, "", &[error]));
+            // Upstream leaves out which kind it is.
+            return Err(Status::invalid("", GROUP, "", &[error]));
         }
     };
     let decided = server

@@ -25,7 +25,7 @@ use super::list::{not_newer_than_store, store_request};
 use crate::clock;
 use crate::encoded::{EncodingKey, RowKey};
 use crate::error::Status;
-use crate::negotiate::{Answer, Form, Media, Shape};
+use crate::negotiate::{Answer, Form, Media, STREAMED, Shape};
 use crate::paced::Lasting;
 use crate::query::{ListOptions, ResourceVersion};
 use crate::server::ApiServer;
@@ -48,6 +48,9 @@ pub(crate) async fn watch(
     };
     // Refuses a wrong includeObject while there still is a status line to do it with.
     table_rows(&call, form, server.clock.now())?;
+    if form.media == Media::Yaml {
+        return Err(Status::not_acceptable(STREAMED));
+    }
     if !call.name.is_empty() {
         options.selector.fields.require_name(&call.name);
     }

@@ -21,7 +21,7 @@ use crate::codec::{self, Api};
 use crate::error::Status;
 use crate::managed::{self, Writer};
 use crate::metrics::Operation;
-use crate::negotiate::Answer;
+use crate::negotiate::{Answer, Form};
 use crate::patch::{Patch, PatchKind};
 use crate::query::{ResourceVersion, WriteOptions};
 use crate::server::{ApiServer, Key, ManagedFields, Stored};
@@ -50,7 +50,9 @@ pub(crate) async fn create(
     } = body::read_event(&call, options.field_validation)?;
     warnings.extend(rules::dedup_owner_references(&mut event, ""));
     let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
-    let event = create_event(&server, &call, event, &options, &mut gate).await?;
+    let event = create_event(&server, &call, event, &options, &mut gate)
+        .await
+        .map_err(|status| status.warning(&warnings))?;
     let mut response = event_response(
         &call,
         form,
@@ -96,7 +98,12 @@ pub(super) async fn store_new(
         .admission
         .check_namespace(&server.metrics, api, &call.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
-    if !metadata.resource_version().is_empty() {
+    // In a dry run nothing is handed to the store, which is who refuses it.
+    let version = metadata
+        .resource_version
+        .take()
+        .filter(|version| !version.is_empty());
+    if version.is_some() && !dry_run {
         return Err(Status::internal(
             "resourceVersion should not be set on objects to be created",
         ));
@@ -130,11 +137,11 @@ pub(super) async fn store_new(
                 .get(key.bytes())
                 .await
                 .map_err(|error| Status::from_read(&error, None))?;
-            return if existing.is_some() {
-                Err(Status::already_exists(api, &key.name))
-            } else {
-                Ok(event)
-            };
+            if existing.is_some() {
+                return Err(Status::already_exists(api, &key.name));
+            }
+            event.metadata.get_or_insert_default().resource_version = version;
+            return Ok(event);
         }
         match server
             .store
@@ -172,10 +179,21 @@ pub(crate) async fn replace(
 ) -> Result<Response, Status> {
     let form = call.form(Answer::Object)?;
     let options = call.query.write_options("UpdateOptions")?;
-    let Sent {
-        mut event,
-        mut warnings,
-    } = body::read_event(&call, options.field_validation)?;
+    let Sent { event, warnings } = body::read_event(&call, options.field_validation)?;
+    let said = warnings.clone();
+    replace_with(server, call, form, &options, event, warnings)
+        .await
+        .map_err(|status| status.warning(&said))
+}
+
+async fn replace_with(
+    server: Arc<ApiServer>,
+    call: Call,
+    form: Form,
+    options: &WriteOptions,
+    mut event: Event,
+    mut warnings: Vec<String>,
+) -> Result<Response, Status> {
     check_place(&call, event.metadata.get_or_insert_default())?;
     warnings.extend(rules::dedup_owner_references(&mut event, ""));
     let answer = |code, event: &Event| {
@@ -188,13 +206,13 @@ pub(crate) async fn replace(
             Err(status) if status.code() == StatusCode::NOT_FOUND => {
                 let metadata = event.metadata.get_or_insert_default();
                 if !metadata.uid().is_empty() {
-                    return Err(wrong_uid(call.api, &call.name, metadata.uid(), ""));
+                    return Err(wrong_uid(call.api, &call.key(), metadata.uid(), ""));
                 }
                 access::require_create(&server, &call.user, call.api, &call.namespace, &call.name)
                     .await?;
                 let mut event = event.clone();
                 event.metadata.get_or_insert_default().resource_version = None;
-                match create_event(&server, &call, event, &options, &mut gate).await {
+                match create_event(&server, &call, event, options, &mut gate).await {
                     // Somebody else created it just now: replace that.
                     Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
                         continue;
@@ -212,10 +230,10 @@ pub(crate) async fn replace(
             .map(ObjectMeta::uid)
             .unwrap_or_default();
         if !metadata.uid().is_empty() && metadata.uid() != stored_uid {
-            return Err(wrong_uid(call.api, &call.name, metadata.uid(), stored_uid));
+            return Err(wrong_uid(call.api, &call.key(), metadata.uid(), stored_uid));
         }
         let mut new = event.clone();
-        track(&server, &call, &options, Some(&stored.event), &mut new);
+        track(&server, &call, options, Some(&stored.event), &mut new);
         match change(
             &server,
             call.api,
@@ -244,20 +262,20 @@ pub(crate) async fn patch(
     let options = call.query.patch_options(kind == PatchKind::Apply)?;
     let patch = match kind {
         PatchKind::Apply => return apply::apply(&server, &call, form, &options).await,
-        kind => Patch::parse(kind, &call.body)?,
+        kind => Patch::parse(kind, &call.body),
     };
 
     let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
     for _ in 0..CHANGE_ATTEMPTS {
         let stored = server.stored(call.api, &call.key()).await?;
+        // What is wrong with a patch is told only of what is there.
+        let patch = patch.as_ref().map_err(Status::clone)?;
         let mut json = Vec::with_capacity(1024);
         codec::write_event(call.api, &stored.event, true, &mut json);
         let mut value: Value =
             serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))?;
         patch.apply(&mut value)?;
-        let mut reading = Reading::default();
-        let (_, mut patched) = codec::read_event(call.api, &value, &mut reading)
-            .map_err(|error| Status::unfit_patch(&value, &error.to_string()))?;
+        let (mut patched, reading) = read_patched(call.api, patch, &value)?;
         // The version the patch was applied to is not one it insists on: if somebody else is faster it is applied again. One that it
         // does name is refused then, because it is not the stored one any more.
         let applied_to = stored.record.revision.to_string();
@@ -266,9 +284,11 @@ pub(crate) async fn patch(
         {
             metadata.resource_version = None;
         }
-        check_place(&call, patched.metadata.get_or_insert_default())?;
-        let mut warnings = body::heed(reading, options.field_validation)
-            .map_err(|complaint| Status::unfit_patch(&value, &complaint))?;
+        let mut warnings = patch
+            .heed(reading, options.field_validation)
+            .map_err(|complaint| patch.unfit(&value, &complaint))?;
+        check_place(&call, patched.metadata.get_or_insert_default())
+            .map_err(|status| status.warning(&warnings))?;
         track(&server, &call, &options, Some(&stored.event), &mut patched);
         warnings.extend(rules::dedup_owner_references(&mut patched, AFTER_ADMISSION));
         match change(
@@ -280,7 +300,8 @@ pub(crate) async fn patch(
             options.dry_run,
             &mut gate,
         )
-        .await?
+        .await
+        .map_err(|status| status.warning(&warnings))?
         {
             Changed::Done(event) => {
                 return event_response(
@@ -296,6 +317,31 @@ pub(crate) async fn patch(
         }
     }
     Err(Status::modified(call.api, &call.name))
+}
+
+/// Reads what a patch left behind.
+fn read_patched(api: Api, patch: &Patch, value: &Value) -> Result<(Event, Reading), Status> {
+    let mut of = api;
+    loop {
+        let mut reading = patch.reading();
+        let read = codec::read_event(of, value, &mut reading);
+        let why = match (reading.uninterpretable().or(reading.complaint()), read) {
+            (Some(why), _) => why.to_owned(),
+            (None, Err(error)) => error.to_string(),
+            (None, Ok((type_meta, event))) if !patch.may_rename() => {
+                match body::named(api, &type_meta) {
+                    Ok(named) if named == of => return Ok((event, reading)),
+                    Ok(named) => {
+                        of = named;
+                        continue;
+                    }
+                    Err(why) => why,
+                }
+            }
+            (None, Ok((_, event))) => return Ok((event, reading)),
+        };
+        return Err(patch.unfit(value, &why));
+    }
 }
 
 /// What became of an attempt to change an event.
@@ -346,7 +392,7 @@ pub(super) async fn change(
             .store
             .delete(key.bytes(), Some(stored.record.revision))
             .await
-            .map(|deleted| deleted.revision)
+            .map(|_| stored.record.revision)
     } else {
         server
             .store
@@ -365,9 +411,12 @@ pub(super) async fn change(
     }
 }
 
-pub(super) fn wrong_uid(api: Api, name: &str, wanted: &str, found: &str) -> Status {
-    let why =
-        format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+fn wrong_uid(api: Api, Key { namespace, name }: &Key, wanted: &str, found: &str) -> Status {
+    // The words of a storage error, which tell where etcd has the event, whatever the store is.
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/events/{namespace}/{name}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    );
     Status::conflict(api, name, &why)
 }
 

@@ -4,9 +4,10 @@
 //! as `{}`, `""` or `null`) or left out when empty. Which is which, per type and per API version, is stated once, in the
 //! tables of [`super::objects`]; this file knows how to write, read and bring to canonical form any such table.
 //! Reading `null` leaves the zero value, an unknown or repeated field is noted rather than refused (the last one wins),
-//! and every error names the field's path.
+//! and what is of another kind than it has to be is told in Go's words.
 
 mod read;
+mod syntax;
 mod values;
 mod write;
 
@@ -15,6 +16,7 @@ use serde::de::{Deserializer, MapAccess};
 use crate::managed::{Changes, PathElement};
 
 pub(crate) use read::{Reading, TypeMeta, next_value, read_document, read_object};
+pub(crate) use syntax::{complaint, replace_what_is_no_text};
 pub(crate) use values::moment;
 pub(crate) use write::{Members, write_integer, write_members, write_object, write_string};
 
@@ -46,6 +48,8 @@ pub(crate) trait Field<View>: Default + PartialEq {
 
 /// An object whose fields are stated by a table. `View` is the API version whose JSON it is.
 pub(crate) trait Object<View>: Default + Clone + PartialEq {
+    /// What Go's struct is called.
+    const GO_NAME: &'static str;
     /// Every JSON name it knows.
     const NAMES: &'static [&'static str];
     /// Whether it is owned as a whole (`x-kubernetes-map-type: atomic`), not field by field.
@@ -78,6 +82,7 @@ macro_rules! object {
         impl $crate::codec::json::Field<$view> for Option<$type> { object!(@field $view, $type); }
     };
     (@body $view:ty, $type:ty, $atomic:literal, $($name:literal : $field:ident $rule:ident,)*) => {
+        const GO_NAME: &'static str = stringify!($type);
         const NAMES: &'static [&'static str] = &[$($name,)*];
         const ATOMIC: bool = $atomic;
         fn write_fields(&self, members: &mut $crate::codec::json::Members<'_>) {

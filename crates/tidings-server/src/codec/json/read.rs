@@ -1,5 +1,6 @@
 //! Objects from JSON, and what is noted on the way: where the reader is, which fields were unknown or given twice.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -7,12 +8,21 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::{Field, Object};
 
-/// What a decoder notes besides the value: where it is, and which fields were unknown or given twice.
+/// What a decoder notes besides the value: where it is, which fields were unknown or given twice, and what was of another
+/// kind than it has to be, all in Go's words.
 #[derive(Default, Debug)]
 pub(crate) struct Reading {
     path: Vec<Step>,
-    /// Complaints in Go's words, e.g. `unknown field "metadata.foo"`; at most [`NOTES_MAX`].
+    /// Such as `unknown field "metadata.foo"`; at most [`NOTES_MAX`].
     pub(crate) notes: Vec<String>,
+    /// The first value of a wrong kind. Go reads on, and tells of it at the end.
+    mismatch: Option<String>,
+    /// A value that ended the reading at once.
+    fatal: Option<String>,
+    /// Why it cannot be told what it is that is read.
+    uninterpretable: Option<String>,
+    /// Whether what is read comes from a map in memory, of which Go speaks otherwise.
+    unstructured: bool,
 }
 
 /// So many unknown or repeated fields of one body are noted; the API server's own bound.
@@ -20,16 +30,29 @@ const NOTES_MAX: usize = 100;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Field(&'static str),
+    /// A field of a Go struct of that name.
+    Field(&'static str, &'static str),
     Index(usize),
 }
 
+/// What Go first reads of every document.
+const TYPE_META: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+    \"json:\\\"kind,omitempty\\\"\" }";
+
 impl Reading {
+    /// For what a strategic merge patch made (`runtime.DefaultUnstructuredConverter`).
+    pub(crate) fn of_unstructured() -> Self {
+        Self {
+            unstructured: true,
+            ..Self::default()
+        }
+    }
+
     fn path(&self, last: Option<&str>) -> String {
         let mut text = String::new();
         for step in &self.path {
             match step {
-                Step::Field(name) => {
+                Step::Field(_, name) => {
                     if !text.is_empty() {
                         text.push('.');
                     }
@@ -58,8 +81,101 @@ impl Reading {
         }
     }
 
-    pub(crate) fn error<E: Error>(&self, message: impl fmt::Display) -> E {
-        E::custom(format_args!("{}: {message}", self.path(None)))
+    /// Ends the reading, as an error of a Go type's own decoder does.
+    pub(crate) fn fail<E: Error>(&mut self, message: String) -> E {
+        let error = E::custom(&message);
+        self.fatal.get_or_insert(message);
+        error
+    }
+
+    /// Ends the reading because a time is no text.
+    pub(crate) fn fail_time<E: Error>(&mut self, found: &str) -> E {
+        let place = match self.within() {
+            Some(place) if !self.unstructured => format!("struct field {place}"),
+            _ => "value".to_owned(),
+        };
+        self.fail(format!(
+            "json: cannot unmarshal {found} into Go {place} of type string"
+        ))
+    }
+
+    /// Where the reading is: the innermost struct, and the names down to it.
+    fn within(&self) -> Option<String> {
+        let names = self.path.iter().filter_map(|step| match step {
+            Step::Field(of, name) => Some((*of, *name)),
+            Step::Index(_) => None,
+        });
+        let (structs, names): (Vec<_>, Vec<_>) = names.unzip();
+        Some(format!("{}.{}", structs.last()?, names.join(".")))
+    }
+
+    /// Notes that something else stands where a value of a Go type has to.
+    pub(crate) fn mismatch(&mut self, found: &str, expected: &str) {
+        if self.mismatch.is_some() {
+            return;
+        }
+        if self.unstructured {
+            self.mismatch = Some(unstructured_mismatch(found, expected));
+            return;
+        }
+        let last = match self.path.last() {
+            Some(Step::Field(_, name)) => *name,
+            _ => "",
+        };
+        let place = match self.within() {
+            Some(_) if self.path.len() == 1 && matches!(last, "kind" | "apiVersion") => {
+                format!("struct field .{last} of type string")
+            }
+            None => format!("value of type {TYPE_META}"),
+            Some(place) => {
+                let expected = match (expected, last) {
+                    ("string", "uid") => "types.UID",
+                    ("string", "operation") => "v1.ManagedFieldsOperationType",
+                    ("string", "propagationPolicy") => "v1.DeletionPropagation",
+                    _ => expected,
+                };
+                self.mismatch = Some(format!(
+                    "json: cannot unmarshal {found} into Go struct field {place} of type {expected}"
+                ));
+                return;
+            }
+        };
+        let why = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go {place}"
+        );
+        self.uninterpretable.get_or_insert(why);
+    }
+
+    /// Why it cannot be told what was read, if it cannot.
+    pub(crate) fn uninterpretable(&self) -> Option<&str> {
+        self.uninterpretable.as_deref()
+    }
+
+    /// Why what was read does not count, if it does not.
+    pub(crate) fn complaint(&self) -> Option<&str> {
+        self.fatal.as_deref().or(self.mismatch.as_deref())
+    }
+}
+
+fn unstructured_mismatch(found: &str, expected: &str) -> String {
+    let (kind, number) = found.split_once(' ').unwrap_or((found, ""));
+    let kind = match kind {
+        "array" => "slice",
+        "object" => "map",
+        "number" if number.contains(['.', 'e']) => "float64",
+        "number" => "int64",
+        other => other,
+    };
+    if expected.starts_with("[]") {
+        format!("cannot restore slice from {kind}")
+    } else if expected.starts_with("map[") {
+        format!("cannot restore map from {kind}")
+    } else if expected.starts_with("v1.") {
+        format!("cannot restore struct from: {kind}")
+    } else if matches!(kind, "int64" | "float64" | "bool") {
+        format!("cannot convert {kind} to {expected}")
+    } else {
+        format!("unrecognized type: {expected}")
     }
 }
 
@@ -90,6 +206,52 @@ struct ObjectVisitor<'a, View, T> {
     of: PhantomData<(View, T)>,
 }
 
+/// What a visitor does with values of kinds that are not its own: it notes them, and reads on.
+macro_rules! others {
+    ($($kind:ident),*) => { $(others!(@$kind);)* };
+    (@bool) => {
+        fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+            Ok(self.other("bool"))
+        }
+    };
+    (@number) => {
+        fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
+            Ok(self.other("number"))
+        }
+        fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
+            Ok(self.other("number"))
+        }
+        fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
+            Ok(self.other("number"))
+        }
+    };
+    (@string) => {
+        fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
+            Ok(self.other("string"))
+        }
+    };
+    (@array) => {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(self.other("array"))
+        }
+    };
+    (@object) => {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            Ok(self.other("object"))
+        }
+    };
+}
+
+impl<View, T: Object<View>> ObjectVisitor<'_, View, T> {
+    fn other(self, found: &str) -> Option<T> {
+        let expected = format!("v1.{}", T::GO_NAME);
+        self.reading.mismatch(found, &expected);
+        None
+    }
+}
+
 impl<'de, View, T: Object<View>> Visitor<'de> for ObjectVisitor<'_, View, T> {
     type Value = Option<T>;
 
@@ -100,6 +262,8 @@ impl<'de, View, T: Object<View>> Visitor<'de> for ObjectVisitor<'_, View, T> {
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
         Ok(None)
     }
+
+    others!(bool, number, string, array);
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let Self {
@@ -119,12 +283,12 @@ impl<'de, View, T: Object<View>> Visitor<'de> for ObjectVisitor<'_, View, T> {
                         reading.note("duplicate", name);
                     }
                     seen |= bit;
-                    reading.path.push(Step::Field(name));
+                    reading.path.push(Step::Field(T::GO_NAME, name));
                     object.read_field(name, &mut map, reading)?;
                     reading.path.pop();
                 }
                 Key::TypeMeta(name) => {
-                    reading.path.push(Step::Field(name));
+                    reading.path.push(Step::Field(T::GO_NAME, name));
                     let value = next_value::<View, Option<String>, _>(&mut map, reading)?;
                     reading.path.pop();
                     if let Some(type_meta) = type_meta.as_deref_mut() {
@@ -212,17 +376,47 @@ pub(crate) fn read_object<'de, View, T: Object<View>, D: Deserializer<'de>>(
     })
 }
 
-pub(crate) struct ListVisitor<'a, View, T>(
-    pub(crate) &'a mut Reading,
-    pub(crate) PhantomData<(View, T)>,
-);
-
-impl<'de, View, T: Object<View>> Visitor<'de> for ListVisitor<'_, View, T>
+/// Reads a list of objects; `null` is none.
+pub(crate) fn read_list<'de, View, T: Object<View>, D: Deserializer<'de>>(
+    value: D,
+    reading: &mut Reading,
+) -> Result<Option<Vec<T>>, D::Error>
 where
     Option<T>: Field<View>,
 {
-    /// `null` is none.
-    type Value = Option<Vec<T>>;
+    let expected = format!("[]v1.{}", T::GO_NAME);
+    let list = read_items::<View, Option<T>, D>(value, reading, &expected)?;
+    Ok(list.map(|items| items.into_iter().map(Option::unwrap_or_default).collect()))
+}
+
+/// Reads a list of a Go type; `null` is none.
+pub(crate) fn read_items<'de, View, F: Field<View>, D: Deserializer<'de>>(
+    value: D,
+    reading: &mut Reading,
+    expected: &str,
+) -> Result<Option<Vec<F>>, D::Error> {
+    value.deserialize_any(Items {
+        reading,
+        expected,
+        of: PhantomData::<(View, F)>,
+    })
+}
+
+struct Items<'a, View, F> {
+    reading: &'a mut Reading,
+    expected: &'a str,
+    of: PhantomData<(View, F)>,
+}
+
+impl<View, F> Items<'_, View, F> {
+    fn other(self, found: &str) -> Option<Vec<F>> {
+        self.reading.mismatch(found, self.expected);
+        None
+    }
+}
+
+impl<'de, View, F: Field<View>> Visitor<'de> for Items<'_, View, F> {
+    type Value = Option<Vec<F>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
@@ -232,18 +426,143 @@ where
         Ok(None)
     }
 
+    others!(bool, number, string, object);
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let Self(reading, _) = self;
         let mut items = Vec::new();
         loop {
-            reading.path.push(Step::Index(items.len()));
-            let item =
-                seq.next_element_seed(FieldSeed(reading, PhantomData::<(View, Option<T>)>))?;
-            reading.path.pop();
+            self.reading.path.push(Step::Index(items.len()));
+            let item = seq.next_element_seed(FieldSeed(self.reading, self.of))?;
+            self.reading.path.pop();
             match item {
-                Some(item) => items.push(item.unwrap_or_default()),
+                Some(item) => items.push(item),
                 None => return Ok(Some(items)),
             }
         }
+    }
+}
+
+/// Reads an object whose members are all of one kind; `null` is none.
+pub(crate) fn read_map<'de, View, F: Field<View>, D: Deserializer<'de>>(
+    value: D,
+    reading: &mut Reading,
+    expected: &str,
+) -> Result<Option<BTreeMap<String, F>>, D::Error> {
+    value.deserialize_any(Members {
+        reading,
+        expected,
+        of: PhantomData::<(View, F)>,
+    })
+}
+
+struct Members<'a, View, F> {
+    reading: &'a mut Reading,
+    expected: &'a str,
+    of: PhantomData<(View, F)>,
+}
+
+impl<View, F> Members<'_, View, F> {
+    fn other(self, found: &str) -> Option<BTreeMap<String, F>> {
+        self.reading.mismatch(found, self.expected);
+        None
+    }
+}
+
+impl<'de, View, F: Field<View>> Visitor<'de> for Members<'_, View, F> {
+    type Value = Option<BTreeMap<String, F>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    others!(bool, number, string, array);
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = BTreeMap::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value_seed(FieldSeed(&mut *self.reading, self.of))?;
+            if members.contains_key(&key) {
+                self.reading.note("duplicate", &key);
+            }
+            members.insert(key, value);
+        }
+        Ok(Some(members))
+    }
+}
+
+/// A value that is neither list nor object, or which of them it is.
+pub(crate) enum Scalar {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    /// Any other number, as it is printed.
+    Number(String),
+    Text(String),
+    Array,
+    Object,
+}
+
+impl Scalar {
+    /// What Go calls it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "bool",
+            Self::Integer(_) | Self::Number(_) => "number",
+            Self::Text(_) => "string",
+            Self::Array => "array",
+            Self::Object => "object",
+        }
+    }
+}
+
+/// Reads a value that ought to be a scalar.
+pub(crate) fn read_scalar<'de, D: Deserializer<'de>>(value: D) -> Result<Scalar, D::Error> {
+    value.deserialize_any(ScalarVisitor)
+}
+
+struct ScalarVisitor;
+
+impl<'de> Visitor<'de> for ScalarVisitor {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+    fn visit_unit<E: Error>(self) -> Result<Scalar, E> {
+        Ok(Scalar::Null)
+    }
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Scalar, E> {
+        Ok(Scalar::Bool(value))
+    }
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Scalar, E> {
+        Ok(Scalar::Integer(value))
+    }
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Scalar, E> {
+        Ok(
+            i64::try_from(value)
+                .map_or_else(|_| Scalar::Number(value.to_string()), Scalar::Integer),
+        )
+    }
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Scalar, E> {
+        Ok(Scalar::Number(value.to_string()))
+    }
+    fn visit_str<E: Error>(self, value: &str) -> Result<Scalar, E> {
+        Ok(Scalar::Text(value.to_owned()))
+    }
+    fn visit_string<E: Error>(self, value: String) -> Result<Scalar, E> {
+        Ok(Scalar::Text(value))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Scalar, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Array)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Object)
     }
 }

@@ -1,81 +1,32 @@
 //! The kinds of values a field can have, and what each is in JSON.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{
     FieldsV1, ManagedFieldsEntry, MicroTime, OwnerReference, Time,
 };
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::Deserializer;
 
-use super::read::{ListVisitor, Reading};
+use super::read::{Reading, Scalar, read_items, read_list, read_map, read_scalar};
 use super::write::{write_integer, write_list, write_object, write_string};
 use super::{Field, Object};
 use crate::codec::time::{self, Moment};
 use crate::managed::{Atom, Changes, PathElement};
 
-struct Scalar<'a, T>(&'a Reading, &'static str, PhantomData<T>);
-
-impl Visitor<'_> for Scalar<'_, String> {
-    type Value = Option<String>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.1)
-    }
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
-        Ok(Some(value.to_owned()))
-    }
-    fn visit_string<E: Error>(self, value: String) -> Result<Self::Value, E> {
-        Ok(Some(value))
-    }
-}
-
-impl Visitor<'_> for Scalar<'_, i64> {
-    type Value = Option<i64>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.1)
-    }
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Some(value))
-    }
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
-        i64::try_from(value)
-            .map(Some)
-            .map_err(|_| self.0.error(format_args!("{value} does not fit 64 bits")))
-    }
-}
-
-impl Visitor<'_> for Scalar<'_, bool> {
-    type Value = Option<bool>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.1)
-    }
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Some(value))
-    }
-}
-
-fn scalar<'de, T, D>(
+/// An integer of a Go type; a number that is none of it is shown.
+fn integer<'de, D: Deserializer<'de>>(
     value: D,
-    reading: &Reading,
-    expected: &'static str,
-) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    for<'a> Scalar<'a, T>: Visitor<'de, Value = Option<T>>,
-{
-    value
-        .deserialize_any(Scalar(reading, expected, PhantomData::<T>))
-        .map_err(|error| reading.error(error))
+    reading: &mut Reading,
+    expected: &str,
+) -> Result<Option<i64>, D::Error> {
+    let found = match read_scalar(value)? {
+        Scalar::Null => return Ok(None),
+        Scalar::Integer(value) => return Ok(Some(value)),
+        Scalar::Number(number) => &format!("number {number}"),
+        other => other.kind(),
+    };
+    reading.mismatch(found, expected);
+    Ok(None)
 }
 
 impl<V> Field<V> for Option<String> {
@@ -86,7 +37,14 @@ impl<V> Field<V> for Option<String> {
         write_string(self.as_deref().unwrap_or_default(), out);
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        scalar(value, reading, "a string")
+        Ok(match read_scalar(value)? {
+            Scalar::Null => None,
+            Scalar::Text(text) => Some(text),
+            other => {
+                reading.mismatch(other.kind(), "string");
+                None
+            }
+        })
     }
     fn canonicalize(&mut self, _always_present: bool) {
         if self.as_ref().is_some_and(String::is_empty) {
@@ -103,7 +61,7 @@ impl<V> Field<V> for Option<i64> {
         write_integer(self.unwrap_or_default(), out);
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        scalar(value, reading, "an integer")
+        integer(value, reading, "int64")
     }
     fn canonicalize(&mut self, always_present: bool) {
         if *self == Some(0) && !always_present {
@@ -120,12 +78,14 @@ impl<V> Field<V> for Option<i32> {
         write_integer(self.unwrap_or_default(), out);
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        let Some(value) = scalar::<i64, D>(value, reading, "an integer")? else {
-            return Ok(None);
-        };
-        i32::try_from(value)
-            .map(Some)
-            .map_err(|_| reading.error(format_args!("{value} does not fit 32 bits")))
+        let value = integer(value, reading, "int32")?;
+        Ok(value.and_then(|value| {
+            let fitting = i32::try_from(value);
+            if fitting.is_err() {
+                reading.mismatch(&format!("number {value}"), "int32");
+            }
+            fitting.ok()
+        }))
     }
     fn canonicalize(&mut self, _always_present: bool) {
         if *self == Some(0) {
@@ -147,7 +107,14 @@ impl<V> Field<V> for Option<bool> {
         });
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        scalar(value, reading, "a boolean")
+        Ok(match read_scalar(value)? {
+            Scalar::Null => None,
+            Scalar::Bool(value) => Some(value),
+            other => {
+                reading.mismatch(other.kind(), "bool");
+                None
+            }
+        })
     }
     fn canonicalize(&mut self, _always_present: bool) {}
 }
@@ -168,10 +135,12 @@ macro_rules! time_field {
                 value: D,
                 reading: &mut Reading,
             ) -> Result<Self, D::Error> {
-                let Some(text) = scalar::<String, D>(value, reading, "a time")? else {
-                    return Ok(None);
+                let text = match read_scalar(value)? {
+                    Scalar::Null => return Ok(None),
+                    Scalar::Text(text) => text,
+                    other => return Err(reading.fail_time(other.kind())),
                 };
-                let moment = $parse(&text).map_err(|error| reading.error::<D::Error>(error))?;
+                let moment = $parse(&text).map_err(|error| reading.fail::<D::Error>(error))?;
                 Ok(Some($type {
                     seconds: Some(moment.seconds),
                     nanos: Some(moment.nanos),
@@ -228,8 +197,7 @@ impl<V> Field<V> for BTreeMap<String, String> {
         out.push(b'}');
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        let map: Option<BTreeMap<String, Option<String>>> = serde::Deserialize::deserialize(value)
-            .map_err(|error| reading.error::<D::Error>(error))?;
+        let map = read_map::<V, Option<String>, D>(value, reading, "map[string]string")?;
         Ok(map
             .unwrap_or_default()
             .into_iter()
@@ -267,8 +235,7 @@ impl<V> Field<V> for Vec<String> {
         write_list(self, out, |item, out| write_string(item, out));
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        let list: Option<Vec<Option<String>>> = serde::Deserialize::deserialize(value)
-            .map_err(|error| reading.error::<D::Error>(error))?;
+        let list = read_items::<V, Option<String>, D>(value, reading, "[]string")?;
         Ok(list
             .unwrap_or_default()
             .into_iter()
@@ -309,8 +276,7 @@ impl<V> Field<V> for Vec<OwnerReference> {
         write_list(self, out, |item, out| write_object::<V, _>(Some(item), out));
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        let visitor = ListVisitor(reading, PhantomData::<(V, OwnerReference)>);
-        Ok(value.deserialize_any(visitor)?.unwrap_or_default())
+        Ok(read_list::<V, _, D>(value, reading)?.unwrap_or_default())
     }
     fn canonicalize(&mut self, _always_present: bool) {
         for item in self {
@@ -385,8 +351,7 @@ impl<V> Field<V> for Vec<ManagedFieldsEntry> {
         write_list(self, out, |item, out| write_object::<V, _>(Some(item), out));
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
-        let visitor = ListVisitor(reading, PhantomData::<(V, ManagedFieldsEntry)>);
-        Ok(match value.deserialize_any(visitor)? {
+        Ok(match read_list::<V, _, D>(value, reading)? {
             Some(entries) if entries.is_empty() => vec![ManagedFieldsEntry::default()],
             entries => entries.unwrap_or_default(),
         })
@@ -417,7 +382,7 @@ impl<V> Field<V> for Option<FieldsV1> {
     }
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error> {
         let fields: Option<serde_json::Value> = serde::Deserialize::deserialize(value)
-            .map_err(|error| reading.error::<D::Error>(error))?;
+            .map_err(|error: D::Error| reading.fail::<D::Error>(error.to_string()))?;
         Ok(fields.map(|fields| FieldsV1 {
             raw: Some(fields.to_string().into_bytes()),
         }))
