@@ -486,6 +486,14 @@ impl Status {
         })
     }
 
+    /// The same in a list that comes as a watch: its client is asked to wait.
+    pub(crate) fn worth_waiting_for(mut self) -> Self {
+        if let Some(details) = &mut self.0.details {
+            details.retry_after_seconds = Some(2);
+        }
+        self
+    }
+
     pub(crate) fn timeout() -> Self {
         Self::of(
             StatusCode::GATEWAY_TIMEOUT,

@@ -58,6 +58,8 @@ pub(crate) struct Form {
 pub(crate) enum Answer {
     Object,
     List,
+    /// A list of what was deleted: it never turns into a watch.
+    Deleted,
     Watch,
     /// An error, which has no other shapes.
     Status,
@@ -84,7 +86,7 @@ pub(crate) fn negotiate(
     if !is_routed(accept) {
         let streamed = match answer {
             Answer::List | Answer::Watch => format!(", {STREAMED}"),
-            Answer::Object | Answer::Status => String::new(),
+            Answer::Object | Answer::Deleted | Answer::Status => String::new(),
         };
         return Err(Status::not_representable(&format!("{ACCEPTED}{streamed}")));
     }
@@ -362,7 +364,9 @@ impl<'a> Clause<'a> {
         match (kind, answer) {
             ("Table", _) if media != Media::Protobuf => Some(Shape::Table(version)),
             ("PartialObjectMetadata", Answer::Object | Answer::Watch)
-            | ("PartialObjectMetadataList", Answer::List) => Some(Shape::Partial(version)),
+            | ("PartialObjectMetadataList", Answer::List | Answer::Deleted) => {
+                Some(Shape::Partial(version))
+            }
             ("PartialObjectMetadata", _) => Some(Shape::Misfit(
                 "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
             )),

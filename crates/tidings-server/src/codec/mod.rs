@@ -77,9 +77,23 @@ const CORE_KINDS: [&str; 16] = [
     "ServiceAccount",
 ];
 
+/// Kinds of every version.
+const META_KINDS: [&str; 7] = [
+    "CreateOptions",
+    "DeleteOptions",
+    "GetOptions",
+    "ListOptions",
+    "PatchOptions",
+    "Status",
+    "UpdateOptions",
+];
+
 /// What kube-apiserver says of a kind that is no event: that it is another one, or that nobody knows it.
 pub(crate) fn unknown_kind(group_version: &str, kind: &str) -> String {
     match group_version {
+        "v1" | "events.k8s.io/v1" if META_KINDS.contains(&kind) => {
+            format!("converting (v1.{kind}) to (core.Event): unknown conversion")
+        }
         "v1" if CORE_KINDS.contains(&kind) => {
             format!("converting (v1.{kind}) to (core.Event): unknown conversion")
         }

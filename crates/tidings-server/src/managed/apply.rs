@@ -5,6 +5,7 @@
 //! event as it is, and the time of its manager, too.
 
 use k8s_pb::api::core::v1::Event;
+use serde::de::Error;
 use serde_json::Value;
 
 use super::entries::{Entry, Managed, Manager, Operation};
@@ -195,7 +196,12 @@ fn to_value(api: Api, event: &Event) -> Result<Value, ApplyError> {
 }
 
 fn to_event(api: Api, value: Value) -> Result<Event, serde_json::Error> {
-    codec::read_event(api, value, &mut Reading::default()).map(|(_, event)| event)
+    let mut reading = Reading::default();
+    let (_, event) = codec::read_event(api, value, &mut reading)?;
+    match reading.uninterpretable().or(reading.complaint()) {
+        Some(why) => Err(serde_json::Error::custom(why)),
+        None => Ok(event),
+    }
 }
 
 /// Who manages what was written, in the order messages list them.

@@ -37,7 +37,7 @@ pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String
     for (place, item) in items.into_iter().enumerate() {
         let mut operation = Operation::default();
         let members = match item {
-            Value::Null => continue,
+            Value::Null => serde_json::Map::new(),
             Value::Object(members) => members,
             other => return Err(mismatch(&other, "value of type handlers.jsonPatchOp")),
         };

@@ -4,6 +4,8 @@
 //! `metadata.ownerReferences` by `uid`, and `metadata.finalizers` as a set. The directives `$patch`, `$retainKeys`,
 //! `$setElementOrder/…` and `$deleteFromPrimitiveList/…` are honoured.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use crate::quote::go_value;
@@ -52,7 +54,7 @@ fn merge<'a>(
     path: &mut Vec<&'a str>,
 ) -> Result<Fate, Refused> {
     match patch.get("$patch").map(Value::as_str) {
-        None | Some(Some("merge")) => {}
+        None => {}
         Some(Some("replace")) => {
             *target = without_directives(patch);
             return Ok(Fate::Remains);
@@ -133,16 +135,27 @@ fn merge_member<'a>(
             }
         }
         (Value::Array(patch), existing) if is_set(path) => {
-            let mut items = match existing {
+            let items = match existing {
                 Some(Value::Array(items)) => std::mem::take(items),
                 _ => Vec::new(),
             };
-            for item in patch {
-                if !items.contains(item) {
-                    items.push(item.clone());
-                }
+            let alike = items.iter().chain(patch).all(Value::is_string);
+            if !alike && !items.is_empty() {
+                let lists = go_value(&Value::from(vec![items, patch.clone()]));
+                let why = format!("list element types are not identical: {lists}");
+                return Err(Refused::Unexpected(why));
             }
-            target.insert(key.to_owned(), Value::Array(items));
+            let mut seen = HashSet::new();
+            let sent = patch
+                .iter()
+                .filter(|item| seen.insert(identity(item, None)));
+            let sent: Vec<Value> = sent.cloned().collect();
+            let left_alone = items
+                .iter()
+                .filter(|item| !seen.contains(&identity(item, None)));
+            let left_alone: Vec<Value> = left_alone.cloned().collect();
+            let merged = interleaved(&items, &left_alone, sent, None);
+            target.insert(key.to_owned(), merged.into());
         }
         (Value::Array(patch), existing) if merge_key(path).is_some() => {
             let items = match existing {
@@ -183,6 +196,8 @@ fn merge_list<'a>(
             .map(|item| Value::Object(without_directives(item)))
             .collect());
     }
+    let before = items.clone();
+    let mut sent = Vec::new();
     for item in patch {
         let Value::Object(fields) = item else {
             return Err(Refused::Unexpected("Invalid JSON document".to_owned()));
@@ -201,19 +216,56 @@ fn merge_list<'a>(
                 items.remove(at);
             }
             (Some("delete"), None) => {}
-            (_, Some(at)) => {
-                if let Some(Value::Object(existing)) = items.get_mut(at) {
-                    merge(existing, fields, path)?;
-                }
-            }
-            (_, None) => {
-                let mut added = Map::new();
-                merge(&mut added, fields, path)?;
-                items.push(Value::Object(added));
+            (_, at) => {
+                let mut merged = match at.map(|at| items.remove(at)) {
+                    Some(Value::Object(existing)) => existing,
+                    _ => Map::new(),
+                };
+                let mut fields = fields.clone();
+                fields.remove("$patch");
+                merge(&mut merged, &fields, &mut Vec::new())?;
+                sent.push(Value::Object(merged));
             }
         }
     }
-    Ok(items)
+    Ok(interleaved(&before, &items, sent, Some(key)))
+}
+
+/// What makes an item of a list the same as another.
+fn identity(item: &Value, key: Option<&str>) -> String {
+    match key {
+        Some(key) => item.get(key).map(Value::to_string).unwrap_or_default(),
+        None => item.to_string(),
+    }
+}
+
+/// The items of a list that a patch sends, and those it leaves alone, as `mergeSortedSlice` puts them together: in the order
+/// of `before` where both were there, otherwise what is sent first.
+fn interleaved(
+    before: &[Value],
+    left_alone: &[Value],
+    sent: Vec<Value>,
+    key: Option<&str>,
+) -> Vec<Value> {
+    let before = before.iter().enumerate();
+    let places: HashMap<String, usize> = before
+        .map(|(place, item)| (identity(item, key), place))
+        .collect();
+    let place = |item: &Value| places.get(&identity(item, key));
+    let mut left_alone = left_alone.iter().peekable();
+    let mut merged = Vec::new();
+    for item in sent {
+        let own = place(&item);
+        while let Some(other) = left_alone.peek()
+            && let (Some(other), Some(own)) = (place(other), own)
+            && other < own
+        {
+            merged.extend(left_alone.next().cloned());
+        }
+        merged.push(item);
+    }
+    merged.extend(left_alone.cloned());
+    merged
 }
 
 /// A list where there was none: nothing is to be merged, and no item has to be known by its key.
@@ -233,13 +285,9 @@ fn check_order(
     directive: &str,
     key: Option<&str>,
 ) -> Result<(), Refused> {
-    let identity = |item: &Value| match key {
-        Some(key) => item.get(key).cloned(),
-        None => Some(item.clone()),
-    };
-    let mut wanted = order.iter().map(identity);
+    let mut wanted = order.iter().map(|item| identity(item, key));
     let merged = items.iter().filter(|item| item.get("$patch").is_none());
-    for item in merged.map(identity) {
+    for item in merged.map(|item| identity(item, key)) {
         if !wanted.any(|wanted| wanted == item) {
             let [items, order] = [items, order].map(|list| go_value(&Value::from(list.to_vec())));
             return Err(Refused::Unexpected(format!(
@@ -253,15 +301,14 @@ fn check_order(
 
 /// Puts the items into the given order; those it does not name keep their place behind.
 fn reorder(items: &mut [Value], order: &[Value], key: Option<&str>) {
-    let identity = |item: &Value| match key {
-        Some(key) => item.get(key).cloned(),
-        None => Some(item.clone()),
-    };
-    items.sort_by_key(|item| {
-        let item = identity(item);
-        order
-            .iter()
-            .position(|wanted| identity(wanted) == item)
+    let order = order.iter().enumerate().rev();
+    let places: HashMap<String, usize> = order
+        .map(|(place, item)| (identity(item, key), place))
+        .collect();
+    items.sort_by_cached_key(|item| {
+        places
+            .get(&identity(item, key))
+            .copied()
             .unwrap_or(usize::MAX)
     });
 }
@@ -345,6 +392,16 @@ mod tests {
                 json!({"metadata": {"ownerReferences": [{"uid": "2", "name": "zwei"}, {"uid": "3"}]}}),
                 "/metadata/ownerReferences",
                 json!([{"uid": "1", "name": "one"}, {"uid": "2", "name": "zwei"}, {"uid": "3"}]),
+            ),
+            (
+                "what is new comes first",
+                json!({"metadata": {"ownerReferences": [{"uid": "3"}], "finalizers": ["z"]}}),
+                "/metadata",
+                json!({
+                    "labels": {"a": "1", "b": "2"},
+                    "finalizers": ["z", "x", "y"],
+                    "ownerReferences": [{"uid": "3"}, {"uid": "1", "name": "one"}, {"uid": "2", "name": "two"}],
+                }),
             ),
             (
                 "owners leave by uid",

@@ -39,7 +39,7 @@ pub(crate) fn read_event(call: &Call, validation: FieldValidation) -> Result<Sen
     } = read.map_err(|refusal| refusal.status(&call.body))?;
     let warnings = heed(reading, validation)
         .map_err(|why| Refusal::Unfit(target.clone(), why).status(&call.body))?;
-    if target.api != Some(call.api) {
+    if target.api != call.api || !target.served {
         return Err(Status::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
             target.group_version,
@@ -134,6 +134,7 @@ fn yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
 /// # Errors
 /// Why it is no YAML.
 pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String> {
+    let body = first_document(body);
     if body.trim_ascii().is_empty() {
         return Ok((Value::Null, None));
     }
@@ -147,6 +148,24 @@ pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String>
         Ok(value) => Ok((value, Some(one_line(&strict)))),
         Err(error) => Err(format!("yaml: {}", one_line(&error))),
     }
+}
+
+/// YAML up to where a second document begins.
+fn first_document(body: &[u8]) -> &[u8] {
+    let mut at = 0;
+    let mut begun = false;
+    for line in body.split_inclusive(|byte| *byte == b'\n') {
+        let text = line.trim_ascii_end();
+        if text == b"---" || text == b"..." {
+            if begun {
+                return body.get(..at).unwrap_or(body);
+            }
+        } else {
+            begun |= !text.is_empty() && !text.starts_with(b"#") && !text.starts_with(b"%");
+        }
+        at += line.len();
+    }
+    body
 }
 
 /// What is wrong, without the excerpt of the document that comes below it.
@@ -163,7 +182,7 @@ fn protobuf(api: Api, body: &Bytes) -> Result<Document, Refusal> {
         kind: Some(enveloped.kind),
     };
     let target = Target::of(api, &type_meta)?;
-    let event = codec::read_protobuf_event(target.api.unwrap_or(api), enveloped.raw)
+    let event = codec::read_protobuf_event(target.api, enveloped.raw)
         .map_err(|why| Refusal::Unfit(target.clone(), why))?;
     Ok(Document {
         target,
@@ -189,9 +208,10 @@ fn settle(
         Ok((type_meta, _)) => Target::of(api, type_meta)?,
         Err(_) => Target::of(api, &TypeMeta::default())?,
     };
-    let (result, reading) = match target.api {
-        Some(other) if other != api => again(other),
-        _ => (result, reading),
+    let (result, reading) = if target.api == api {
+        (result, reading)
+    } else {
+        again(target.api)
     };
     match (reading.complaint(), result) {
         (Some(why), _) => Err(Refusal::Unfit(target, why.to_owned())),
@@ -210,8 +230,10 @@ struct Target {
     group_version: String,
     version: String,
     kind: String,
-    /// `None` for a version of events that is none of ours.
-    api: Option<Api>,
+    /// How it is read.
+    api: Api,
+    /// Whether that version is served.
+    served: bool,
 }
 
 impl Target {
@@ -228,14 +250,20 @@ impl Target {
             return Err(Refusal::Unrecognized(why));
         }
         let known = match (group, version, kind.as_str()) {
-            ("", "v1", "Event") => Some(Some(Api::Core)),
-            ("events.k8s.io", "v1", "Event") => Some(Some(Api::Events)),
-            ("events.k8s.io", "v1beta1", "Event") => Some(None),
+            ("", "v1", "Event") => Some((Api::Core, true)),
+            ("events.k8s.io", "v1", "Event") => Some((Api::Events, true)),
+            ("events.k8s.io", "v1beta1", "Event") => Some((Api::Events, false)),
             _ => None,
         };
+        let group_version = match group {
+            "" => version.to_owned(),
+            _ => group_version.clone(),
+        };
+        let (of, served) = known.unwrap_or((api, false));
         let target = Self {
             version: version.to_owned(),
-            api: known.flatten(),
+            api: of,
+            served,
             group_version: group_version.clone(),
             kind,
         };
@@ -253,7 +281,7 @@ impl Target {
 /// What is said of a document that is no event.
 pub(super) fn named(api: Api, type_meta: &TypeMeta) -> Result<Api, String> {
     match Target::of(api, type_meta) {
-        Ok(target) => Ok(target.api.unwrap_or(Api::Events)),
+        Ok(target) => Ok(target.api),
         Err(Refusal::Unrecognized(why) | Refusal::Unfit(_, why)) => Err(why),
     }
 }

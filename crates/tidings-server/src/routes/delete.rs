@@ -114,7 +114,7 @@ pub(crate) async fn delete_collection(
     State(server): State<Arc<ApiServer>>,
     call: Call,
 ) -> Result<Response, Status> {
-    let form = call.form(Answer::List)?;
+    let form = call.form(Answer::Deleted)?;
     let options = ListOptions::parse(call.api, &call.query, false)?;
     let delete_options = read_delete_options(&call)?;
     let mut pages = list::pages(&server, &call, &options)?;

@@ -58,12 +58,13 @@ pub(crate) async fn list(
     State(server): State<Arc<ApiServer>>,
     mut call: Call,
 ) -> Result<Response, Status> {
+    let watched = call.watch_path || call.query.flag("watch");
+    let form = call.form(if watched { Answer::Watch } else { Answer::List })?;
     let options = ListOptions::parse(call.api, &call.query, call.watch_path)?;
     if options.watch {
         return watch::watch(server, call, options).await;
     }
     call.name.clear();
-    let form = call.form(Answer::List)?;
     if let Some(limit) = newest::limit(&call, &options) {
         return newest::list(&server, &call, form, limit).await;
     }

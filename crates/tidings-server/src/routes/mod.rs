@@ -121,11 +121,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         ))
         .layer(middleware::from_fn_with_state(server.clone(), audit::log));
     // A probe is answered however much there is to do.
-    let mut probes = at(
-        Router::new(),
-        "/version",
-        get(discovery::version).fallback(|| async { Status::method_not_allowed() }),
-    );
+    let mut probes = at(Router::new(), "/version", get(discovery::version));
     for path in ["/healthz", "/livez", "/readyz"] {
         probes = probes
             .route(path, any(health::all))
@@ -152,6 +148,8 @@ fn at(
     path: &str,
     answer: MethodRouter<Arc<ApiServer>>,
 ) -> Router<Arc<ApiServer>> {
+    // A fallback of its own keeps it from saying what is allowed, which kube-apiserver does not, either.
+    let answer = answer.fallback(|| async { Status::method_not_allowed() });
     router
         .route(&format!("{path}/"), answer.clone())
         .route(path, answer)
@@ -227,8 +225,6 @@ async fn common_headers(mut request: Request, next: Next) -> Response {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.remove(header::CONTENT_LENGTH);
-        // Not said by kube-apiserver, and no client of it looks for it.
-        headers.remove(header::ALLOW);
     }
     let headers = response.headers_mut();
     if let Some(audit_id) = audit_id {

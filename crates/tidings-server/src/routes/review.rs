@@ -134,13 +134,22 @@ where
 }
 
 fn answer(kind: &str, group: &str, spec: impl Serialize, status: &Value) -> Response {
-    let review = json!({
-        "kind": kind,
-        "apiVersion": format!("{group}/v1"),
-        "metadata": {},
-        "spec": spec,
-        "status": status,
-    });
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Answered<'a, T> {
+        kind: &'a str,
+        api_version: String,
+        metadata: Value,
+        spec: T,
+        status: &'a Value,
+    }
+    let review = Answered {
+        kind,
+        api_version: format!("{group}/v1"),
+        metadata: json!({}),
+        spec,
+        status,
+    };
     (StatusCode::CREATED, Json(review)).into_response()
 }
 
@@ -281,11 +290,24 @@ pub(crate) async fn subject(
         .now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
-    let review = json!({
-        "kind": "SelfSubjectReview",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"creationTimestamp": now},
-        "status": {"userInfo": info},
-    });
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Review<'a> {
+        kind: &'a str,
+        api_version: &'a str,
+        metadata: Value,
+        status: UserStatus<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct UserStatus<'a> {
+        user_info: UserInfo<'a>,
+    }
+    let review = Review {
+        kind: "SelfSubjectReview",
+        api_version: "authentication.k8s.io/v1",
+        metadata: json!({"creationTimestamp": now}),
+        status: UserStatus { user_info: info },
+    };
     (StatusCode::CREATED, Json(review)).into_response()
 }

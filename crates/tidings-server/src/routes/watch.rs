@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, StatusCode, header};
-use k8s_pb::api::core::v1::Event;
+use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tidings_store::{At, BoxFuture, Change, ListRequest, Record, Revision, Watch, WatchError};
 
@@ -186,7 +186,7 @@ impl Watching {
         let options = &self.options;
         let (initial, after) = match (options.send_initial_events, options.resource_version) {
             (Some(true), ResourceVersion::At(revision)) => {
-                not_newer_than_store(&self.server, revision)?;
+                not_newer_than_store(&self.server, revision).map_err(Status::worth_waiting_for)?;
                 (true, None)
             }
             (Some(true), _) | (None, ResourceVersion::Unset | ResourceVersion::Zero) => {
@@ -379,8 +379,11 @@ impl Watching {
                 .annotations
                 .insert("k8s.io/initial-events-end".into(), "true".into());
         }
+        // What no event is without.
         let event = Event {
             metadata: Some(metadata),
+            involved_object: Some(ObjectReference::default()),
+            source: Some(EventSource::default()),
             ..Event::default()
         };
         let rows = self.rows_to_send()?;

@@ -51,15 +51,13 @@ async fn nobody_is_anonymous() {
 async fn paths_and_methods_that_are_none() {
     let server = Server::new();
     for (method, path, code) in [
-        (Method::GET, "/", 404),
         (Method::GET, "/api/v1/pods", 404),
         (Method::GET, "/api/v2", 404),
         (Method::GET, "/apis/apps/v2", 404),
         (Method::GET, "/apis/apps/v1/deployments", 404),
-        (Method::GET, "/apis/nothing", 404),
         (Method::GET, "/api/v1/namespaces/shop/events/a/status", 404),
         (Method::GET, "/api/v1/namespaces/shop/events/a", 404),
-        (Method::GET, "/healthz/nothing", 404),
+        (Method::GET, "/api/v1/namespaces/shop/events/a%2Fb", 404),
         (Method::POST, "/api/v1/events", 405),
         (Method::DELETE, "/api/v1/events", 405),
         (Method::PUT, SHOP, 405),
@@ -74,6 +72,59 @@ async fn paths_and_methods_that_are_none() {
             (&json!("Status"), &json!(code)),
             "{method} {path}"
         );
+    }
+    // Outside of what is served the answer is that of Go's HTTP server.
+    for path in [
+        "/apis/nothing",
+        "/healthz/nothing",
+        "/nothing",
+        "//api/v1/events",
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!(
+            (answer.code.as_u16(), answer.text()),
+            (404, "404 page not found\n"),
+            "{path}"
+        );
+    }
+    for path in [
+        "/api/",
+        "/api/v1/",
+        "/apis/events.k8s.io/v1/events/",
+        &format!("{SHOP}/"),
+        "/version/",
+        "/",
+    ] {
+        server.get(path).await.expect(200);
+    }
+    assert_eq!(server.call(Method::HEAD, SHOP, &[], "").await.code, 405);
+    assert_eq!(server.call(Method::POST, "/apis", &[], "").await.code, 200);
+}
+
+/// Errors come in the form their client accepts.
+#[tokio::test]
+async fn errors_in_every_form() {
+    let server = Server::new();
+    let gone = &format!("{SHOP}/gone");
+    for (accept, content_type) in [
+        ("application/json", "application/json"),
+        ("application/yaml", "application/yaml"),
+        (
+            "application/vnd.kubernetes.protobuf,application/json",
+            "application/vnd.kubernetes.protobuf",
+        ),
+        (
+            "application/json;as=Table;v=v1;g=meta.k8s.io",
+            "application/json",
+        ),
+    ] {
+        let answer = server.get_as(gone, accept).await;
+        assert_eq!(answer.code, 404, "{accept}");
+        assert_eq!(answer.header("content-type"), content_type, "{accept}");
+        let message = b"events \"gone\" not found";
+        let escaped = br#"events \"gone\" not found"#;
+        let says = |text: &[u8]| answer.body.windows(text.len()).any(|part| part == text);
+        assert!(says(message) || says(escaped), "{accept}");
     }
 }
 
@@ -392,7 +443,8 @@ async fn people_get_indented_json() {
         ("curl/8", "", 30),
         ("curl/8", "?pretty=false", 1),
         ("kubectl/v1", "", 1),
-        ("x", "?pretty", 30),
+        ("x", "?pretty=true", 30),
+        ("x", "?pretty", 1),
     ] {
         let answer = server
             .call(
@@ -423,7 +475,8 @@ async fn discovery() {
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         );
         let groups = answer.expect(200);
-        assert_eq!(groups["items"][0]["metadata"]["name"], group);
+        let name = groups["items"][0]["metadata"]["name"].as_str();
+        assert_eq!(name.unwrap_or_default(), group);
         assert_eq!(
             groups["items"][0]["versions"][0]["resources"][0]["resource"],
             "events"

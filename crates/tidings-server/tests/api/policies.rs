@@ -146,7 +146,7 @@ async fn namespaces_can_be_read() {
     assert_eq!(table["rows"][3]["object"]["kind"], "PartialObjectMetadata");
     let protobuf = "application/vnd.kubernetes.protobuf";
     let answer = server.get_as("/api/v1/namespaces", protobuf).await;
-    answer.expect(406);
+    assert_eq!(answer.code, 406);
 
     // Where every name is one, those that hold events are told.
     let any = Server::new();

@@ -103,7 +103,7 @@ async fn every_form_of_a_long_list_says_the_same() {
 
         let pretty = server
             .get(&format!(
-                "{uri}{}pretty",
+                "{uri}{}pretty=true",
                 if query.is_empty() { "?" } else { "&" }
             ))
             .await;

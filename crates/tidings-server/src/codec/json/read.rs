@@ -172,7 +172,7 @@ fn unstructured_mismatch(found: &str, expected: &str) -> String {
         format!("cannot restore map from {kind}")
     } else if expected.starts_with("v1.") {
         format!("cannot restore struct from: {kind}")
-    } else if matches!(kind, "int64" | "float64" | "bool") {
+    } else if matches!(kind, "int64" | "float64") {
         format!("cannot convert {kind} to {expected}")
     } else {
         format!("unrecognized type: {expected}")
