@@ -165,7 +165,7 @@ fn merge_member<'a>(
                     return Ok(());
                 }
             };
-            let merged = merge_list(items, patch, merge_key(path).unwrap_or_default(), path)?;
+            let merged = merge_list(items, patch, merge_key(path).unwrap_or_default())?;
             target.insert(key.to_owned(), Value::Array(merged));
         }
         (other, _) => {
@@ -175,12 +175,7 @@ fn merge_member<'a>(
     Ok(())
 }
 
-fn merge_list<'a>(
-    mut items: Vec<Value>,
-    patch: &'a [Value],
-    key: &str,
-    path: &mut Vec<&'a str>,
-) -> Result<Vec<Value>, Refused> {
+fn merge_list(mut items: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value>, Refused> {
     let directive = |item: &Value| {
         item.get("$patch")
             .and_then(Value::as_str)

@@ -75,8 +75,6 @@ pub fn router(server: Arc<ApiServer>) -> Router {
     }
     for (path, answer) in [
         ("/api", get(discovery::core_versions)),
-        // Not one of the routes that tell methods apart.
-        ("/apis", any(discovery::groups)),
         ("/apis/{group}", get(discovery::group)),
         ("/api/v1", get(discovery::core_resources)),
         ("/apis/{group}/{version}", get(discovery::resources)),
@@ -98,7 +96,10 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         api = at(api, path, answer);
     }
     let api = api
+        // These do not tell methods apart.
         .route("/", any(discovery::paths))
+        .route("/apis", any(discovery::groups))
+        .route("/apis/", any(discovery::groups))
         .route("/metrics", get(metrics::metrics))
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::version))
