@@ -13,12 +13,12 @@ const POINTER_DEPTH_MAX: usize = 64;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Impossible;
 
-/// One step of a JSON patch. What is not said is empty.
+/// One step of a JSON patch. What is not said is empty, but for the path, which has to be said.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
-    op: String,
-    path: String,
-    from: String,
+    op: Option<String>,
+    path: Option<String>,
+    from: Option<String>,
     value: Value,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String
                 }
             };
             match value {
-                Value::String(given) => *text = given,
+                Value::String(given) => *text = Some(given),
                 Value::Null => {}
                 other => {
                     let place = format!("struct field jsonPatchOp.{name} of type string");
@@ -77,22 +77,25 @@ fn mismatch(found: &Value, place: &str) -> String {
 pub(super) fn apply(target: &mut Value, operations: &[Operation]) -> Result<(), Impossible> {
     let mut copied = 0;
     for operation in operations {
-        if operation.path.is_empty() && operation.op == "replace" {
+        let path = operation.path.as_deref().ok_or(Impossible)?;
+        let op = operation.op.as_deref().unwrap_or_default();
+        let from = operation.from.as_deref().unwrap_or_default();
+        if path.is_empty() && op == "replace" {
             *target = operation.value.clone();
             continue;
         }
-        let to = Place::parse(&operation.path)?;
-        match operation.op.as_str() {
+        let to = Place::parse(path)?;
+        match op {
             "add" => to.add(target, operation.value.clone())?,
             "remove" => drop(to.remove(target)?),
             "replace" => to.replace(target, operation.value.clone())?,
             "move" => {
-                let moved = Place::parse(&operation.from)?.remove(target)?;
+                let moved = Place::parse(from)?.remove(target)?;
                 to.bounded(&moved)?;
                 to.add(target, moved)?;
             }
             "copy" => {
-                let from = Place::parse(&operation.from)?;
+                let from = Place::parse(from)?;
                 let value = from.get(target)?.cloned().unwrap_or_default();
                 to.bounded(&value)?;
                 copied += size(&value);
@@ -326,6 +329,7 @@ mod tests {
                 json!([{"op": "replace", "path": "", "value": {"a": 1}}]),
                 Some(json!({"a": 1})),
             ),
+            (json!([{"op": "replace", "value": {"a": 1}}]), None),
             (json!([{"op": "add", "value": 1}]), None),
             (json!([{"op": "add", "path": "a", "value": 1}]), None),
             (json!([{"op": "add", "path": "/x/y", "value": 1}]), None),

@@ -149,7 +149,6 @@ fn at(
     path: &str,
     answer: MethodRouter<Arc<ApiServer>>,
 ) -> Router<Arc<ApiServer>> {
-    // A fallback of its own keeps it from saying what is allowed, which kube-apiserver does not, either.
     let answer = answer.fallback(|| async { Status::method_not_allowed() });
     router
         .route(&format!("{path}/"), answer.clone())
