@@ -11,7 +11,7 @@
 //! them too.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::BuildHasher;
 use std::ops::{Deref, RangeBounds};
 use std::path::{Path, PathBuf};
@@ -79,6 +79,12 @@ impl Tree {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
     }
 
+    /// Removes tables that no snapshot from this one on needs any more.
+    pub(crate) fn trim(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
+        let mut versions = self.inner.get_version_history_lock();
+        versions.maintenance(&self.folder, watermark)
+    }
+
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let strategy = Leveled::default()
             .with_l0_threshold(SIDE_BY_SIDE)
@@ -132,6 +138,9 @@ pub(crate) struct Index {
     swept: Arc<Swept>,
     snapshots: Arc<Mutex<Snapshots>>,
     hasher: RandomState,
+    /// The latest revision in the log when it was opened: versions up to there may be in the trees though the parts that
+    /// have them were not written out, not by this process.
+    pub(crate) opened_at: AtomicU64,
 }
 
 impl Index {
@@ -159,6 +168,7 @@ impl Index {
             swept,
             snapshots: Arc::default(),
             hasher: RandomState::default(),
+            opened_at: AtomicU64::new(0),
         };
         index.begin_after(&index.names);
         Ok(index)
@@ -210,9 +220,36 @@ impl Index {
         }
     }
 
-    /// Whether the index in a folder was found to be damaged while it was in use.
+    /// Whether the index in a folder was found to be damaged while it was in use, or is being made anew.
     pub(crate) fn is_distrusted(folder: &Path) -> bool {
         folder.join(DISTRUSTED).exists()
+    }
+
+    /// Puts an empty folder in the place of an index, to be filled from the whole log, and not to be trusted before that
+    /// is [done](Self::trust).
+    pub(crate) fn discard(folder: &Path) -> std::io::Result<()> {
+        // Aside as a whole, for half of it might be taken for all.
+        let old = folder.with_extension("old");
+        remove(&old)?;
+        match fs::rename(folder, &old) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::create_dir_all(folder)?;
+        File::create(folder.join(DISTRUSTED))?.sync_all()?;
+        File::open(folder)?.sync_all()?;
+        if let Some(parent) = folder.parent() {
+            File::open(parent)?.sync_all()?;
+        }
+        remove(&old)
+    }
+
+    /// Notes that an index that was made anew is whole.
+    pub(crate) fn trust(folder: &Path) -> std::io::Result<()> {
+        match fs::remove_file(folder.join(DISTRUSTED)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => File::open(folder)?.sync_all(),
+        }
     }
 
     /// The hash by which parts find a name. It differs from one process to the next.
@@ -280,6 +317,14 @@ impl Index {
         self.snapshots
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes a folder, if it is there.
+pub(crate) fn remove(folder: &Path) -> std::io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -21,8 +21,9 @@ pub(crate) const PART_BYTES: usize = 16 << 20;
 /// Tables side by side in one tree above which nothing is written out before they are merged.
 const TABLES_MAX: usize = 32;
 
-/// How long after a failure it is tried again.
+/// How long after a failure it is tried again: twice as long each time, up to a limit.
 const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct State {
@@ -140,6 +141,7 @@ impl Shared {
     }
 
     fn write_out(&self) {
+        let mut wait = RETRY;
         while let Some((tables, checkpoint)) = self.next(|state| state.part.clone()) {
             let written = tables.write_out(&checkpoint);
             if written.is_ok() {
@@ -149,6 +151,7 @@ impl Shared {
             let mut state = self.state();
             match written {
                 Ok(()) => {
+                    wait = RETRY;
                     state.failed = None;
                     state.part = None;
                     let clean = state.merge.take().is_some_and(|(_, clean)| clean);
@@ -167,8 +170,9 @@ impl Shared {
             if state.failed.is_some() {
                 let waited = self
                     .changed
-                    .wait_timeout_while(state, RETRY, |state| !state.closed);
+                    .wait_timeout_while(state, wait, |state| !state.closed);
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
+                wait = RETRY_MAX.min(wait * 2);
             }
         }
     }
@@ -177,10 +181,9 @@ impl Shared {
         while let Some((tables, clean)) = self.next(|state| state.merge.take()) {
             let merged = merge_crowded(&tables, 0).and_then(|()| {
                 if clean {
-                    tables
-                        .index
-                        .names
-                        .major_compact(64 << 20, tables.index.watermark())
+                    let (index, names) = (&tables.index, &tables.index.names);
+                    names.major_compact(64 << 20, index.watermark())?;
+                    names.trim(index.watermark())
                 } else {
                     Ok(())
                 }
@@ -220,6 +223,7 @@ fn merge_crowded(tables: &Tables, more_than: usize) -> Result<(), lsm_tree::Erro
         while tree.is_crowded() && tree.l0_run_count() > more_than && tree.l0_run_count() < before {
             before = tree.l0_run_count();
             tree.merge(tables.index.watermark())?;
+            tree.trim(tables.index.watermark())?;
         }
     }
     Ok(())

@@ -10,9 +10,9 @@
 //! [taken back](Part::truncate). Versions that end and are not in the part are noted in `ended`, which hides them wherever
 //! they are found.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use foldhash::fast::RandomState;
 
@@ -298,15 +298,19 @@ struct Change<'a> {
 
 /// See the module documentation.
 #[derive(Default)]
-pub(crate) struct Part(RwLock<Inner>);
+pub(crate) struct Part {
+    inner: RwLock<Inner>,
+    /// The buckets whose trees have been given it, while it is being written out.
+    pub(crate) written: Mutex<BTreeSet<u64>>,
+}
 
 impl Part {
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// About how many bytes of memory it takes.
@@ -568,7 +572,7 @@ impl Iterator for Seen {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 
@@ -641,6 +645,7 @@ mod tests {
     fn placed(revision: Revision, name: &str, object: usize, last_seen: i64) -> Placed {
         let index = Index {
             object_uid: OBJECTS[object].into(),
+            object_name: OBJECTS[(object + 1) % 3].into(),
             last_seen: UnixMillis(last_seen),
             ..Index::default()
         };
@@ -684,9 +689,16 @@ mod tests {
             .map(|(name, placed)| (name.as_bytes().to_vec(), placed.map(|it| it.pointer)))
             .collect();
         prop_assert_eq!(names, from_b);
-        for (number, object) in OBJECTS.iter().enumerate().skip(1) {
-            let wanted = ObjectSelector::Uid((*object).into());
-            let wanted = ObjectKey::of(&wanted, b"").unwrap();
+        let selectors = OBJECTS.iter().skip(1).flat_map(|object| {
+            let by_name = ObjectSelector::Name {
+                kind: None,
+                namespace: None,
+                name: (*object).into(),
+            };
+            [ObjectSelector::Uid((*object).into()), by_name]
+        });
+        for selector in selectors {
+            let wanted = ObjectKey::of(&selector, b"").unwrap();
             let about: BTreeSet<_> = part
                 .about(wanted, at)
                 .into_iter()
@@ -694,10 +706,10 @@ mod tests {
                 .collect();
             let live = expected.values().flatten();
             let expected: BTreeSet<_> = live
-                .filter(|placed| placed.fields.objects()[0] == Some(wanted.hash()))
+                .filter(|placed| placed.fields.objects().contains(&Some(wanted.hash())))
                 .map(|placed| placed.pointer.revision)
                 .collect();
-            prop_assert_eq!(about, expected, "{}", number);
+            prop_assert_eq!(about, expected, "{:?}", selector);
         }
         for group in [None, super::super::keys::group(b"a/")] {
             let mut seen = Vec::new();

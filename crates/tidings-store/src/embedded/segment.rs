@@ -133,7 +133,12 @@ impl Segment {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         let file_len = file.metadata()?.len();
         let mut known = Known::default();
-        if !from_start && let Some(read) = read_known(&idx_path(&path)) {
+        // That of a segment that is full is written as soon as it is, maybe before the checkpoint; what comes after the
+        // checkpoint must be looked at.
+        if !from_start
+            && let Some(read) = read_known(&idx_path(&path))
+            && checkpoint.is_none_or(|checkpoint| read.number <= checkpoint)
+        {
             known = read;
         }
         if known.len > file_len {

@@ -2,16 +2,15 @@
 //! record goes to.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::checkpoint::Checkpoint;
 use super::codec::Codec;
 use super::folder::OpenError;
-use super::index::{Index, Tree};
+use super::index::{Index, Tree, remove};
 use super::keys::{NEVER, State};
 use super::log::{self, Log, Segments};
 use super::replay;
@@ -85,9 +84,12 @@ impl Tables {
                     folder = %index_folder.display(), reason,
                     "the index cannot be used; it is made anew from the log, which may take a while"
                 );
-                remove(&index_folder)
-                    .map_err(|error| OpenError::io("remove", &index_folder, error))?;
-                Self::open_at(folder, cache_bytes, codec, None)
+                Index::discard(&index_folder)
+                    .map_err(|error| OpenError::io("replace", &index_folder, error))?;
+                let tables = Self::open_at(folder, cache_bytes, codec, None)?;
+                Index::trust(&index_folder)
+                    .map_err(|error| OpenError::io("write to", &index_folder, error))?;
+                Ok(tables)
             }
             opened => opened,
         }
@@ -153,6 +155,10 @@ impl Tables {
             checkpoint: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.number)),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
+        tables
+            .index
+            .opened_at
+            .store(state.revision, Ordering::Release);
         replay::replay(&tables, codec, from)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
             // From here on a missing checkpoint is damage.
@@ -242,13 +248,6 @@ fn unusable(folder: &Path, error: lsm_tree::Error) -> OpenError {
             OpenError::io("open the index in", folder, error)
         }
         error => OpenError::Index(error.to_string()),
-    }
-}
-
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

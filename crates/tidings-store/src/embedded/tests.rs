@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::checkpoint::Checkpoint;
 use super::log::{Log, Unfinished};
 use super::*;
-use crate::UnixMillis;
 use crate::clock::ManualClock;
+use crate::{Index, ObjectSelector, UnixMillis};
 
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;
@@ -239,5 +239,100 @@ async fn an_index_found_damaged_in_use_is_made_anew() {
     let store = open(folder.path(), &clock).unwrap();
     assert!(!noted(folder.path()), "it was made anew");
     assert!(store.get("a".into()).await.unwrap().is_some());
+    store.close().await;
+}
+
+/// What an interrupted write-out left in the trees must not be found once it has ended; and where things are in the log may
+/// be noted further than the checkpoint is.
+#[tokio::test]
+async fn what_ended_after_an_interrupted_write_out_stays_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let about = |key: &str| Index {
+        object_uid: format!("uid of {key}"),
+        ..Index::default()
+    };
+    let store = open(folder.path(), &clock).unwrap();
+    let first = store.create("first".into(), living("0", 600));
+    first.await.unwrap();
+    store.close().await;
+    let checkpoint = fs::read(folder.path().join("CHECKPOINT")).unwrap();
+    let store = open(folder.path(), &clock).unwrap();
+    let mut revisions = Vec::new();
+    for key in ["deleted", "replaced"] {
+        let record = living("1", 600).index(about(key));
+        revisions.push(store.create(key.into(), record).await.unwrap());
+    }
+    store.close().await;
+    // As if the process had died after the trees were written and before that was noted.
+    fs::write(folder.path().join("CHECKPOINT"), checkpoint).unwrap();
+
+    let store = open(folder.path(), &clock).unwrap();
+    store.delete("deleted".into(), None).await.unwrap();
+    let record = living("2", 600).index(about("replaced"));
+    let replaced = store.update("replaced".into(), record, revisions[1]);
+    replaced.await.unwrap();
+    store.close().await;
+
+    let store = open(folder.path(), &clock).unwrap();
+    let newest = store.newest(NewestRequest {
+        limit: 9,
+        ..NewestRequest::default()
+    });
+    let newest = newest.await.unwrap().records;
+    assert_eq!(newest.len(), 2, "{newest:?}");
+    assert_eq!(&newest[0].value[..], b"2");
+    for (key, count) in [("deleted", 0), ("replaced", 1)] {
+        let object = ObjectSelector::Uid(format!("uid of {key}"));
+        let page = store
+            .list(ListRequest::default().object(object))
+            .await
+            .unwrap();
+        assert_eq!(page.records.len(), count, "{key}");
+    }
+    store.close().await;
+}
+
+/// Half an index must not be taken for a whole one.
+#[tokio::test]
+async fn an_index_whose_making_was_interrupted_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    for key in ["a", "b"] {
+        store.create(key.into(), living("1", 600)).await.unwrap();
+    }
+    store.close().await;
+    let index = folder.path().join("index");
+    let names: Vec<_> = fs::read_dir(&index)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    index::Index::discard(&index).unwrap();
+    // All trees are there, with nothing in them, when the process dies.
+    let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+    let empty = index::Index::open(&index, 1 << 20).unwrap();
+    for name in names {
+        if let Some(bucket) = name
+            .to_str()
+            .and_then(|name| u64::from_str_radix(name, 16).ok())
+        {
+            empty.bucket(bucket).unwrap();
+        }
+    }
+    drop(empty);
+    let tables = Tables::open(folder.path(), 1 << 20, &codec).unwrap();
+    assert!(!index::Index::is_distrusted(&index), "it is whole now");
+    drop(tables);
+    let store = open(folder.path(), &clock).unwrap();
+    assert_eq!(
+        store
+            .list(ListRequest::default())
+            .await
+            .unwrap()
+            .records
+            .len(),
+        2
+    );
     store.close().await;
 }

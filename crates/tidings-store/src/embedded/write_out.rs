@@ -1,8 +1,11 @@
 //! Writes the parts of the index that were set aside to the trees: sorted, one new table for each tree they concern.
 //!
-//! Doing so again, or after the trees have some of it already, does no harm.
+//! Doing so again, or after the trees have some of it already, does no harm: in the end each entry is as the part says. To
+//! that end, versions that may be in a tree by an earlier, interrupted try are taken out when they have ended since.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use lsm_tree::AnyTree;
 
@@ -34,6 +37,7 @@ pub(crate) fn write_out(index: &Index, buckets: &Buckets) -> lsm_tree::Result<()
 
 fn write_part(index: &Index, buckets: &Buckets, part: &Part) -> lsm_tree::Result<()> {
     let outcome = part.outcome();
+    let opened_at = index.opened_at.load(Ordering::Acquire);
     let mut entries = BTreeMap::<u64, Entries>::new();
     for (placed, ended) in outcome.versions() {
         let of_bucket = entries.entry(placed.pointer.bucket).or_default();
@@ -43,7 +47,13 @@ fn write_part(index: &Index, buckets: &Buckets, part: &Part) -> lsm_tree::Result
                 let keys = placed.fields.keys(revision);
                 of_bucket.extend(keys.map(|key| (key, Becomes::There)));
             }
-            Some(by) => of_bucket.push((keys::ended_key(revision), Becomes::Mark(by))),
+            Some(by) => {
+                if revision <= opened_at {
+                    let keys = placed.fields.keys(revision);
+                    of_bucket.extend(keys.map(|key| (key, Becomes::Gone)));
+                }
+                of_bucket.push((keys::ended_key(revision), Becomes::Mark(by)));
+            }
         }
     }
     for (placed, by) in &outcome.ended_before {
@@ -53,10 +63,15 @@ fn write_part(index: &Index, buckets: &Buckets, part: &Part) -> lsm_tree::Result
         of_bucket.extend(keys.map(|key| (key, Becomes::Gone)));
         of_bucket.push((keys::ended_key(revision), Becomes::Mark(*by)));
     }
-    for (bucket, entries) in entries {
-        // A bucket that was dropped since is not missed.
-        if let Some(bucket) = buckets.get(&bucket) {
+    let mut written = part.written.lock().unwrap_or_else(PoisonError::into_inner);
+    for (name, entries) in entries {
+        // A bucket that was dropped since is not missed, and one that has it is not given it again when it is tried again.
+        if let Some(bucket) = buckets.get(&name)
+            && !written.contains(&name)
+        {
             write_entries(&bucket.index, entries)?;
+            written.insert(name);
+            bucket.index.trim(index.watermark())?;
         }
     }
     let changed = outcome.names();
@@ -70,7 +85,8 @@ fn write_part(index: &Index, buckets: &Buckets, part: &Part) -> lsm_tree::Result
             None => names.write_tombstone(name)?,
         }
     }
-    names.finish()
+    names.finish()?;
+    index.names.trim(index.watermark())
 }
 
 fn write_entries(tree: &AnyTree, mut entries: Entries) -> lsm_tree::Result<()> {
