@@ -413,3 +413,6 @@ fn keep_last(events: &mut Vec<Event>, last: usize) {
         events.drain(..events.len() - last);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! A watch through everything a server may answer, by a script of its answers.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// What the server does with one request: an answer, or none.
+type Answer = Option<(u16, String)>;
+
+fn event(name: &str, revision: u64) -> Value {
+    json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": revision.to_string()}})
+}
+
+fn list(revision: u64, events: &[Value]) -> Answer {
+    let list = json!({"metadata": {"resourceVersion": revision.to_string()}, "items": events});
+    Some((200, list.to_string()))
+}
+
+fn watch(changes: &[(&str, Value)]) -> Answer {
+    let lines = changes
+        .iter()
+        .map(|(kind, object)| json!({"type": kind, "object": object}).to_string() + "\n");
+    Some((200, lines.collect()))
+}
+
+fn status(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "x", "message": "said so"})
+}
+
+/// What a watch after revision 5 gives out while the server answers so, and what it asked for. The watch ends with the script, by a 403.
+async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let script = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let log = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let revision = query
+            .split('&')
+            .find_map(|part| part.strip_prefix("resourceVersion="));
+        log.lock()
+            .unwrap()
+            .push(revision.map_or("list".to_owned(), |revision| format!("watch {revision}")));
+        let last = || Some((403, status(403).to_string()));
+        let answer = script.lock().unwrap().pop_front().unwrap_or_else(last);
+        std::future::ready(match answer {
+            None => Err(std::io::Error::other("connection reset")),
+            Some((code, body)) => Ok(http::Response::builder()
+                .status(code)
+                .body(Body::from(body.into_bytes()))
+                .unwrap()),
+        })
+    });
+    let reader = Reader {
+        client: Client::new(service, "default"),
+        namespace: String::new(),
+        filter: Filter::default(),
+        timeout: None,
+    };
+    let mut given = Vec::new();
+    let ended = reader
+        .watch("5", |watched| {
+            given.push(match watched {
+                Watched::Event(event) => event.name().to_owned(),
+                Watched::Notice(Notice::Interrupted(_)) => "interrupted".to_owned(),
+                Watched::Notice(Notice::Resumed) => "resumed".to_owned(),
+                Watched::Notice(Notice::NewHistory) => "new history".to_owned(),
+            });
+            Ok(())
+        })
+        .await;
+    assert!(matches!(ended, Err(CommandError::Refused { .. })));
+    let asked = asked.lock().unwrap().clone();
+    (given, asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_from_what_it_saw_last() {
+    let bookmark =
+        json!({"metadata": {"resourceVersion": "9"}, "kind": "Event", "apiVersion": "v1"});
+    let (given, asked) = watched(vec![
+        watch(&[("ADDED", event("a", 6)), ("DELETED", event("old", 7))]),
+        watch(&[("MODIFIED", event("a", 8)), ("BOOKMARK", bookmark)]),
+        None,
+        Some((503, status(503).to_string())),
+        watch(&[("ADDED", event("b", 10))]),
+    ])
+    .await;
+    assert_eq!(given, ["a", "a", "interrupted", "resumed", "b"]);
+    assert_eq!(
+        asked,
+        [
+            "watch 5", "watch 7", "watch 9", "watch 9", "watch 9", "watch 10"
+        ]
+    );
+}
+
+/// Both forms of 410: as an answer, and in the stream.
+#[tokio::test(start_paused = true)]
+async fn what_the_server_forgot_is_found_in_a_new_list() {
+    let relisted = || {
+        list(
+            9,
+            &[event("before", 3), event("seen", 6), event("missed", 8)],
+        )
+    };
+    for gone in [
+        Some((410, status(410).to_string())),
+        watch(&[("ERROR", status(410))]),
+    ] {
+        let (given, asked) = watched(vec![
+            watch(&[("ADDED", event("seen", 6))]),
+            gone,
+            relisted(),
+            watch(&[("ADDED", event("after", 10))]),
+        ])
+        .await;
+        assert_eq!(given, ["seen", "missed", "after"]);
+        assert_eq!(asked, ["watch 5", "watch 6", "list", "watch 9", "watch 10"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_counts_anew_is_told() {
+    let (given, _) = watched(vec![
+        Some((410, status(410).to_string())),
+        list(2, &[event("one", 1), event("two", 2)]),
+        watch(&[("ADDED", event("three", 3))]),
+    ])
+    .await;
+    assert_eq!(given, ["new history", "one", "two", "three"]);
+}
