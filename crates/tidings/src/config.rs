@@ -207,10 +207,10 @@ impl SinkOptions {
     /// `NewEventBroadcasterAdapter`. The calls are the same, and nothing of an event is lost either way: action and related object are fields of
     /// both.
     ///
-    /// The sink is asked once, before its first write; until it answers, events wait in its queue. Only an answer decides: while the server is
-    /// out of reach or too busy, where client-go falls back to core/v1 for good, it is asked again, with the waits of
-    /// [`RetryPolicy`](crate::RetryPolicy) but without an end, as nothing could be written anyway. If it answers but will not say (403), core/v1
-    /// it is, which every server has.
+    /// The sink is asked once, before its first write; until it answers, events wait in its queue, or on disk where there is a
+    /// [`SinkOptions::spill`]. Only an answer about the group decides: the list of what is in it, 404 (no such group), or 403 (may not be asked),
+    /// where it is core/v1, which every server has. After anything else (no connection, 401, 429, 5xx), where client-go falls back to core/v1 for
+    /// good, it is asked again, with the waits of [`RetryPolicy`](crate::RetryPolicy) but without an end, whatever that says of writes.
     pub fn events_v1_if_served(mut self, series: SeriesOptions) -> Self {
         self.series = Some(series);
         self.discover = true;

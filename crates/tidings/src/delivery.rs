@@ -15,8 +15,8 @@ use std::sync::Arc;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tidings_core::{
-    Delivery, DropCause, Event, EventApi, Fate, Handled, Monotonic, Occurrence, OccurrenceKind,
-    RetryClass, RetryPolicy, Settled, Write, WriteError, WriteId,
+    Delivery, DropCause, Event, Fate, Handled, Monotonic, Occurrence, OccurrenceKind, RetryPolicy,
+    Settled, Write, WriteError, WriteId,
 };
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
@@ -25,6 +25,7 @@ use tracing::{Instrument, Span};
 use crate::acknowledgement::Context;
 use crate::clock::{Clock, entropy};
 use crate::config::{InvalidSinkOptions, SinkOptions};
+use crate::discovery::serves_events_v1;
 use crate::metrics::{SinkMetrics, dropped};
 use crate::mux::Receiver;
 use crate::recorder::is_sampled;
@@ -60,6 +61,7 @@ struct Room {
 /// Everything one sink's task owns.
 pub(crate) struct SinkTask {
     rules: Rules,
+    /// Until the sink has said which of the two are to be used. Nothing is correlated before.
     fallback: Option<Rules>,
     retry: RetryPolicy,
     delivery: Delivery<Occurrence>,
@@ -84,6 +86,8 @@ pub(crate) struct SinkTask {
 enum Input {
     /// There are events to correlate, `fresh` from the queue or left of what was; or there is nothing more to take.
     Queue { more: bool, fresh: bool },
+    /// The sink says whether it takes events.k8s.io/v1.
+    Served(bool),
     /// A request was answered.
     Answer(Answer),
     /// The time that the delivery asked to be called at.
@@ -164,16 +168,13 @@ impl SinkTask {
         let mut requests = FuturesUnordered::new();
         let mut phase = self.phase.clone();
         let mut abandoned = std::pin::pin!(reached(&mut phase, Phase::Abandoned));
-        if let Some(fallback) = self.fallback.take() {
-            let served = tokio::select! {
-                biased;
-                () = &mut abandoned => return self.abandon(),
-                served = self.serves_events_v1(&*sink) => served,
-            };
-            if !served {
-                self.rules = fallback;
-            }
-        }
+        // Never polled where the answer decides nothing.
+        let mut served = Box::pin(serves_events_v1(
+            Arc::clone(&sink),
+            self.retry.clone(),
+            self.clock.clone(),
+            self.phase.clone(),
+        ));
         if let Some(spill) = &self.spill {
             self.progress.recovered(spill.recovered());
         }
@@ -193,15 +194,21 @@ impl SinkTask {
             }
             self.metrics
                 .pending(self.delivery.pending(), self.delivery.pending_bytes());
-            if self.read_spilled().await {
+            if !self.is_asking() && self.read_spilled().await {
                 now = self.clock.monotonic();
                 self.correlate_some();
                 continue;
             }
-            if self.ended && self.batch.is_empty() && self.delivery.pending() == 0 {
+            if self.ended
+                && self.batch.is_empty()
+                && self.delivery.pending() == 0
+                && !self.is_behind()
+            {
                 return;
             }
-            let input = self.next_input(&mut requests, abandoned.as_mut()).await;
+            let input = self
+                .next_input(&mut requests, served.as_mut(), abandoned.as_mut())
+                .await;
             now = self.clock.monotonic();
             self.rules.handle_timeout(now, &mut self.delivery);
             match input {
@@ -209,7 +216,11 @@ impl SinkTask {
                     if fresh {
                         self.spill_batch().await;
                     }
-                    self.correlate_some();
+                    if self.is_asking() {
+                        self.rest_if_empty();
+                    } else {
+                        self.correlate_some();
+                    }
                     // A batch is long, and there may be but one thread for everything.
                     tokio::task::yield_now().await;
                 }
@@ -217,11 +228,19 @@ impl SinkTask {
                     self.ended = true;
                     self.finish();
                 }
+                Input::Served(served) => {
+                    if let Some(fallback) = self.fallback.take()
+                        && !served
+                    {
+                        self.rules = fallback;
+                    }
+                }
                 Input::Answer(answer) => self.answered(now, answer),
                 Input::Time => {}
                 Input::Abandon => {
                     // Requests end before the report says so.
                     drop(requests);
+                    drop(served);
                     drop(sink);
                     return self.abandon();
                 }
@@ -229,74 +248,51 @@ impl SinkTask {
         }
     }
 
-    /// Asks the sink whether it takes events.k8s.io/v1 until it has answered.
-    async fn serves_events_v1(&self, sink: &impl Sink) -> bool {
-        let (mut failures, mut unauthorized) = (0_u32, 0_u32);
-        let mut phase = self.phase.clone();
-        let mut draining = false;
-        loop {
-            let answer = AssertUnwindSafe(sink.serves(EventApi::Events)).catch_unwind();
-            let error = match answer.await {
-                Ok(Ok(served)) => {
-                    tracing::debug!(served, "Asked whether the server has events.k8s.io/v1");
-                    return served;
-                }
-                Ok(Err(error)) => error,
-                Err(_) => WriteError::invalid("the sink panicked"),
-            };
-            failures = failures.saturating_add(1);
-            unauthorized += u32::from(error.is_unauthorized());
-            let retry_after = match self.retry.classify(&error, OccurrenceKind::Create) {
-                RetryClass::Transient { retry_after }
-                    if unauthorized < self.retry.unauthorized_tries_max =>
-                {
-                    retry_after
-                }
-                _ => {
-                    tracing::warn!(%error, "The server does not say whether it has events.k8s.io/v1: writing core/v1");
-                    return false;
-                }
-            };
-            if is_sampled(u64::from(failures - 1), 1) {
-                tracing::warn!(%error, failures, "Unable to ask whether the server has events.k8s.io/v1 (will ask again)");
-            }
-            let wait = self.retry.wait(failures, retry_after, entropy());
-            let until = self.clock.monotonic().saturating_add(wait);
-            tokio::select! {
-                () = self.clock.sleep_until(until) => {}
-                // Once more at once, as every write is tried then.
-                () = reached(&mut phase, Phase::Draining), if !draining => draining = true,
-            }
-        }
+    /// Whether the sink has yet to say which rules are to be used.
+    fn is_asking(&self) -> bool {
+        self.fallback.is_some()
+    }
+
+    /// Whether events lie on disk that are not in memory.
+    fn is_behind(&self) -> bool {
+        self.spill.as_ref().is_some_and(Spill::is_behind)
     }
 
     /// The next input; which, when there are several, is left to chance, so that none waits for ever.
     async fn next_input(
         &mut self,
         requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
+        served: Pin<&mut impl Future<Output = bool>>,
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Input {
         let times = [self.delivery.poll_timeout(), self.rules.poll_timeout()];
         let timeout = times.into_iter().flatten().min();
+        let asking = self.is_asking();
+        // What is in hand cannot be correlated until the sink has answered.
+        let takes = if asking {
+            !self.ended && self.batch.is_empty()
+        } else {
+            !self.ended || !self.batch.is_empty()
+        };
         let Self {
             receiver,
             batch,
             rest,
-            ended,
             clock,
             ..
         } = self;
         tokio::select! {
             () = abandoned => Input::Abandon,
+            served = served, if asking => Input::Served(served),
             Some(answer) = requests.next() => Input::Answer(answer),
-            (more, fresh) = more_events(receiver, batch, rest), if !*ended || !batch.is_empty() => Input::Queue { more, fresh },
+            (more, fresh) = more_events(receiver, batch, rest), if takes => Input::Queue { more, fresh },
             () = clock.sleep_until(timeout.unwrap_or_default()), if timeout.is_some() => Input::Time,
         }
     }
 
     /// No more events come. What waits on disk is delivered before it is said to be the end.
     fn finish(&mut self) {
-        if self.spill.as_ref().is_none_or(|spill| !spill.is_behind()) {
+        if !self.is_behind() {
             self.rules.finish(&mut self.delivery);
             self.delivery.drain();
         }
@@ -304,10 +300,12 @@ impl SinkTask {
 
     /// Keeps what was taken from the queue on disk, and in memory as much of it as is to be correlated now.
     async fn spill_batch(&mut self) {
+        let asking = self.is_asking();
         if let Some(spill) = &mut self.spill {
             let events: Vec<Event> = std::mem::take(&mut self.batch).into();
             let size: usize = events.iter().map(Event::size).sum();
-            let has_room = self.delivery.pending() + events.len() <= self.room.events
+            let has_room = !asking
+                && self.delivery.pending() + events.len() <= self.room.events
                 && self.delivery.pending_bytes().saturating_add(size) <= self.room.bytes;
             let kept = spill.append(events, has_room).await;
             self.batch = kept.into_iter().map(placed).collect();
@@ -353,10 +351,14 @@ impl SinkTask {
                 }
             }
         }
+        self.rest_if_empty();
+        self.metrics.correlated(&self.rules.stats());
+    }
+
+    fn rest_if_empty(&mut self) {
         if self.batch.is_empty() {
             self.rest = Some(Box::pin(sleep(REST)));
         }
-        self.metrics.correlated(&self.rules.stats());
     }
 
     fn answered(&mut self, now: Monotonic, answer: Answer) {

@@ -170,6 +170,7 @@ mod broadcaster;
 mod clock;
 mod config;
 mod delivery;
+mod discovery;
 mod error;
 #[cfg(feature = "kube")]
 pub mod kube_rs;

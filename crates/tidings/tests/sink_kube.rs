@@ -404,13 +404,27 @@ async fn only_an_answer_decides_about_the_api_group() {
                 status(503, "ServiceUnavailable"),
                 status(429, "TooManyRequests"),
                 status(401, "Unauthorized"),
+                // As proxies write them.
+                answer(503, r#"{"message":"no healthy upstream"}"#),
                 answer(200, "no list"),
                 answer(200, GROUP),
             ],
             "events.k8s.io/v1",
         ),
+        (
+            (0..20)
+                .map(|_| status(401, "Unauthorized"))
+                .chain([answer(200, GROUP)])
+                .collect(),
+            "events.k8s.io/v1",
+        ),
     ];
-    for (replies, api_version) in rows {
+    // The policy for writes does not decide about this: by client-go's, each of these errors is final.
+    let policies = [RetryPolicy::default(), RetryPolicy::client_go()];
+    let rows = policies
+        .iter()
+        .flat_map(|retry| rows.clone().map(|(replies, api)| (retry, replies, api)));
+    for (retry, replies, api_version) in rows {
         let asked = replies.len();
         let replies = replies.into_iter().chain([answer(201, "{}")]);
         let server = Server::start(replies).await;
@@ -420,7 +434,7 @@ async fn only_an_answer_decides_about_the_api_group() {
             .delivery(DeliveryOptions {
                 retry: RetryPolicy {
                     backoff: Backoff::Constant(Duration::ZERO),
-                    ..RetryPolicy::default()
+                    ..retry.clone()
                 },
                 ..DeliveryOptions::default()
             });

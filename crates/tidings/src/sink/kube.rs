@@ -7,7 +7,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use http::{Method, Request, header};
+use http::response::Parts;
+use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use k8s_openapi::serde::de::DeserializeOwned;
@@ -15,7 +16,7 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::{Client, Config};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tidings_core::{EventApi, Occurrence, StatusFailure, WriteError};
+use tidings_core::{EventApi, Occurrence, WriteError};
 
 use super::{Sink, response};
 
@@ -106,24 +107,23 @@ impl KubeSink {
         &self,
         request: Request<Body>,
     ) -> Result<T, kube::Error> {
+        let (head, body) = self.answer(request).await?;
+        if head.status.is_success() {
+            return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
+        }
+        // Any JSON object reads as a Status: the code is the answer's, whatever a proxy wrote below it.
+        let refusal = serde_json::from_slice::<Status>(&body)
+            .unwrap_or_else(|_| Status::failure("the answer is no Status", ""))
+            .with_code(head.status.as_u16());
+        Err(kube::Error::Api(Box::new(refusal)))
+    }
+
+    /// The whole answer to a request, within the request timeout.
+    async fn answer(&self, request: Request<Body>) -> Result<(Parts, Vec<u8>), kube::Error> {
         let answer = async {
-            let answer = self.client.send(request).await?;
-            let (status, limited) = (
-                answer.status(),
-                Limited::new(answer.into_body(), ANSWER_BYTES_MAX),
-            );
-            let body = limited
-                .collect()
-                .await
-                .map_err(kube::Error::Service)?
-                .to_bytes();
-            if status.is_success() {
-                return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
-            }
-            let refusal = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
-                Status::failure("the answer is no Status", "").with_code(status.as_u16())
-            });
-            Err(kube::Error::Api(Box::new(refusal)))
+            let (head, body) = self.client.send(request).await?.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            Ok((head, body.map_err(kube::Error::Service)?.to_bytes().into()))
         };
         tokio::time::timeout(self.request_timeout, answer)
             .await
@@ -195,23 +195,22 @@ impl Sink for KubeSink {
             .header(header::ACCEPT, "application/json")
             .body(Body::empty())
             .map_err(|error| WriteError::invalid(format!("no request can be made: {error}")))?;
-        match self.ask::<APIResourceList>(request).await {
-            Ok(list) => Ok(list
-                .resources
-                .iter()
-                .any(|resource| resource.name == "events")),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-            Err(kube::Error::Api(status)) => {
-                let failure = StatusFailure {
-                    code: status.code,
-                    reason: status.reason.clone(),
-                    ..StatusFailure::default()
-                };
-                let message = format!("the server answered {}: {}", status.code, status.message);
-                Err(WriteError::status(failure, message))
-            }
-            Err(error) => Err(response::failure(&error)),
+        let answer = self.answer(request).await;
+        let (head, body) = answer.map_err(|error| response::failure(&error))?;
+        if head.status == StatusCode::NOT_FOUND {
+            return Ok(false);
         }
+        if !head.status.is_success() {
+            return Err(response::refusal(head.status, &head.headers, &body));
+        }
+        let list: APIResourceList = serde_json::from_slice(&body).map_err(|error| {
+            // Of something between here and the server.
+            WriteError::transport(format!("the answer is no list of resources: {error}"))
+        })?;
+        Ok(list
+            .resources
+            .iter()
+            .any(|resource| resource.name == "events"))
     }
 
     async fn update(&self, occurrence: &Occurrence) -> Result<(), WriteError> {

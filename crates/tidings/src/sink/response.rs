@@ -76,7 +76,8 @@ where
     }
 }
 
-fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> WriteError {
+/// An error answer.
+pub(super) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> WriteError {
     let mut failure = StatusFailure {
         code: code.as_u16(),
         retry_after: retry_after(headers),

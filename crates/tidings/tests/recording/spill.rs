@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tidings::EventType::Warning;
 use tidings::{
-    Broadcaster, BroadcasterOptions, DeliveryOptions, InvalidSinkOptions, MemorySink, Recorder,
-    SeriesOptions, SinkAnswer, SinkOptions, SpillError, SpillOptions, WriteError,
+    Broadcaster, BroadcasterOptions, DeliveryOptions, EventApi, InvalidSinkOptions, MemorySink,
+    Occurrence, QueueOptions, Recorder, SeriesOptions, Sink, SinkAnswer, SinkOptions, SpillError,
+    SpillOptions, WriteError,
 };
+use tokio::sync::watch;
 
 use crate::{LONG, assert_adds_up, pod, source, unfiltered};
 
@@ -115,6 +117,118 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
         };
         assert_eq!(counted, Some(10));
     }
+}
+
+/// Cannot say what it serves until it is told to.
+struct Unsure {
+    sink: MemorySink,
+    answers: watch::Receiver<bool>,
+}
+
+impl Sink for Unsure {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.sink.create(occurrence).await
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.sink.patch(occurrence).await
+    }
+
+    async fn serves(&self, _: EventApi) -> Result<bool, WriteError> {
+        let _ = self.answers.clone().wait_for(|answers| *answers).await;
+        Ok(true)
+    }
+}
+
+/// Far more than the queue holds, before the sink has said which API it takes; and once more, by a process that dies then.
+#[tokio::test]
+async fn events_go_to_disk_while_the_api_is_not_known() {
+    const EVENTS: usize = 2000;
+    let folder = tempfile::tempdir().unwrap();
+    let sink = MemorySink::new();
+    let start = || {
+        let options = BroadcasterOptions::default().queue(QueueOptions {
+            events_max: 64,
+            ..QueueOptions::default()
+        });
+        let broadcaster = Broadcaster::with_options(options).unwrap();
+        let (answer, answers) = watch::channel(false);
+        let options = unfiltered()
+            .events_v1_if_served(SeriesOptions::default())
+            .spill(SpillOptions::new(folder.path()));
+        let sink = Unsure {
+            sink: sink.clone(),
+            answers,
+        };
+        let watch = broadcaster
+            .start_recording_to_sink_with(sink, options)
+            .unwrap();
+        (broadcaster, watch, answer)
+    };
+    let record = async |broadcaster: &Broadcaster, numbers: std::ops::Range<usize>| {
+        let recorder = broadcaster.recorder(source());
+        for number in numbers {
+            let pod = pod(&format!("web-{number}"), "");
+            // Full only until the task had its turn.
+            while recorder
+                .build(&pod, Warning, "BackOff")
+                .message(number)
+                .try_send()
+                .is_err()
+            {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if number % 32 == 0 {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+        }
+    };
+    let (broadcaster, _, answer) = start();
+    tokio::time::timeout(LONG, record(&broadcaster, 0..EVENTS))
+        .await
+        .expect("the queue is emptied to disk");
+    let on_disk = async |number: usize| {
+        let last = format!(r#""message":"{number}""#);
+        let is_there = || {
+            let mut files = fs::read_dir(folder.path()).unwrap();
+            files.any(|file| {
+                let bytes = fs::read(file.unwrap().path()).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).contains(&last)
+            })
+        };
+        while !is_there() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, on_disk(EVENTS - 1))
+        .await
+        .expect("all are on disk");
+    let report = broadcaster.shutdown(Duration::ZERO).await;
+    assert_eq!(sink.events().len(), 0);
+    assert_eq!(report.delivered, 0, "{report}");
+    drop(answer);
+
+    let (broadcaster, watch, answer) = start();
+    record(&broadcaster, EVENTS..EVENTS + 10).await;
+    answer.send_replace(true);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!(
+        (report.pending, report.delivered),
+        (0, (EVENTS + 10) as u64)
+    );
+    assert!(watch.is_ended());
+    let mut stored = stored(&sink);
+    stored.sort_unstable();
+    assert_eq!(stored, (0..EVENTS + 10).collect::<Vec<_>>());
+
+    // Nothing waits: the end waits for nobody either.
+    let (broadcaster, watch, _answer) = start();
+    watch.stop();
+    tokio::time::timeout(LONG, watch.ended()).await.unwrap();
+    let (broadcaster, _) = (start().0, broadcaster);
+    let report = tokio::time::timeout(LONG / 2, broadcaster.shutdown(LONG)).await;
+    assert_eq!(report.unwrap().offered, 0);
 }
 
 #[tokio::test]
