@@ -158,13 +158,11 @@ fn merge_member<'a>(
             target.insert(key.to_owned(), merged.into());
         }
         (Value::Array(patch), existing) if merge_key(path).is_some() => {
-            let items = match existing {
-                Some(Value::Array(items)) => std::mem::take(items),
-                _ => {
-                    target.insert(key.to_owned(), Value::Array(without_deleted(patch)));
-                    return Ok(());
-                }
+            let Some(Value::Array(items)) = existing else {
+                target.insert(key.to_owned(), Value::Array(without_deleted(patch)));
+                return Ok(());
             };
+            let items = std::mem::take(items);
             let merged = merge_list(items, patch, merge_key(path).unwrap_or_default())?;
             target.insert(key.to_owned(), Value::Array(merged));
         }

@@ -90,8 +90,10 @@ fn summary(body: &[u8]) -> String {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
         Some(_) => {
-            let digits: String = head.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{digits}{more}")
+            let digits = head
+                .iter()
+                .fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
+            digits + more
         }
     }
 }

@@ -279,7 +279,8 @@ fn document(
 #[serde(rename_all = "camelCase")]
 struct Versions {
     kind: &'static str,
-    versions: [&'static str; 1],
+    #[serde(rename = "versions")]
+    names: [&'static str; 1],
     #[serde(rename = "serverAddressByClientCIDRs")]
     addresses: [(); 0],
 }
@@ -292,7 +293,7 @@ pub(crate) async fn core_versions(headers: HeaderMap, uri: Uri) -> Result<Respon
             form,
             &Versions {
                 kind: "APIVersions",
-                versions: ["v1"],
+                names: ["v1"],
                 addresses: [],
             },
             &|| ("APIVersions", messages::versions("v1")),
@@ -560,20 +561,16 @@ fn aggregated(
     let json =
         serde_json::to_vec(&document).map_err(|error| Status::internal(error.to_string()))?;
     let etag = format!("\"{:X}\"", fingerprint(&json));
-    let body = match media {
-        Media::Protobuf => envelop_bytes(
-            document.api_version,
-            document.kind,
-            &messages::aggregated(groups, &RESOURCES),
-        ),
-        _ => {
-            let form = Form {
-                media,
-                shape: Shape::Whole,
-                pretty: false,
-            };
-            present(form, json)?.1
-        }
+    let body = if media == Media::Protobuf {
+        let message = messages::aggregated(groups, &RESOURCES);
+        envelop_bytes(document.api_version, document.kind, &message)
+    } else {
+        let form = Form {
+            media,
+            shape: Shape::Whole,
+            pretty: false,
+        };
+        present(form, json)?.1
     };
     let content_type = format!(
         "{};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",

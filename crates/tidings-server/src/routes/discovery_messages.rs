@@ -11,10 +11,6 @@ use prost::Message;
 
 use super::discovery::Resource;
 
-fn text(text: &str) -> Option<String> {
-    Some(text.to_owned())
-}
-
 fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
@@ -30,10 +26,10 @@ pub(super) fn versions(version: &str) -> Vec<u8> {
 fn api_group(name: &str, version: &str) -> APIGroup {
     let version = GroupVersionForDiscovery {
         group_version: Some(format!("{name}/{version}")),
-        version: text(version),
+        version: Some(version.into()),
     };
     APIGroup {
-        name: text(name),
+        name: Some(name.into()),
         versions: vec![version.clone()],
         preferred_version: Some(version),
         ..APIGroup::default()
@@ -59,21 +55,21 @@ pub(super) fn resources<'a>(
     resources: impl Iterator<Item = &'a Resource>,
 ) -> Vec<u8> {
     let resource = |resource: &Resource| APIResource {
-        name: text(resource.name),
-        singular_name: text(resource.singular),
+        name: Some(resource.name.into()),
+        singular_name: Some(resource.singular.into()),
         namespaced: Some(resource.namespaced),
-        group: text(""),
-        version: text(""),
-        kind: text(resource.kind),
+        group: Some(String::new()),
+        version: Some(String::new()),
+        kind: Some(resource.kind.into()),
         verbs: Some(Verbs {
             items: texts(resource.verbs),
         }),
         short_names: texts(resource.short_names),
-        storage_version_hash: text(resource.storage_version_hash().unwrap_or_default()),
+        storage_version_hash: Some(resource.storage_version_hash().unwrap_or_default().into()),
         ..APIResource::default()
     };
     APIResourceList {
-        group_version: text(group_version),
+        group_version: Some(group_version.into()),
         resources: resources.map(resource).collect(),
     }
     .encode_to_vec()
@@ -81,31 +77,31 @@ pub(super) fn resources<'a>(
 
 pub(super) fn aggregated(groups: &[(&str, &str)], resources: &[Resource]) -> Vec<u8> {
     let resource = |resource: &Resource| APIResourceDiscovery {
-        resource: text(resource.name),
+        resource: Some(resource.name.into()),
         response_kind: Some(GroupVersionKind {
-            group: text(""),
-            version: text(""),
-            kind: text(resource.kind),
+            group: Some(String::new()),
+            version: Some(String::new()),
+            kind: Some(resource.kind.into()),
         }),
-        scope: text(resource.scope()),
-        singular_resource: text(resource.singular),
+        scope: Some(resource.scope().into()),
+        singular_resource: Some(resource.singular.into()),
         verbs: texts(resource.verbs),
         short_names: texts(resource.short_names),
         ..APIResourceDiscovery::default()
     };
     let group = |(group, version): &(&str, &str)| APIGroupDiscovery {
         metadata: Some(ObjectMeta {
-            name: text(group),
+            name: Some((*group).into()),
             ..ObjectMeta::default()
         }),
         versions: vec![APIVersionDiscovery {
-            version: text(version),
+            version: Some((*version).into()),
             resources: resources
                 .iter()
                 .filter(|resource| resource.group == *group)
                 .map(resource)
                 .collect(),
-            freshness: text("Current"),
+            freshness: Some("Current".into()),
         }],
     };
     APIGroupDiscoveryList {

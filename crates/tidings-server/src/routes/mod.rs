@@ -210,12 +210,14 @@ async fn common_headers(mut request: Request, next: Next) -> Response {
             .insert(AUDIT_ID.clone(), audit_id.clone());
     }
     // Both are shared, not copied.
-    let asked = HeaderMap::from_iter([header::ACCEPT, header::USER_AGENT].into_iter().filter_map(
-        |name| {
-            let value = request.headers().get(&name)?.clone();
+    let headers = request.headers();
+    let asked: HeaderMap = [header::ACCEPT, header::USER_AGENT]
+        .into_iter()
+        .filter_map(|name| {
+            let value = headers.get(&name)?.clone();
             Some((name, value))
-        },
-    ));
+        })
+        .collect();
     let uri = request.uri().clone();
     let mut response = next.run(request).await;
     if let Some(status) = response.extensions().get::<Status>().cloned() {

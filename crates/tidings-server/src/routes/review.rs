@@ -279,17 +279,6 @@ pub(crate) async fn subject(
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         extra: &'a BTreeMap<String, Vec<String>>,
     }
-    let info = UserInfo {
-        username: &user.name,
-        uid: &user.uid,
-        groups: &user.groups,
-        extra: &user.extra,
-    };
-    let now = server
-        .clock
-        .now()
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string();
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Review<'a> {
@@ -303,6 +292,17 @@ pub(crate) async fn subject(
     struct UserStatus<'a> {
         user_info: UserInfo<'a>,
     }
+    let info = UserInfo {
+        username: &user.name,
+        uid: &user.uid,
+        groups: &user.groups,
+        extra: &user.extra,
+    };
+    let now = server
+        .clock
+        .now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
     let review = Review {
         kind: "SelfSubjectReview",
         api_version: "authentication.k8s.io/v1",

@@ -17,11 +17,10 @@ pub(crate) fn complaint(text: &[u8]) -> Option<String> {
     }
     // A number ends where the text does.
     let ended = scanner.open.is_empty()
-        && match scanner.state {
-            State::End => true,
-            State::Zero | State::Digits | State::Fraction | State::Exponent => true,
-            _ => false,
-        };
+        && matches!(
+            scanner.state,
+            State::End | State::Zero | State::Digits | State::Fraction | State::Exponent
+        );
     (!ended).then(|| "unexpected end of JSON input".to_owned())
 }
 
@@ -81,7 +80,6 @@ impl Scanner {
             State::KeyOrEnd | State::Key => {
                 return invalid(byte, "looking for beginning of object key string");
             }
-            State::End => self.after_value(byte)?,
             State::String => match byte {
                 b'"' => State::End,
                 b'\\' => State::Escape,
@@ -126,12 +124,15 @@ impl Scanner {
                 _ => self.after_value(byte)?,
             },
             State::ExponentStart if matches!(byte, b'+' | b'-') => State::ExponentSign,
-            State::ExponentStart | State::ExponentSign if byte.is_ascii_digit() => State::Exponent,
+            State::ExponentStart | State::ExponentSign | State::Exponent
+                if byte.is_ascii_digit() =>
+            {
+                State::Exponent
+            }
             State::ExponentStart | State::ExponentSign => {
                 return invalid(byte, "in exponent of numeric literal");
             }
-            State::Exponent if byte.is_ascii_digit() => State::Exponent,
-            State::Exponent => self.after_value(byte)?,
+            State::End | State::Exponent => self.after_value(byte)?,
         };
         Ok(())
     }
@@ -218,16 +219,13 @@ pub(crate) fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
         rest = match unit(behind) {
             Some(0xd800..0xdc00) => {
                 let second = behind.get(5..).and_then(|text| text.strip_prefix('\\'));
-                match second.and_then(unit) {
-                    Some(0xdc00..0xe000) => {
-                        out.push('\\');
-                        out.push_str(behind.get(..11).unwrap_or_default());
-                        behind.get(11..).unwrap_or_default()
-                    }
-                    _ => {
-                        out.push_str("\\ufffd");
-                        behind.get(5..).unwrap_or_default()
-                    }
+                if let Some(0xdc00..0xe000) = second.and_then(unit) {
+                    out.push('\\');
+                    out.push_str(behind.get(..11).unwrap_or_default());
+                    behind.get(11..).unwrap_or_default()
+                } else {
+                    out.push_str("\\ufffd");
+                    behind.get(5..).unwrap_or_default()
                 }
             }
             Some(0xdc00..0xe000) => {
