@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// Something that travels with one event, from the recorder to what becomes of it: a tracing span, somebody who waits for it.
 ///
-/// It is never written, and no part of any key. What keeps an event for longer than its write (a correlator's cache, an open series) keeps it
-/// without its context; so when the last of it is dropped, the event was written or given up everywhere.
+/// It is never written, and no part of any key. What keeps an event for longer than its write keeps it without its context (a correlator's cache),
+/// or with what has to be kept of it (an open series: [`EventContext::kept`]).
 ///
 /// Whoever made it finds its own type again by upcasting to [`Any`].
 pub trait EventContext: Any + Send + Sync {
@@ -21,6 +21,18 @@ pub trait EventContext: Any + Send + Sync {
     /// Whether an earlier process may have created this very event: a create that finds its name taken is then done.
     fn may_be_written(&self) -> bool {
         false
+    }
+
+    /// The same for those who only look at the event: without whoever waits. Asked only of one that [is awaited](EventContext::is_awaited). Default:
+    /// nothing.
+    fn unawaited(&self) -> Option<Arc<dyn EventContext>> {
+        None
+    }
+
+    /// What has to be kept of it with an event that is only counted for now, and written with a later one: perhaps in half an hour. Who has to be
+    /// told what becomes of the event belongs there; what holds other things in memory, as a span does, does not. Default: nothing.
+    fn kept(&self) -> Option<Arc<dyn EventContext>> {
+        None
     }
 
     /// The event of `earlier` is written with this one: takes over whatever has to be told what becomes of it.

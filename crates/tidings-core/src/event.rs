@@ -450,6 +450,18 @@ impl Event {
         Some(&context.0)
     }
 
+    /// The event for those who only look at it: see [`EventContext::unawaited`].
+    #[must_use]
+    pub fn unawaited(self) -> Self {
+        match self.context() {
+            Some(context) if context.is_awaited() => {
+                let context = context.unawaited().map(SharedContext);
+                self.having_context(context)
+            }
+            _ => self,
+        }
+    }
+
     /// The event without its context, and the context.
     pub(crate) fn split_context(&self) -> (Cow<'_, Self>, Option<Arc<dyn EventContext>>) {
         match self.context() {

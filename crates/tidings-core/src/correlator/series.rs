@@ -39,7 +39,7 @@ struct Open {
     first: Event,
     /// The last one, where its note is to be shown and is another.
     latest: Option<Event>,
-    /// That of the last event, until it is handed out.
+    /// What is kept of those of the events that no write was handed out for.
     context: Option<Arc<dyn EventContext>>,
     last: Timestamp,
     last_seen: Monotonic,
@@ -163,14 +163,6 @@ impl Series {
             // A clock that was set back does not make the series older.
             open.last = open.last.max(last);
             open.last_seen = now.monotonic;
-            let earlier = std::mem::replace(&mut open.context, context);
-            absorb(&mut open.context, earlier.as_ref());
-            // Once there was another note, the first one can be the last one again.
-            let noted = open.latest.is_some() || event.message() != open.first.message();
-            let latest = (self.options.last_note && noted).then(|| event.clone());
-            let noted = latest.as_ref().map_or(0, Event::size);
-            let other_size = open.latest.as_ref().map_or(0, Event::size) != noted;
-            open.latest = latest;
             // By client-go's rules only the second is written at once.
             let waits = if awaited {
                 false
@@ -179,6 +171,19 @@ impl Series {
             } else {
                 now.monotonic < open.not_before
             };
+            let context = if waits {
+                context.and_then(|context| context.kept())
+            } else {
+                context
+            };
+            let earlier = std::mem::replace(&mut open.context, context);
+            absorb(&mut open.context, earlier.as_ref());
+            // Once there was another note, the first one can be the last one again.
+            let noted = open.latest.is_some() || event.message() != open.first.message();
+            let latest = (self.options.last_note && noted).then(|| event.clone());
+            let noted = latest.as_ref().map_or(0, Event::size);
+            let other_size = open.latest.as_ref().map_or(0, Event::size) != noted;
+            open.latest = latest;
             let first_behind = open.behind == 1;
             // Not by this event, or it would have to be kept with the first.
             let key = key.kept_by(&open.first);

@@ -117,6 +117,37 @@ fn a_series_is_written_seldom_and_is_never_long_behind() {
     assert_eq!(bench.see("web", 800), [(CREATE, 1, 1)]);
 }
 
+/// A series is open for half an hour: what it counts on meanwhile is told of what becomes of it, and holds nothing else in memory.
+#[test]
+fn a_count_that_waits_keeps_what_must_be_told_and_nothing_else() {
+    struct Sent {
+        kept: Option<Arc<Sent>>,
+    }
+    impl EventContext for Sent {
+        fn kept(&self) -> Option<Arc<dyn EventContext>> {
+            self.kept.clone().map(|kept| kept as Arc<dyn EventContext>)
+        }
+    }
+    let mut bench = Bench::new(SeriesOptions::default());
+    for (number, waits) in [false, false, true, true].into_iter().enumerate() {
+        let kept = Arc::new(Sent { kept: None });
+        let sent = Arc::new(Sent {
+            kept: Some(Arc::clone(&kept)),
+        });
+        let event = bench.event("web-0", "", "Restarting", "m", 1);
+        let event = event.with_context(Arc::clone(&sent) as Arc<dyn EventContext>);
+        bench.series.handle_event(at(1), &event);
+        drop(event);
+        let write = bench.series.poll_write();
+        assert_eq!(write.is_none(), waits);
+        drop(write);
+        assert_eq!(Arc::strong_count(&sent), 1, "{number}");
+        // The first of those that wait; the default is to take nothing over from an earlier one.
+        let held = 2 + usize::from(waits);
+        assert_eq!(Arc::strong_count(&kept), held, "{number}");
+    }
+}
+
 #[test]
 fn by_default_two_heartbeats_an_hour_and_the_end_are_written() {
     let mut bench = Bench::new(SeriesOptions::default());
