@@ -77,8 +77,10 @@ struct Ticket {
 
 #[derive(Default)]
 struct TicketState {
-    /// How many sinks have not said.
-    sinks: usize,
+    /// How many sinks took the event, once that is known.
+    sinks: Option<usize>,
+    /// How many of them have said what became of it.
+    said: usize,
     worst: Option<Acknowledgement>,
     done: Option<oneshot::Sender<()>>,
 }
@@ -90,6 +92,23 @@ impl EventContext for Context {
 
     fn may_be_written(&self) -> bool {
         self.recovered
+    }
+
+    fn unawaited(&self) -> Option<Arc<dyn EventContext>> {
+        let span = self.span.clone();
+        (!span.is_none()).then(|| Arc::new(Self::new(span, None)) as Arc<dyn EventContext>)
+    }
+
+    fn kept(&self) -> Option<Arc<dyn EventContext>> {
+        let spilled = self.take_spilled();
+        (!spilled.is_empty()).then(|| {
+            Arc::new(Self {
+                span: Span::none(),
+                ticket: None,
+                spilled: Mutex::new(spilled),
+                recovered: self.recovered,
+            }) as Arc<dyn EventContext>
+        })
     }
 
     fn absorb(&self, earlier: &dyn EventContext) {
@@ -140,14 +159,13 @@ impl Context {
         self.spilled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, and the other end of a ticket that `sinks` sinks have to stamp.
-    pub(crate) fn awaited(span: Span, sinks: usize) -> (Arc<dyn EventContext>, Wait) {
+    /// The same, and the other end of a ticket that every sink which takes the event has to stamp.
+    pub(crate) fn awaited(span: Span) -> (Arc<dyn EventContext>, Wait) {
         let (alive, gone) = oneshot::channel();
         let (done, stamped) = oneshot::channel();
         let state = Arc::new(Mutex::new(TicketState {
-            sinks,
-            worst: None,
             done: Some(done),
+            ..TicketState::default()
         }));
         let ticket = Ticket {
             state: Arc::clone(&state),
@@ -211,9 +229,20 @@ impl Ticket {
         {
             state.worst = Some(acknowledgement);
         }
-        state.sinks = state.sinks.saturating_sub(1);
-        if state.sinks == 0
-            && let Some(done) = state.done.take()
+        state.said += 1;
+        state.tell();
+    }
+}
+
+impl TicketState {
+    /// Whether every sink has said.
+    fn is_complete(&self) -> bool {
+        self.sinks.is_some_and(|sinks| self.said >= sinks)
+    }
+
+    fn tell(&mut self) {
+        if self.is_complete()
+            && let Some(done) = self.done.take()
         {
             // Nobody need listen any more.
             let _ = done.send(());
@@ -229,6 +258,13 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
+    /// So many sinks took the event: some of them may have written it already.
+    pub(crate) fn taken_by(&self, sinks: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.sinks = Some(sinks);
+        state.tell();
+    }
+
     /// Waits until every sink has said what became of the event, or no sink is left, or the event is gone.
     pub(crate) async fn acknowledgement(
         mut self,
@@ -242,7 +278,7 @@ impl Wait {
         };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.worst.take() {
-            Some(worst) if stamped || state.sinks == 0 || !worst.is_written() => Ok(worst),
+            Some(worst) if stamped || state.is_complete() || !worst.is_written() => Ok(worst),
             // One of several sinks ended without a word.
             _ => Err(RecordError::Abandoned),
         }

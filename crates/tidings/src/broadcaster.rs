@@ -264,11 +264,16 @@ impl Broadcaster {
 impl Shared {
     /// Registers a watcher and opens its books; after shutdown there is none, and a line in the log.
     fn start(&self, kind: TaskKind) -> Option<Started> {
-        let place = self.registry.reserve();
-        match self.intake.mux.watch(Vec::new()) {
+        let place = self.registry.reserve(kind);
+        let mux = &self.intake.mux;
+        let receiver = match kind {
+            TaskKind::Sink => mux.watch_to_write(),
+            TaskKind::Handler => mux.watch(Vec::new()),
+        };
+        match receiver {
             Ok(receiver) => {
                 let counts = Arc::clone(receiver.counts());
-                let (progress, ending) = self.registry.open(place, kind, counts);
+                let (progress, ending) = self.registry.open(place, counts);
                 Some(Started {
                     receiver,
                     progress,

@@ -49,6 +49,8 @@ struct Slot {
     from: u64,
     /// Takes no more events; what is queued can still be read.
     stopped: bool,
+    /// Writes its events: whoever waits for one waits for this.
+    writes: bool,
     waker: Option<Waker>,
     counts: Arc<QueueCounts>,
 }
@@ -73,6 +75,8 @@ pub(crate) enum Published {
     Accepted {
         /// How many watchers missed it.
         missed_by: usize,
+        /// How many of those that write events took it, if there are any.
+        sinks: Option<usize>,
     },
     /// The incoming queue was full: none of this many watchers will see it.
     Full {
@@ -106,6 +110,19 @@ impl Mux {
         self: &Arc<Self>,
         prefix: Vec<Event>,
     ) -> Result<Receiver, BroadcasterStopped> {
+        self.register(prefix, false)
+    }
+
+    /// Registers a watcher that writes what it sees.
+    pub(crate) fn watch_to_write(self: &Arc<Self>) -> Result<Receiver, BroadcasterStopped> {
+        self.register(Vec::new(), true)
+    }
+
+    fn register(
+        self: &Arc<Self>,
+        prefix: Vec<Event>,
+        writes: bool,
+    ) -> Result<Receiver, BroadcasterStopped> {
         let mut state = self.state();
         if state.stopped {
             return Err(BroadcasterStopped);
@@ -124,6 +141,7 @@ impl Mux {
             },
             from,
             stopped: false,
+            writes,
             waker: None,
             counts: Arc::clone(&counts),
         });
@@ -194,24 +212,33 @@ impl State {
             }
             self.incoming.push(event, size);
             self.next_sequence += 1;
-            return Published::Accepted { missed_by: 0 };
+            let sinks = self
+                .slots
+                .iter()
+                .filter(|slot| !slot.stopped && slot.writes);
+            let sinks = Some(sinks.count()).filter(|sinks| *sinks > 0);
+            return Published::Accepted {
+                missed_by: 0,
+                sinks,
+            };
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let missed_by = self.hand_over(event, sequence, Some(options), wakers);
-        Published::Accepted { missed_by }
+        let (missed_by, sinks) = self.hand_over(event, sequence, Some(options), wakers);
+        Published::Accepted { missed_by, sinks }
     }
 
-    /// Appends `event` to every queue it belongs in, within the bounds unless `bounds` is `None`; returns how many watchers missed it.
+    /// Appends `event` to every queue it belongs in, within the bounds unless `bounds` is `None`; returns how many watchers missed it,
+    /// and how many of those that write took it, if there are any.
     fn hand_over(
         &mut self,
         event: Event,
         sequence: u64,
         bounds: Option<&QueueOptions>,
         wakers: &mut Vec<Waker>,
-    ) -> usize {
+    ) -> (usize, Option<usize>) {
         let size = event.size();
-        let mut missed_by = 0;
+        let (mut missed_by, mut sinks) = (0, None);
         let mut slots = self
             .slots
             .iter_mut()
@@ -227,6 +254,9 @@ impl State {
             };
             let Some(event) = shared else { break };
             add(&slot.counts.offered, 1);
+            if slot.writes {
+                sinks = sinks.or(Some(0));
+            }
             if bounds.is_some_and(|options| {
                 !slot
                     .queue
@@ -236,10 +266,11 @@ impl State {
                 missed_by += 1;
                 continue;
             }
-            slot.queue.push(event, size);
+            sinks = sinks.map(|sinks| sinks + usize::from(slot.writes));
+            slot.push(event);
             wakers.extend(slot.waker.take());
         }
-        missed_by
+        (missed_by, sinks)
     }
 
     /// Hands over what waits in `incoming`, as far as every watcher has room.
@@ -281,7 +312,7 @@ impl State {
         for (event, sequence) in self.incoming.events.iter().zip(first..) {
             if sequence >= slot.from {
                 add(&slot.counts.offered, 1);
-                slot.queue.push(event.clone(), event.size());
+                slot.push(event.clone());
             }
         }
         slot.stopped = true;
@@ -300,6 +331,19 @@ impl State {
             slot.stopped = true;
             wakers.extend(slot.waker.take());
         }
+    }
+}
+
+impl Slot {
+    /// Nobody waits for what a handler or a reader makes of an event, however long it keeps it.
+    fn push(&mut self, event: Event) {
+        let event = if self.writes {
+            event
+        } else {
+            event.unawaited()
+        };
+        let size = event.size();
+        self.queue.push(event, size);
     }
 }
 

@@ -62,7 +62,10 @@ fn read(receiver: &mut Receiver) -> Vec<String> {
     }
 }
 
-const ACCEPTED: Published = Published::Accepted { missed_by: 0 };
+const ACCEPTED: Published = Published::Accepted {
+    missed_by: 0,
+    sinks: None,
+};
 
 /// client-go TestBroadcaster.
 #[test]
@@ -118,7 +121,10 @@ fn a_full_watcher_misses_the_new_event_and_nobody_else_does() {
     assert_eq!(read(&mut quick), ["1"]);
     assert_eq!(
         mux.publish(event("2")),
-        Published::Accepted { missed_by: 1 }
+        Published::Accepted {
+            missed_by: 1,
+            sinks: None
+        }
     );
     assert_eq!(read(&mut quick), ["2"]);
     assert_eq!(read(&mut slow), ["1"]);
@@ -155,7 +161,10 @@ fn a_prefix_comes_first_whatever_its_length() {
     );
     assert_eq!(
         mux.publish(event("more")),
-        Published::Accepted { missed_by: 1 }
+        Published::Accepted {
+            missed_by: 1,
+            sinks: None
+        }
     );
     assert_eq!(read(&mut watcher), ["a", "b", "c", "live"]);
     assert_eq!(watcher.counts().offered(), 5);
@@ -172,11 +181,20 @@ fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
     assert_eq!(mux.publish(large.clone()), ACCEPTED);
     assert_eq!(
         mux.publish(event("small")),
-        Published::Accepted { missed_by: 1 }
+        Published::Accepted {
+            missed_by: 1,
+            sinks: None
+        }
     );
     assert_eq!(read(&mut watcher).len(), 1);
     assert_eq!(mux.publish(event("small")), ACCEPTED);
-    assert_eq!(mux.publish(large), Published::Accepted { missed_by: 1 });
+    assert_eq!(
+        mux.publish(large),
+        Published::Accepted {
+            missed_by: 1,
+            sinks: None
+        }
+    );
     assert_eq!(read(&mut watcher), ["small"]);
 }
 

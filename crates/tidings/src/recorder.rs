@@ -76,11 +76,12 @@ impl Intake {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    fn publish(&self, event: Event, event_type: EventType) -> Result<(), RecordError> {
+    /// Says how many sinks took the event, if there are any.
+    fn publish(&self, event: Event, event_type: EventType) -> Result<Option<usize>, RecordError> {
         let (missed_by, result) = match self.mux.publish(event) {
-            Published::Accepted { missed_by } => {
+            Published::Accepted { missed_by, sinks } => {
                 self.metrics.recorded(event_type);
-                (missed_by, Ok(()))
+                (missed_by, Ok(sinks))
             }
             Published::Full { missed_by } => (missed_by, Err(RecordError::QueueFull)),
             Published::Stopped => {
@@ -324,14 +325,14 @@ impl Recorder {
         } else {
             None
         };
-        self.publish_with(part, context)
+        self.publish_with(part, context).map(|_| ())
     }
 
     fn publish_with(
         &self,
         part: &Part<'_>,
         context: Option<Arc<dyn EventContext>>,
-    ) -> Result<(), RecordError> {
+    ) -> Result<Option<usize>, RecordError> {
         let intake = &*self.intake;
         let now = intake.clock.wall();
         let event = Event::past(
@@ -518,20 +519,25 @@ impl<'a> EventBuilder<'a> {
     /// Records the event, now, and waits until it is known what became of it. See [`Recorder::record_and_wait`].
     ///
     /// # Errors
-    /// Those of [`EventBuilder::try_send`]; [`RecordError::NoSink`] when nothing writes events; [`RecordError::Abandoned`] when the broadcaster
-    /// ended before the event was written, or a queue that was full kept it from every sink.
+    /// Those of [`EventBuilder::try_send`], of which [`RecordError::QueueFull`] is meant of the sinks; [`RecordError::NoSink`] when nothing writes
+    /// events; [`RecordError::Abandoned`] when the broadcaster ended before the event was written.
     pub fn send_and_wait(
         self,
     ) -> impl Future<Output = Result<Acknowledgement, RecordError>> + Send + use<> {
         self.count_refused();
         let sinks = self.recorder.intake.sinks.clone();
-        let writers = *sinks.borrow();
-        let (context, wait) = Context::awaited(Span::current(), writers);
+        let span = if self.recorder.intake.follow_spans {
+            Span::current()
+        } else {
+            Span::none()
+        };
+        let (context, wait) = Context::awaited(span);
         let recorded = self.publish(|recorder, part| recorder.publish_with(part, Some(context)));
         async move {
-            recorded?;
-            if writers == 0 {
-                return Err(RecordError::NoSink);
+            match recorded? {
+                None => return Err(RecordError::NoSink),
+                Some(0) => return Err(RecordError::QueueFull),
+                Some(sinks) => wait.taken_by(sinks),
             }
             wait.acknowledgement(sinks).await
         }
@@ -549,10 +555,10 @@ impl<'a> EventBuilder<'a> {
         self.publish(Recorder::publish)
     }
 
-    fn publish(
+    fn publish<T>(
         self,
-        publish: impl FnOnce(&Recorder, &Part<'_>) -> Result<(), RecordError>,
-    ) -> Result<(), RecordError> {
+        publish: impl FnOnce(&Recorder, &Part<'_>) -> Result<T, RecordError>,
+    ) -> Result<T, RecordError> {
         let map = |map: BTreeMap<String, String>| (!map.is_empty()).then(|| Arc::new(map));
         let (annotations, labels) = (map(self.annotations), map(self.labels));
         let part = Part {

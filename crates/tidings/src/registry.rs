@@ -77,20 +77,21 @@ impl Registry {
     }
 
     /// A place for a task to come, to be taken before its watcher is registered: a shutdown that still lets it register waits for it.
-    pub(crate) fn reserve(self: &Arc<Self>) -> Place {
+    pub(crate) fn reserve(self: &Arc<Self>, kind: TaskKind) -> Place {
         self.running.send_modify(|running| *running += 1);
-        Place(Arc::clone(self))
+        if kind == TaskKind::Sink {
+            self.sinks.send_modify(|sinks| *sinks += 1);
+        }
+        Place {
+            registry: Arc::clone(self),
+            kind,
+        }
     }
 
     /// Opens the books of a new task that reads a queue with these counts. It has ended when the returned guard is dropped.
-    pub(crate) fn open(
-        &self,
-        place: Place,
-        kind: TaskKind,
-        queue: Arc<QueueCounts>,
-    ) -> (Arc<Progress>, Ending) {
+    pub(crate) fn open(&self, place: Place, queue: Arc<QueueCounts>) -> (Arc<Progress>, Ending) {
         let progress = Arc::new(Progress {
-            kind,
+            kind: place.kind,
             queue,
             recovered: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
@@ -99,9 +100,6 @@ impl Registry {
             ended: watch::Sender::new(false),
         });
         self.books().running.push(Arc::clone(&progress));
-        if kind == TaskKind::Sink {
-            self.sinks.send_modify(|sinks| *sinks += 1);
-        }
         let ending = Ending {
             progress: Arc::clone(&progress),
             place,
@@ -156,10 +154,7 @@ impl Registry {
             .running
             .retain(|running| !Arc::ptr_eq(running, progress));
         match progress.kind {
-            TaskKind::Sink => {
-                books.ended_sinks.add(&progress.counts());
-                self.sinks.send_modify(|sinks| *sinks -= 1);
-            }
+            TaskKind::Sink => books.ended_sinks.add(&progress.counts()),
             TaskKind::Handler => books.ended_handlers.add(&progress.counts()),
         }
     }
@@ -230,11 +225,17 @@ impl Progress {
 
 /// One of the tasks that a shutdown waits for.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Registry>);
+pub(crate) struct Place {
+    registry: Arc<Registry>,
+    kind: TaskKind,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.running.send_modify(|running| *running -= 1);
+        if self.kind == TaskKind::Sink {
+            self.registry.sinks.send_modify(|sinks| *sinks -= 1);
+        }
+        self.registry.running.send_modify(|running| *running -= 1);
     }
 }
 
@@ -247,7 +248,7 @@ pub(crate) struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.place.0.close(&self.progress);
+        self.place.registry.close(&self.progress);
         self.progress.ended.send_replace(true);
     }
 }

@@ -34,7 +34,10 @@ use tidings::{Event, QueueOptions, WhenFull, testing};
 
 use mux::{Mux, Published, Receiver};
 
-const ACCEPTED: Published = Published::Accepted { missed_by: 0 };
+const ACCEPTED: Published = Published::Accepted {
+    missed_by: 0,
+    sinks: None,
+};
 
 fn mux(events_max: usize, when_full: WhenFull) -> Arc<Mux> {
     Mux::new(QueueOptions {

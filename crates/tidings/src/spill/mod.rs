@@ -17,9 +17,11 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use tidings_core::Event;
+use tidings_core::{Event, EventContext};
 
 use self::log::Log;
 use crate::metrics::SpillMetrics;
@@ -118,6 +120,8 @@ pub(crate) struct Spill {
     done: Vec<u64>,
     /// Whether events lie on disk that are not in memory.
     behind: bool,
+    /// Those who wait for events that lie on disk only, by their places.
+    awaited: BTreeMap<u64, Arc<dyn EventContext>>,
     metrics: SpillMetrics,
 }
 
@@ -139,6 +143,7 @@ impl Spill {
             behind: recovered > 0,
             log: Some(Box::new(log)),
             done: Vec::new(),
+            awaited: BTreeMap::new(),
             metrics,
         })
     }
@@ -170,8 +175,14 @@ impl Spill {
         let (mut on_disk, mut now) = (0, Vec::new());
         for kept in events {
             on_disk += usize::from(kept.sequence.is_some());
-            if direct || kept.sequence.is_none() {
-                now.push(kept);
+            match kept.sequence {
+                Some(place) if !direct => {
+                    let context = kept.event.context();
+                    let awaited = context.filter(|context| context.is_awaited());
+                    self.awaited
+                        .extend(awaited.map(|context| (place, Arc::clone(context))));
+                }
+                _ => now.push(kept),
             }
         }
         self.behind |= !direct && on_disk > 0;
@@ -189,7 +200,26 @@ impl Spill {
             })
             .await;
         self.behind = !events.is_empty();
+        let Some(last) = events.last().and_then(|kept| kept.sequence) else {
+            // Nothing more lies there, or nothing that can be read.
+            self.awaited.clear();
+            return events;
+        };
+        // Who waits for what is before these and was not read waits for nothing.
+        let later = self.awaited.split_off(&(last + 1));
+        let mut awaited = std::mem::replace(&mut self.awaited, later);
         events
+            .into_iter()
+            .map(
+                |kept| match kept.sequence.and_then(|place| awaited.remove(&place)) {
+                    Some(context) => Kept {
+                        event: kept.event.with_context(context),
+                        ..kept
+                    },
+                    None => kept,
+                },
+            )
+            .collect()
     }
 
     /// Notes that it is known what became of these.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tidings::EventType::Warning;
 use tidings::{
-    Acknowledgement, Broadcaster, BroadcasterOptions, DropCause, MemorySink, RecordError, Recorder,
-    SeriesOptions, SinkAnswer, SinkOptions, StatusFailure, WriteError,
+    Acknowledgement, Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink,
+    QueueOptions, RecordError, Recorder, SeriesOptions, SinkAnswer, SinkOptions, SpillOptions,
+    StatusFailure, WriteError,
 };
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -139,6 +140,63 @@ async fn nobody_waits_for_ever() {
         error: None,
     };
     assert_eq!(wait(&recorder, "m").await, Ok(filtered));
+}
+
+/// And nobody who only looks at events keeps anybody waiting.
+#[tokio::test]
+async fn what_no_sink_had_room_for_is_said_at_once() {
+    let options = BroadcasterOptions::default().queue(QueueOptions {
+        events_max: 1,
+        ..QueueOptions::default()
+    });
+    let broadcaster = Broadcaster::with_options(options).unwrap();
+    broadcaster.start_recording_to_sink(MemorySink::new());
+    let mut watcher = broadcaster.watch().unwrap();
+    let recorder = broadcaster.recorder(source());
+    let first = recorder.record_and_wait(&pod("web", "u"), Warning, "BackOff", "first");
+    assert!(watcher.try_recv().is_some());
+    let second = recorder.record_and_wait(&pod("web", "u"), Warning, "BackOff", "second");
+    let ended = tokio::time::timeout(LONG, async { (second.await, first.await) });
+    let (second, first) = ended.await.expect("the watcher has it, and is no sink");
+    assert_eq!(second, Err(RecordError::QueueFull));
+    assert!(first.unwrap().is_written());
+    assert_eq!(watcher.try_recv().unwrap().message(), "second");
+}
+
+/// What waits on disk is waited for as well.
+#[tokio::test]
+async fn what_waits_on_disk_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let delivery = DeliveryOptions {
+        pending_events_max: 8,
+        ..DeliveryOptions::default()
+    };
+    let sink = MemorySink::new();
+    let options = unfiltered()
+        .delivery(delivery)
+        .spill(SpillOptions::new(folder.path()));
+    let (broadcaster, recorder) = start(options, &sink);
+    let held = sink.hold();
+    let waits: Vec<_> = (0..100)
+        .map(|number| {
+            let pod = pod(&format!("web-{number}"), "u");
+            recorder.record_and_wait(&pod, Warning, "BackOff", number)
+        })
+        .collect();
+    // The queue, and with it the memory, is full of them.
+    while sink.calls().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    drop(held);
+    for wait in waits {
+        let told = tokio::time::timeout(LONG, wait).await.unwrap();
+        assert!(
+            matches!(told, Ok(Acknowledgement::Delivered { .. })),
+            "{told:?}"
+        );
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert_eq!(report.delivered, 100, "{report}");
 }
 
 #[tokio::test]
