@@ -107,7 +107,7 @@ impl Filter {
         terms.join(",")
     }
 
-    /// Whether the server picks out all that is wanted, so that none of what it sends is left out.
+    /// Whether everything is wanted: nothing is left out, neither by the server nor here.
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
             && self.reasons.is_empty()

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     namespaces: NamespaceFlags,
     #[command(flatten)]
     selection: SelectionFlags,
-    /// Only so many, those seen last
+    /// Only so many, those seen last. With any other condition all events are read to find them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// Go on with what happens next, through restarts of the server and losses of the network

@@ -187,7 +187,7 @@ impl Reader {
         let mut revision = String::new();
         // The order is of use only where what is left out is not wanted anyway.
         let newest_first = last.is_some_and(|last| last <= PAGE) && self.filter.is_empty();
-        let limit = last.filter(|_| newest_first).unwrap_or(PAGE);
+        let mut limit = last.filter(|_| newest_first).unwrap_or(PAGE);
         loop {
             let page = self.page(limit, next.as_deref(), newest_first).await?;
             if revision.is_empty() {
@@ -205,6 +205,8 @@ impl Reader {
             if next.is_none() || page.is_newest_first {
                 break;
             }
+            // The server does not know the order, so all of it is to be read: not so few at a time.
+            limit = PAGE;
         }
         if let Some(last) = last {
             keep_last(&mut events, last);

@@ -241,6 +241,45 @@ fn systemd_takes_the_unit() {
     }
 }
 
+/// Clients refuse an authority's certificate where a server's is due.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_accept_the_certificate_the_document_makes() {
+    let document = read("README.md");
+    let line = document
+        .lines()
+        .find(|line| line.starts_with("openssl req"))
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("sh")
+        .args(["-c", line])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    if made.status.code() == Some(127) {
+        println!("skipped: there is no openssl");
+        return;
+    }
+    assert!(made.status.success(), "{made:?}");
+    let file = |name: &str| folder.path().join(name);
+    let mut options = tidings_server::StartOptions::new(file("data"));
+    options.secure_port = 0;
+    options.security.tls_files = Some((file("tls.crt"), file("tls.key")));
+    let server = tidings_server::start(options).await.unwrap();
+    let ran = run(&[
+        "events",
+        "-A",
+        "--kubeconfig",
+        file("data/kubeconfig").to_str().unwrap(),
+        "--server",
+        &format!("https://127.0.0.1:{}", server.address().port()),
+        "--tls-server-name=tidings.tidings.svc",
+        "--certificate-authority",
+        file("tls.crt").to_str().unwrap(),
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    server.shutdown().await;
+}
+
 /// What kubectl makes of the folders, and what the API makes of that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_takes_the_manifests() {
@@ -261,6 +300,21 @@ async fn the_api_takes_the_manifests() {
     };
     let [embedded, etcd, monitoring] = ["embedded", "etcd", "monitoring"].map(built);
     assert!(monitoring.contains("kind: ServiceMonitor"));
+    // An empty selector would cut off whatever else is in the namespace, an etcd among them.
+    for objects in [&embedded, &etcd] {
+        let objects: Vec<Value> = objects
+            .split("\n---\n")
+            .map(|object| serde_saphyr::from_str(object).unwrap())
+            .collect();
+        let policy = objects
+            .iter()
+            .find(|object| object["kind"] == "NetworkPolicy")
+            .unwrap();
+        assert_eq!(
+            policy["spec"]["podSelector"]["matchLabels"],
+            serde_json::json!({"app.kubernetes.io/name": "tidings"})
+        );
+    }
     let Some(cluster) = KubeApiserver::start() else {
         return;
     };

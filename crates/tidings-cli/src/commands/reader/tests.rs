@@ -31,6 +31,21 @@ fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "x", "message": "said so"})
 }
 
+/// A reader of everything a server has.
+fn reader<S>(service: S) -> Reader
+where
+    S: tower::Service<http::Request<Body>, Response = http::Response<Body>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<tower::BoxError>,
+{
+    Reader {
+        client: Client::new(service, "default"),
+        namespace: String::new(),
+        filter: Filter::default(),
+        timeout: None,
+    }
+}
+
 /// What a watch after revision 5 gives out while the server answers so, and what it asked for. The watch ends with the script, by a 403.
 async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -54,12 +69,7 @@ async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
                 .unwrap()),
         })
     });
-    let reader = Reader {
-        client: Client::new(service, "default"),
-        namespace: String::new(),
-        filter: Filter::default(),
-        timeout: None,
-    };
+    let reader = reader(service);
     let mut given = Vec::new();
     let ended = reader
         .watch("5", |watched| {
@@ -96,6 +106,44 @@ async fn a_watch_goes_on_from_what_it_saw_last() {
             "watch 5", "watch 7", "watch 9", "watch 9", "watch 9", "watch 10"
         ]
     );
+}
+
+/// A server that does not know `order` answers by names. Its pages are not as small as what is wanted of it.
+#[tokio::test]
+async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
+    const EVENTS: usize = 2_000;
+    let limits = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&limits);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        let number = |name: &str| {
+            let mut pairs = form_urlencoded::parse(query.as_bytes());
+            let value = pairs.find_map(|(key, value)| (key == name).then_some(value));
+            value.map_or(0, |value| value.parse::<usize>().unwrap())
+        };
+        let (limit, from) = (number("limit"), number("continue"));
+        log.lock().unwrap().push(limit);
+        let to = EVENTS.min(from + limit);
+        let items: Vec<Value> = (from..to)
+            .map(|index| {
+                let mut event = event(&format!("event.{index}"), 5);
+                // Those seen last stand in the middle.
+                let second = (index + EVENTS / 2) % EVENTS;
+                let (minute, second) = (second / 60, second % 60);
+                event["lastTimestamp"] = json!(format!("2026-03-04T05:{minute:02}:{second:02}Z"));
+                event
+            })
+            .collect();
+        let next = if to < EVENTS { to.to_string() } else { String::new() };
+        let list = json!({"metadata": {"resourceVersion": "9", "continue": next}, "items": items});
+        std::future::ready(Ok::<_, std::io::Error>(http::Response::new(Body::from(
+            list.to_string().into_bytes(),
+        ))))
+    });
+    let listed = reader(service).list(Some(2)).await.unwrap();
+    let names: Vec<_> = listed.events.iter().map(Event::name).collect();
+    assert_eq!(names, ["event.998", "event.999"]);
+    assert_eq!(*limits.lock().unwrap(), [2, PAGE, PAGE, PAGE, PAGE]);
 }
 
 /// Both forms of 410: as an answer, and in the stream.
