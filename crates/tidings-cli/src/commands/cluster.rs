@@ -20,6 +20,10 @@ pub(crate) const USAGE: u8 = 2;
 /// The server cannot be reached or does not accept the credentials.
 pub(crate) const UNREACHABLE: u8 = 3;
 
+/// Waits before a request that was turned away is made again; each is twice the one before.
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(250);
+const ASK_AGAIN_LAST: Duration = Duration::from_secs(2);
+
 /// The exit codes of every verb that talks to a cluster.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    done
@@ -202,7 +206,7 @@ impl ClusterFlags {
     pub(crate) async fn config(&self) -> Result<Config, CommandError> {
         // Another dependency may bring a second provider; rustls then wants to be told. Told twice is no harm.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut config = self.named().await.map_err(CommandError::Config)?;
+        let (mut config, proxy) = self.named().await.map_err(CommandError::Config)?;
         if let Some(server) = &self.server {
             config.cluster_url = with_scheme(server).map_err(CommandError::Usage)?;
         }
@@ -224,36 +228,74 @@ impl ClusterFlags {
             config.auth_info.impersonate = Some(user.clone());
             config.auth_info.impersonate_groups = Some(self.impersonate_groups.clone());
         }
+        config.proxy_url = match proxy {
+            Some(proxy) => super::proxy::address(&proxy).map(Some),
+            None => {
+                super::proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())
+            }
+        }
+        .map_err(CommandError::Config)?;
+        // What is asked again, and how often, is for each request to say: a watch, for one, tells that it was cut off.
+        config.default_retry = false;
         Ok(config)
     }
 
-    async fn named(&self) -> Result<Config, String> {
+    /// The configuration that is meant, and the proxy it names.
+    async fn named(&self) -> Result<(Config, Option<String>), String> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
             cluster: self.cluster.clone(),
             user: self.user.clone(),
         };
-        if let Some(path) = &self.kubeconfig {
-            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| with_sources(&error))?;
-            return Config::from_custom_kubeconfig(kubeconfig, &options)
-                .await
-                .map_err(|error| with_sources(&error));
-        }
-        let is_chosen = self.context.is_some() || self.cluster.is_some() || self.user.is_some();
-        let error = match Config::from_kubeconfig(&options).await {
-            Ok(config) => return Ok(config),
+        let read = match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let found = match read {
+            Ok(kubeconfig) => {
+                let proxy = proxy(&kubeconfig, &options);
+                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                config.map(|config| (config, proxy))
+            }
+            Err(error) => Err(error),
+        };
+        let is_chosen = self.kubeconfig.is_some()
+            || self.context.is_some()
+            || self.cluster.is_some()
+            || self.user.is_some();
+        let error = match found {
+            Ok(found) => return Ok(found),
             Err(error) if is_chosen => return Err(with_sources(&error)),
             Err(error) => error,
         };
         if let Ok(config) = Config::incluster() {
-            return Ok(config);
+            return Ok((config, None));
         }
         // Enough is known without one, as kubectl has it.
         match &self.server {
-            Some(server) => Ok(Config::new(with_scheme(server)?)),
+            Some(server) => Ok((Config::new(with_scheme(server)?), None)),
             None => Err(with_sources(&error)),
         }
     }
+}
+
+/// The proxy the kubeconfig names for the cluster that is meant.
+fn proxy(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
+    let current = options
+        .context
+        .as_ref()
+        .or(kubeconfig.current_context.as_ref());
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|context| Some(&context.name) == current);
+    let context = context.and_then(|context| context.context.as_ref());
+    let name = options
+        .cluster
+        .as_ref()
+        .or(context.map(|context| &context.cluster))?;
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|cluster| cluster.name == *name)?;
+    let proxy = cluster.cluster.as_ref()?.proxy_url.clone();
+    proxy.filter(|proxy| !proxy.is_empty())
 }
 
 /// kubectl takes an address without a scheme for one of plain HTTP; a token would travel in the clear.
@@ -274,6 +316,28 @@ fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
         }
         Ok(certificates) => Ok(certificates.iter().map(|one| one.to_vec()).collect()),
         Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// Asks again what a server that is busy or starting turns away: five times in four seconds.
+///
+/// # Errors
+/// Of the last time, and at once what is no such answer.
+pub(crate) async fn patiently<T, A>(mut ask: impl FnMut() -> A) -> kube::Result<T>
+where
+    A: Future<Output = kube::Result<T>>,
+{
+    let mut wait = ASK_AGAIN_FIRST;
+    loop {
+        match ask().await {
+            Err(kube::Error::Api(status))
+                if matches!(status.code, 429 | 503 | 504) && wait <= ASK_AGAIN_LAST =>
+            {
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+            answer => return answer,
+        }
     }
 }
 

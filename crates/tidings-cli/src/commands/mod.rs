@@ -9,6 +9,7 @@ mod export;
 mod import;
 mod man;
 mod objects;
+mod proxy;
 mod rbac;
 mod reader;
 mod record;

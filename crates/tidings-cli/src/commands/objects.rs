@@ -9,7 +9,7 @@ use tidings_cli::family::{Candidate, Family};
 use tidings_cli::filter::Target;
 use tidings_cli::kinds::{Kind, Named};
 
-use super::cluster::CommandError;
+use super::cluster::{CommandError, patiently};
 
 /// The kinds that are made by others, and so may be members of a family.
 const MEMBERS: [&str; 8] = [
@@ -125,11 +125,14 @@ pub(crate) async fn metadata(
         metadata: Value,
     }
     let namespace = if kind.namespaced { namespace } else { "" };
-    let request = http::Request::get(format!("{}/{}", kind.path(namespace), segment(name)))
-        .header(http::header::ACCEPT, METADATA_OF_ONE)
-        .body(Vec::new())
-        .map_err(kube::Error::HttpError)?;
-    match client.request::<One>(request).await {
+    let request = || async {
+        let request = http::Request::get(format!("{}/{}", kind.path(namespace), segment(name)))
+            .header(http::header::ACCEPT, METADATA_OF_ONE)
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        client.request::<One>(request).await
+    };
+    match patiently(request).await {
         Ok(one) => Ok(Some(one.metadata)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
@@ -228,11 +231,14 @@ async fn objects(client: &Client, kind: &Kind, namespace: &str) -> kube::Result<
             .append_pair("limit", &PAGE.to_string())
             .append_pair("continue", &next)
             .finish();
-        let request = http::Request::get(format!("{}?{query}", kind.path(namespace)))
-            .header(http::header::ACCEPT, METADATA)
-            .body(Vec::new())
-            .map_err(kube::Error::HttpError)?;
-        let list: List = client.request(request).await?;
+        let request = || async {
+            let request = http::Request::get(format!("{}?{query}", kind.path(namespace)))
+                .header(http::header::ACCEPT, METADATA)
+                .body(Vec::new())
+                .map_err(kube::Error::HttpError)?;
+            client.request::<List>(request).await
+        };
+        let list = patiently(request).await?;
         let items = list.items.unwrap_or_default();
         found.extend(items.into_iter().map(|item| item.metadata));
         if list.metadata.r#continue.is_empty() {

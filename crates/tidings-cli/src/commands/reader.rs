@@ -1,8 +1,9 @@
 //! Reading events from an API server: lists in pages, and a watch that goes on through whatever happens to the server or the network.
 //!
-//! Invariant of a watch: every change of an event after the list is given out once. A watch that ends goes on from the last revision
-//! seen; where the server has forgotten that one, the events are listed anew and those written after it are given out. Revisions grow
-//! over all objects of a server, so that one number says how far we are.
+//! Invariant of a watch: every change of an event after the list is given out once, while the server remembers the last revision seen,
+//! from which a watch that ended goes on. Where the server has forgotten it, the events are listed anew and those written after it are
+//! given out: once and as they are by then, without those that are gone and without what an event was in between. Revisions grow over
+//! all objects of a server, so that one number says how far we are.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use serde_json::Value;
 use tidings_cli::event::Event;
 use tidings_cli::filter::Filter;
 
-use super::cluster::{CommandError, with_sources};
+use super::cluster::{CommandError, patiently, with_sources};
 
 /// Events in a page, as many as kubectl asks for.
 pub(crate) const PAGE: usize = 500;
@@ -120,6 +121,15 @@ impl Reader {
         next: Option<&str>,
         newest_first: bool,
     ) -> kube::Result<Page> {
+        patiently(|| self.page_once(limit, next, newest_first)).await
+    }
+
+    async fn page_once(
+        &self,
+        limit: usize,
+        next: Option<&str>,
+        newest_first: bool,
+    ) -> kube::Result<Page> {
         let limit = limit.to_string();
         let request = self.request(&[
             ("limit", &limit),
@@ -169,19 +179,23 @@ impl Reader {
 
     /// The events that are wanted; with `last`, only so many that were seen last. Memory is taken for those wanted and a page.
     pub(crate) async fn list(&self, last: Option<usize>) -> Result<Listed, CommandError> {
+        self.list_after(None, last).await.map_err(failed)
+    }
+
+    /// The same of those written after a revision; of all, where the server is not so far.
+    async fn list_after(&self, after: Option<u64>, last: Option<usize>) -> kube::Result<Listed> {
         let mut expired = 0;
         loop {
-            match self.list_once(last).await {
-                Ok(listed) => return Ok(listed),
+            match self.list_once(after, last).await {
                 Err(kube::Error::Api(status)) if status.code == 410 && expired < EXPIRED_MAX => {
                     expired += 1;
                 }
-                Err(error) => return Err(failed(error)),
+                listed => return listed,
             }
         }
     }
 
-    async fn list_once(&self, last: Option<usize>) -> kube::Result<Listed> {
+    async fn list_once(&self, mut after: Option<u64>, last: Option<usize>) -> kube::Result<Listed> {
         let mut events = Vec::new();
         let mut next: Option<String> = None;
         let mut revision = String::new();
@@ -192,12 +206,12 @@ impl Reader {
             let page = self.page(limit, next.as_deref(), newest_first).await?;
             if revision.is_empty() {
                 revision = page.revision;
+                let reached: Option<u64> = revision.parse().ok();
+                after = after.filter(|after| reached >= Some(*after));
             }
-            events.extend(
-                page.events
-                    .into_iter()
-                    .filter(|event| self.filter.selects(event)),
-            );
+            events.extend(page.events.into_iter().filter(|event| {
+                (after.is_none() || event.revision() > after) && self.filter.selects(event)
+            }));
             if let Some(last) = last.filter(|last| events.len() > last * 2 + PAGE) {
                 keep_last(&mut events, last);
             }
@@ -226,12 +240,15 @@ impl Reader {
         let mut position = Position::new(listed);
         let mut wait = Duration::ZERO;
         let mut is_interrupted = false;
+        let mut is_expired = false;
         loop {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            let outcome = self
-                .watch_once(&mut position, &mut |watched| {
+            let outcome = if is_expired {
+                self.catch_up(&mut position, &mut take).await
+            } else {
+                self.watch_once(&mut position, &mut |watched| {
                     wait = Duration::ZERO;
                     if std::mem::take(&mut is_interrupted) {
                         take(Watched::Notice(Notice::Resumed))?;
@@ -241,17 +258,17 @@ impl Reader {
                         None => Ok(()),
                     }
                 })
-                .await;
+                .await
+            };
             wait = (wait * 2).clamp(WAIT_MIN, WAIT_MAX);
             match outcome {
                 // The server ends a watch now and then; that is nothing to speak of.
-                Ok(()) => wait = WAIT_MIN,
-                Err(Ended::Output(error)) => return Err(error),
-                Err(Ended::Expired) => {
-                    if self.catch_up(&mut position, &mut take).await? {
-                        wait = WAIT_MIN;
-                    }
+                Ok(()) => {
+                    is_expired = false;
+                    wait = WAIT_MIN;
                 }
+                Err(Ended::Output(error)) => return Err(error),
+                Err(Ended::Expired) => is_expired = true,
                 Err(Ended::Failed(error)) if is_final(&error) => return Err(failed(error)),
                 Err(Ended::Failed(error)) => {
                     if !std::mem::replace(&mut is_interrupted, true) {
@@ -304,35 +321,23 @@ impl Reader {
         }
     }
 
-    /// Gives out what was written after the position, from a new list. Whether the list could be read.
+    /// Gives out what was written after the position, from a new list. What ends the list is judged as what ends a watch.
     async fn catch_up(
         &self,
         position: &mut Position,
         take: &mut impl FnMut(Watched) -> Result<(), CommandError>,
-    ) -> Result<bool, CommandError> {
-        let mut listed = match self.list(None).await {
-            Ok(listed) => listed,
-            Err(CommandError::Unreachable(_)) => return Ok(false),
-            Err(error) => return Err(error),
-        };
+    ) -> Result<(), Ended> {
+        let mut listed = self.list_after(position.revision, None).await?;
         let reached: Option<u64> = listed.revision.parse().ok();
-        let missed: Vec<Event> = match (position.revision, reached) {
-            (Some(seen), Some(reached)) if reached >= seen => {
-                listed.events.retain(|event| event.revision() > Some(seen));
-                listed.events
-            }
-            _ => {
-                take(Watched::Notice(Notice::NewHistory))?;
-                listed.events
-            }
-        };
-        let mut missed = missed;
-        missed.sort_by(tidings_cli::event::by_last_seen);
-        for event in missed {
-            take(Watched::Event(event))?;
+        if position.revision.is_none() || reached < position.revision {
+            take(Watched::Notice(Notice::NewHistory)).map_err(Ended::Output)?;
+        }
+        listed.events.sort_by(tidings_cli::event::by_last_seen);
+        for event in listed.events {
+            take(Watched::Event(event)).map_err(Ended::Output)?;
         }
         *position = Position::new(&listed.revision);
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -134,7 +134,11 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
                 event
             })
             .collect();
-        let next = if to < EVENTS { to.to_string() } else { String::new() };
+        let next = if to < EVENTS {
+            to.to_string()
+        } else {
+            String::new()
+        };
         let list = json!({"metadata": {"resourceVersion": "9", "continue": next}, "items": items});
         std::future::ready(Ok::<_, std::io::Error>(http::Response::new(Body::from(
             list.to_string().into_bytes(),
@@ -180,4 +184,29 @@ async fn a_server_that_counts_anew_is_told() {
     ])
     .await;
     assert_eq!(given, ["new history", "one", "two", "three"]);
+}
+
+/// While what was forgotten is read anew, a server may fail in all the ways it may while it is watched.
+#[tokio::test(start_paused = true)]
+async fn what_passes_ends_no_watch_that_catches_up_either() {
+    let busy = || Some((429, status(429).to_string()));
+    let (given, asked) = watched(vec![
+        watch(&[("ERROR", status(410))]),
+        None,
+        Some((401, status(401).to_string())),
+        Some((500, status(500).to_string())),
+        busy(),
+        Some((200, "no JSON".to_owned())),
+        busy(),
+        busy(),
+        list(9, &[event("seen", 5), event("missed", 8)]),
+        watch(&[("ADDED", event("after", 10))]),
+    ])
+    .await;
+    assert_eq!(given, ["interrupted", "missed", "resumed", "after"]);
+    let lists = ["list"; 8];
+    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+    assert_eq!(asked[0], "watch 5");
+    assert_eq!(asked[1..9], lists);
+    assert_eq!(asked[9..], ["watch 9", "watch 10"]);
 }
