@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::columns::Columns;
 use crate::event::{Event, age};
 use crate::jsonpath::Template;
-use crate::text::{Cell, Layout, Look, Screen};
+use crate::text::{Cell, Layout, Look, Screen, escaped};
 
 /// What `-o` accepts, for messages.
 const FORMATS: &str =
@@ -115,12 +115,9 @@ impl Printer {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         match &self.format {
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, &list(events))?;
-                writeln!(out)
-            }
-            Format::Yaml => out.write_all(yaml(&list(events))?.as_bytes()),
-            Format::JsonPath(template) => out.write_all(template.render(&list(events)).as_bytes()),
+            Format::Json => self.json(&list(events), out),
+            Format::Yaml => self.text(&yaml(&list(events))?, out),
+            Format::JsonPath(template) => self.text(&template.render(&list(events)), out),
             _ => self.some(events, now, out),
         }
     }
@@ -143,18 +140,29 @@ impl Printer {
 
     fn object(&self, event: &Event, out: &mut dyn Write) -> io::Result<()> {
         match &self.format {
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, event.value())?;
-                writeln!(out)
-            }
-            Format::Yaml => write!(out, "---\n{}", yaml(event.value())?),
-            Format::JsonPath(template) => out.write_all(template.render(event.value()).as_bytes()),
-            Format::Name => writeln!(out, "event/{}", event.name()),
-            _ => {
-                serde_json::to_writer(&mut *out, event.value())?;
-                writeln!(out)
-            }
+            Format::Json => self.json(event.value(), out),
+            Format::Yaml => self.text(&format!("---\n{}", yaml(event.value())?), out),
+            Format::JsonPath(template) => self.text(&template.render(event.value()), out),
+            Format::Name => self.text(&format!("event/{}\n", event.name()), out),
+            _ => self.text(&format!("{}\n", event.value()), out),
         }
+    }
+
+    /// Text that others wrote, which no terminal is to act on.
+    fn text(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+        if self.screen.is_terminal {
+            out.write_all(escaped(text).as_bytes())
+        } else {
+            out.write_all(text.as_bytes())
+        }
+    }
+
+    fn json(&self, value: &Value, out: &mut dyn Write) -> io::Result<()> {
+        if self.screen.is_terminal {
+            return self.text(&format!("{value:#}\n"), out);
+        }
+        serde_json::to_writer_pretty(&mut *out, value)?;
+        writeln!(out)
     }
 
     fn rows(&mut self, events: &[Event], now: Timestamp, out: &mut dyn Write) -> io::Result<()> {

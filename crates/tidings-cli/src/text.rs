@@ -3,6 +3,7 @@
 //! Invariant: what others wrote never reaches a terminal as a command to it.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use console::{Style, measure_text_width, pad_str, truncate_str};
 
@@ -35,6 +36,25 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// Text of any number of lines that a terminal only prints: a control character that is neither a line break nor a tab is written
+/// `\u001b`, as in JSON, where it means the same.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    let is_command = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    if !text.contains(is_command) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 32);
+    for character in text.chars() {
+        if is_command(character) {
+            // Writing to a String does not fail.
+            let _ = write!(safe, "\\u{:04x}", u32::from(character));
+        } else {
+            safe.push(character);
+        }
+    }
+    Cow::Owned(safe)
+}
+
 /// What a table is printed to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Screen {
@@ -42,6 +62,8 @@ pub struct Screen {
     pub width: Option<usize>,
     /// Whether colours are wanted.
     pub colors: bool,
+    /// Whether it is a terminal, which acts on what is in a text; a file or a pipe gets everything as it is.
+    pub is_terminal: bool,
 }
 
 /// How a cell looks where there are colours.
@@ -186,7 +208,7 @@ mod tests {
         }
         let screen = Screen {
             width,
-            colors: false,
+            ..Screen::default()
         };
         rows.iter().map(|row| layout.line(row, screen)).collect()
     }
@@ -225,6 +247,11 @@ mod tests {
         assert_eq!(one_line("a\u{1b}[31mred\tb\u{7}"), "a^[[31mred b ");
         assert_eq!(one_line("first\nsecond"), "first...");
         assert_eq!(one_line("\rover"), "...");
+        assert_eq!(escaped("plain\n\tü"), "plain\n\tü");
+        assert_eq!(
+            escaped("a\u{1b}[2J\u{9b}2J\u{7f}\r"),
+            r"a\u001b[2J\u009b2J\u007f\u000d"
+        );
     }
 
     #[test]
@@ -233,8 +260,8 @@ mod tests {
         let mut layout = Layout::default();
         layout.grow(&cells);
         let screen = |colors| Screen {
-            width: None,
             colors,
+            ..Screen::default()
         };
         assert_eq!(layout.line(&cells, screen(false)), "Warning   x");
         assert_eq!(
@@ -249,7 +276,7 @@ mod tests {
             let cells: Vec<Cell> = cells.iter().map(|text| Cell::new(text)).collect();
             let mut layout = Layout::default();
             layout.grow(&cells);
-            let screen = Screen { width: Some(width), colors: false };
+            let screen = Screen { width: Some(width), ..Screen::default() };
             prop_assert!(measure_text_width(&layout.line(&cells, screen)) <= width);
         }
     }

@@ -47,6 +47,7 @@ impl ColorFlag {
                 Color::Never => false,
                 Color::Auto => is_terminal && !is_set("NO_COLOR") && !is_dumb,
             },
+            is_terminal,
         }
     }
 }

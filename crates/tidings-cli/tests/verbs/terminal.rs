@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::support::{Cluster, rollout};
+use super::support::{Cluster, event, rollout};
 
 /// A terminal of so many columns: what a program prints to the second is read from the first.
 fn terminal(columns: u16) -> (File, OwnedFd) {
@@ -108,4 +108,40 @@ async fn colours_are_for_those_who_want_them() {
         "-A",
         "--color=always"
     ])));
+}
+
+/// Whoever may write an event may not write to the terminals of those who read it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_wrote_is_no_command_to_the_terminal() {
+    // Escape, its one-character form, delete, bell, backspace, a return to the line's beginning.
+    let commands = "a\u{1b}]0;title\u{7}\u{9b}2J\u{7f}\u{8}\u{90}b\rc\td\ne";
+    let mut written = event("web.1", ("Pod", "web"), "BackOff", 5);
+    written["message"] = serde_json::json!(commands);
+    let cluster = Cluster::with(&[written]).await;
+    for form in [
+        "table",
+        "wide",
+        "json",
+        "yaml",
+        "jsonl",
+        "name",
+        "custom-columns=M:.message",
+        "jsonpath={.items[*].message}",
+        "jsonpath={.items[*]}",
+    ] {
+        let arguments = ["events", "-A", "--color=never", "-o", form];
+        let lines = shown(&cluster, 200, &arguments, &[]);
+        assert!(!lines.is_empty(), "{form}");
+        for line in lines {
+            let is_command = |character: char| character.is_control() && character != '\t';
+            assert!(!line.contains(is_command), "{form}: {line:?}");
+        }
+    }
+    // A program gets every character.
+    let piped = cluster.run(&["events", "-A", "-o", "jsonpath={.items[*].message}"]);
+    assert_eq!(piped.stdout, commands);
+    // On a terminal JSON means the same.
+    let lines = shown(&cluster, 200, &["events", "-A", "-o", "jsonl"], &[]);
+    let event: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!(event["message"], commands);
 }
