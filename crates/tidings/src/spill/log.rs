@@ -45,12 +45,15 @@ pub(super) struct Log {
     /// In order; the last is appended to.
     segments: VecDeque<Segment>,
     active: File,
+    /// A write to that failed: there may be part of a record at its end.
+    torn: bool,
     cursor: Cursor,
     /// Which file each event that is not done lies in.
     unsettled: HashMap<u64, u64>,
     /// Those below this were appended by an earlier process.
     recovered_below: u64,
     next_sequence: u64,
+    refused: u64,
     failures: u64,
     _lock: File,
 }
@@ -98,9 +101,11 @@ impl Log {
             sync: options.sync,
             segments,
             active,
+            torn: false,
             unsettled,
             recovered_below: next_sequence,
             next_sequence,
+            refused: 0,
             failures: 0,
             _lock: lock,
         };
@@ -139,6 +144,16 @@ impl Log {
                 recovered: false,
             });
         }
+        let refused = kept.iter().filter(|kept| kept.sequence.is_none()).count() as u64;
+        if refused > 0 {
+            if is_sampled(self.refused, refused) {
+                tracing::error!(
+                    refused = self.refused + refused, bytes = self.bytes(), folder = %self.folder.display(),
+                    "No room on disk for events: they are in memory only"
+                );
+            }
+            self.refused += refused;
+        }
         // Used up whatever happens: a torn write may have left some of them.
         self.next_sequence = sequence;
         if out.is_empty() {
@@ -169,7 +184,8 @@ impl Log {
     /// Writes `bytes` to the file in turn, or to a new one if that is full or a write to it failed. Returns its number.
     fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let full = self.bytes_max / 8;
-        if self.segments.back().is_none_or(|last| last.bytes >= full) {
+        // What follows a torn record would not be found.
+        if self.torn || self.segments.back().is_none_or(|last| last.bytes >= full) {
             self.rotate()?;
         }
         let written = self.active.write_all(bytes);
@@ -181,8 +197,7 @@ impl Log {
             }
         });
         if let Err(error) = synced {
-            // What follows a torn record would not be found.
-            self.rotate()?;
+            self.torn = true;
             return Err(error);
         }
         let last = self.segments.back_mut().ok_or(io::ErrorKind::NotFound)?;
@@ -193,6 +208,7 @@ impl Log {
     fn rotate(&mut self) -> io::Result<()> {
         let number = self.segments.back().map_or(1, |last| last.number + 1);
         self.active = create(&self.folder, number)?;
+        self.torn = false;
         self.segments.push_back(Segment {
             number,
             bytes: 0,

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tidings::EventType::Warning;
 use tidings::{
-    Broadcaster, BroadcasterOptions, DeliveryOptions, EventApi, InvalidSinkOptions, MemorySink,
-    Occurrence, QueueOptions, Recorder, SeriesOptions, Sink, SinkAnswer, SinkOptions, SpillError,
-    SpillOptions, WriteError,
+    Backoff, Broadcaster, BroadcasterOptions, DeliveryOptions, EventApi, InvalidSinkOptions,
+    MemorySink, Occurrence, QueueOptions, Recorder, RetryPolicy, SeriesOptions, Sink, SinkAnswer,
+    SinkOptions, SpillError, SpillOptions, WhenFull, WriteError,
 };
 use tokio::sync::watch;
 
@@ -79,14 +79,24 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
         };
         let folder = tempfile::tempdir().unwrap();
         let sink = MemorySink::new();
-        let (broadcaster, recorder) = start(folder.path(), options(), &sink);
+        // Nothing is tried again before the end.
+        let waits = DeliveryOptions {
+            retry: RetryPolicy {
+                backoff: Backoff::Exponential {
+                    first: LONG * 20,
+                    max: LONG * 20,
+                },
+                ..RetryPolicy::default()
+            },
+            ..DeliveryOptions::default()
+        };
+        let (broadcaster, recorder) = start(folder.path(), options().delivery(waits), &sink);
         // The create is done, and nobody hears of it.
         sink.answer_next([SinkAnswer::Lose(WriteError::timeout("silence"))]);
         recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
         while sink.events().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Before the first is tried again, 125 ms later at the earliest.
         let held = sink.hold();
         for _ in 0..9 {
             recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
@@ -149,6 +159,8 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
     let start = || {
         let options = BroadcasterOptions::default().queue(QueueOptions {
             events_max: 64,
+            // Nothing is lost, and whoever records is told that there is no room.
+            when_full: WhenFull::Wait,
             ..QueueOptions::default()
         });
         let broadcaster = Broadcaster::with_options(options).unwrap();
@@ -205,7 +217,11 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
         .expect("all are on disk");
     let report = broadcaster.shutdown(Duration::ZERO).await;
     assert_eq!(sink.events().len(), 0);
-    assert_eq!(report.delivered, 0, "{report}");
+    assert_eq!(
+        (report.delivered, report.pending),
+        (0, EVENTS as u64),
+        "{report}"
+    );
     drop(answer);
 
     let (broadcaster, watch, answer) = start();
@@ -289,11 +305,20 @@ async fn a_killed_process_loses_nothing_of_what_was_spilled() {
         };
         files.map(events).sum::<usize>()
     };
-    while on_disk() < 300 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let spilled = async {
+        while on_disk() < 300 {
+            assert_eq!(
+                child.try_wait().unwrap(),
+                None,
+                "it goes on until it is killed"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let spilled = tokio::time::timeout(LONG, spilled).await;
     child.kill().unwrap();
     child.wait().unwrap();
+    spilled.expect("events come to lie on disk");
     let spilled = on_disk();
 
     let sink = MemorySink::new();
