@@ -271,8 +271,9 @@ mod tests {
     }
 
     proptest! {
+        // Characters whose width is the same whatever is beside them: of the others, terminals differ.
         #[test]
-        fn lines_fit(cells in proptest::collection::vec("\\PC{0,40}", 1..6), width in 1_usize..200) {
+        fn lines_fit(cells in proptest::collection::vec("[ -~à-ž一-鿿]{0,40}", 1..6), width in 1_usize..200) {
             let cells: Vec<Cell> = cells.iter().map(|text| Cell::new(text)).collect();
             let mut layout = Layout::default();
             layout.grow(&cells);

@@ -15,11 +15,13 @@ fn event(name: &str, revision: u64) -> Value {
     json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": revision.to_string()}})
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "an answer may also be none")]
 fn list(revision: u64, events: &[Value]) -> Answer {
     let list = json!({"metadata": {"resourceVersion": revision.to_string()}, "items": events});
     Some((200, list.to_string()))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "an answer may also be none")]
 fn watch(changes: &[(&str, Value)]) -> Answer {
     let lines = changes
         .iter()
