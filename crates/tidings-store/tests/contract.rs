@@ -885,14 +885,10 @@ async fn statistics_add_up(mut fixture: Fixture) {
     let stats = tokio::time::timeout(std::time::Duration::from_secs(30), known)
         .await
         .expect("the bytes are counted");
-    assert_eq!(
-        (stats.records, stats.value_bytes, stats.revision),
-        (2, 10, latest)
-    );
-    assert_eq!(
-        (stats.expired, stats.expiry_lag_ms, stats.watches),
-        (0, 0, 0)
-    );
+    let records = (stats.records, stats.value_bytes, stats.revision);
+    assert_eq!(records, (2, 10, latest));
+    let others = (stats.expired, stats.expiry_lag_ms, stats.watches);
+    assert_eq!(others, (0, 0, 0));
     fixture.clock.advance(12_500);
     assert_eq!(fixture.store.stats().await.unwrap().expiry_lag_ms, 2_500);
     fixture.store.expire().await.unwrap();

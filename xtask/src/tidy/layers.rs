@@ -38,7 +38,12 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
     ),
     (
         "hyper-util",
-        &["tidings-server", "tidings-conformance", "tidings-bench"],
+        &[
+            "tidings-server",
+            "tidings-cli",
+            "tidings-conformance",
+            "tidings-bench",
+        ],
     ),
     ("lsm-tree", &["tidings-store"]),
     ("etcd-client", &["tidings-store"]),

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::BuildHasher;
 use std::ops::{Deref, RangeBounds};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -154,6 +155,7 @@ impl Index {
         let path = folder.join(NAMES);
         let config = config(&path, &sequence, &cache, &files)
             .with_compaction_filter_factory(Some(Arc::new(SweptNames(Arc::clone(&swept)))));
+        check_contents(&path)?;
         let names = Arc::new(Tree {
             inner: config.open()?,
             folder: path,
@@ -180,6 +182,7 @@ impl Index {
         // Versions are found by a prefix, of which there is always some: filters would be dead weight.
         let config = config(&path, &self.sequence, &self.cache, &self.files)
             .filter_policy(FilterPolicy::disabled());
+        check_contents(&path)?;
         let tree = Tree {
             inner: config.open()?,
             folder: path,
@@ -320,6 +323,53 @@ impl Index {
     }
 }
 
+/// What files of lsm-tree end with, the mark first; then where the table of contents begins, and how long it is.
+const TRAILER_LEN: u64 = 38;
+const TRAILER_MARK: &[u8] = b"SFA!";
+/// A table of contents begins with a mark and the number of its entries, each of which takes so many bytes at least.
+const CONTENTS_HEAD_LEN: u64 = 8;
+const CONTENTS_ENTRY_LEN: u64 = 18;
+
+/// Looks at the tables of contents in a tree's files before lsm-tree does, which makes room for as many entries as one says
+/// it has before it looks at the checksum.
+fn check_contents(folder: &Path) -> lsm_tree::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            check_contents(&entry.path())?;
+            continue;
+        }
+        let file = File::open(entry.path())?;
+        let len = file.metadata()?.len();
+        let mut trailer = [0; TRAILER_LEN as usize];
+        let Some(trailer_at) = len.checked_sub(TRAILER_LEN) else {
+            continue;
+        };
+        file.read_exact_at(&mut trailer, trailer_at)?;
+        let contents_at = trailer.get(22..30).and_then(<[u8]>::first_chunk);
+        let contents_at = contents_at.map_or(len, |bytes| u64::from_le_bytes(*bytes));
+        let room = trailer_at
+            .checked_sub(contents_at)
+            .and_then(|room| room.checked_sub(CONTENTS_HEAD_LEN));
+        if !trailer.starts_with(TRAILER_MARK) {
+            continue;
+        }
+        let Some(room) = room else {
+            return Err(lsm_tree::Error::Unrecoverable);
+        };
+        let mut count = [0; 4];
+        file.read_exact_at(&mut count, contents_at + 4)?;
+        if u64::from(u32::from_le_bytes(count)) > room / CONTENTS_ENTRY_LEN {
+            return Err(lsm_tree::Error::Unrecoverable);
+        }
+    }
+    Ok(())
+}
+
 /// Removes a folder, if it is there.
 pub(crate) fn remove(folder: &Path) -> std::io::Result<()> {
     match fs::remove_dir_all(folder) {
@@ -439,5 +489,32 @@ pub(crate) fn io_fault(error: std::io::Error) -> Fault {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Fault::NoSpace,
         _ => Fault::Storage(Arc::new(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_contents_that_says_it_is_huge_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = Index::open(folder.path(), 1 << 20).unwrap();
+        let mut tree = index.names.ingestion().unwrap();
+        tree.write("a", "b").unwrap();
+        tree.finish().unwrap();
+        drop(index);
+        check_contents(folder.path()).unwrap();
+        let table = fs::read_dir(folder.path().join("names/tables")).unwrap();
+        let table = table.last().unwrap().unwrap().path();
+        let mut bytes = fs::read(&table).unwrap();
+        let contents = bytes
+            .windows(4)
+            .rposition(|window| window == b"TOC!")
+            .unwrap();
+        bytes[contents + 7] = 0xff;
+        fs::write(&table, bytes).unwrap();
+        assert!(check_contents(folder.path()).is_err());
+        assert!(Index::open(folder.path(), 1 << 20).is_err());
     }
 }
