@@ -194,7 +194,7 @@ pub struct ListRequest {
     pub object: Option<ObjectSelector>,
     /// The revision to list at.
     pub at: At,
-    /// At most so many records, and fewer if their values come to [`PAGE_BYTES_MAX`](crate::PAGE_BYTES_MAX); `None` is all
+    /// At most so many records, and fewer if their values come to [`PAGE_BYTES_MAX`]; `None` is all
     /// of them. Callers bound their memory by asking for pages.
     pub limit: Option<usize>,
     /// Whether to count what is left behind a limited page ([`Page::remaining`]), which costs a walk over the keys.
