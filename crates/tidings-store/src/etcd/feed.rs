@@ -226,7 +226,7 @@ pub(super) async fn sweep_once(shared: &Shared) -> Result<u64, WriteError> {
     let lease_ttl_min = i64::try_from(shared.options.lease_ttl_min.as_millis());
     let slack = LEASE_SLACK_MILLIS.saturating_add(lease_ttl_min.unwrap_or(i64::MAX));
     let by = UnixMillis(shared.clock.now().0.saturating_sub(slack));
-    let ended = shared.index.ended(by, SWEEP_LEN).unwrap_or_default();
+    let (ended, _) = shared.index.ended(by, SWEEP_LEN).unwrap_or_default();
     let versions: Vec<_> = ended
         .into_iter()
         .map(|(key, entry)| (key, entry.revision))

@@ -240,19 +240,20 @@ impl LocalIndex {
         entry.expires_at.filter(|_| entry.revision == revision)
     }
 
-    /// At most `limit` records that ended at or before a moment, the earliest first.
-    pub(super) fn ended(&self, by: UnixMillis, limit: usize) -> Option<Vec<(Bytes, Entry)>> {
+    /// At most `limit` records that ended at or before a moment, the earliest first, and the revision this is known as of.
+    pub(super) fn ended(
+        &self,
+        by: UnixMillis,
+        limit: usize,
+    ) -> Option<(Vec<(Bytes, Entry)>, Revision)> {
         let state = self.ready()?;
         let ended = state
             .by_end
             .iter()
             .take_while(|(end, _)| *end <= by)
             .take(limit);
-        Some(
-            ended
-                .filter_map(|(_, key)| Some((key.clone(), *state.entries.get(key)?)))
-                .collect(),
-        )
+        let ended = ended.filter_map(|(_, key)| Some((key.clone(), *state.entries.get(key)?)));
+        Some((ended.collect(), state.revision))
     }
 
     /// The sum of the values' lengths.

@@ -353,7 +353,7 @@ impl Shared {
         let status = status.map_err(Fault::from)?;
         self.index_reached(revision).await;
         let now = self.clock.now();
-        let first_ended = self.index.ended(now, 1).unwrap_or_default();
+        let (first_ended, _) = self.index.ended(now, 1).unwrap_or_default();
         let lag = first_ended.first().and_then(|(_, entry)| entry.expires_at);
         Ok(Stats {
             records,

@@ -112,12 +112,12 @@ impl Shared {
             key.starts_with(&request.prefix)
                 && request.after.as_ref().is_none_or(|after| key > after)
         };
-        let index_at = self.index.revision().filter(|at| *at >= revision)?;
-        let since = self.changes.between(revision, index_at)?;
-        let ended = self.index.ended(now, CANDIDATES_MAX)?;
-        if ended.len() == CANDIDATES_MAX {
+        // As of one revision: what goes from the index meanwhile would be in neither.
+        let (ended, index_at) = self.index.ended(now, CANDIDATES_MAX)?;
+        if ended.len() == CANDIDATES_MAX || index_at < revision {
             return None;
         }
+        let since = self.changes.between(revision, index_at)?;
         let mut keys: BTreeSet<Bytes> = ended
             .into_iter()
             .filter(|(key, entry)| entry.revision <= revision && in_range(key))
