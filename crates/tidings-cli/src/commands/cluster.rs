@@ -154,6 +154,15 @@ impl CommandError {
         }
     }
 
+    /// Whether the same may succeed a little later: the server is away, busy or starting.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused { status, .. } => status.code == 429 || status.code >= 500,
+            _ => false,
+        }
+    }
+
     /// What to do about it.
     fn hint(&self) -> Option<String> {
         match self {
@@ -353,6 +362,12 @@ pub(crate) fn with_sources(error: &dyn Error) -> String {
         source = error.source();
     }
     one_line(&text)
+}
+
+/// Says something on standard error that is not what was asked for.
+pub(crate) fn tell(text: &str) {
+    // Nobody reading it is no reason to stop.
+    let _ = writeln!(std::io::stderr(), "{}", one_line(text));
 }
 
 /// Text of others on one line, with nothing in it a terminal would act on.

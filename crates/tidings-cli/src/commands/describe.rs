@@ -8,7 +8,6 @@ use tidings_cli::kinds::Named;
 use tidings_cli::printer::describe;
 
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
-use super::events::tell;
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use crate::clock;
@@ -43,10 +42,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 
 async fn show(args: Args) -> Result<u8, CommandError> {
     let selection = SelectionFlags::of(args.object, args.tree);
-    let (reader, notes) = selection.reader(&args.cluster, &args.namespaces).await?;
-    for note in notes {
-        tell(&note);
-    }
+    let reader = selection.reader(&args.cluster, &args.namespaces).await?;
     let mut events = reader.list(None).await?.events;
     events.sort_by(by_last_seen);
     let mut out = io::BufWriter::new(io::stdout());

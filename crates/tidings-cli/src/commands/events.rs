@@ -7,7 +7,7 @@ use tidings_cli::event::by_last_seen;
 use tidings_cli::printer::{Format, Printer};
 
 use super::cluster::{
-    ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line,
+    ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line, tell,
 };
 use super::reader::{Notice, Watched};
 use super::selection::SelectionFlags;
@@ -73,13 +73,10 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 
 async fn show(args: Args) -> Result<u8, CommandError> {
     let screen = args.color.screen();
-    let (reader, notes) = args
+    let reader = args
         .selection
         .reader(&args.cluster, &args.namespaces)
         .await?;
-    for note in notes {
-        tell(&note);
-    }
     let mut printer = Printer::new(args.output, screen, reader.namespace.is_empty());
     if args.no_headers {
         printer = printer.without_headings();
@@ -130,10 +127,4 @@ fn words(notice: &Notice) -> String {
             "the server counts its revisions anew: what it has is shown again".to_owned()
         }
     }
-}
-
-/// Says something that is no event.
-pub(crate) fn tell(text: &str) {
-    // Nobody reading it is no reason to stop.
-    let _ = writeln!(io::stderr(), "{}", one_line(text));
 }

@@ -13,8 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tidings_cli::event::Event;
 
 use self::file::{Form, Target};
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
-use super::events::tell;
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::reader::{PAGE, Reader};
 use super::selection::SelectionFlags;
 
@@ -65,13 +64,10 @@ async fn export(args: Args) -> Result<u8, CommandError> {
                 .to_owned(),
         ));
     }
-    let (reader, notes) = args
+    let reader = args
         .selection
         .reader(&args.cluster, &args.namespaces)
         .await?;
-    for note in notes {
-        tell(&note);
-    }
     let (mut target, found) = Target::open(&args.file, form, args.resume)?;
     let progress = progress(&args);
     progress.set_message(format!("{} events", found.count));

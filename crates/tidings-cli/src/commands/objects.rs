@@ -9,7 +9,7 @@ use tidings_cli::family::{Candidate, Family};
 use tidings_cli::filter::Target;
 use tidings_cli::kinds::{Kind, Named};
 
-use super::cluster::{CommandError, patiently};
+use super::cluster::{CommandError, patiently, tell};
 
 /// The kinds that are made by others, and so may be members of a family.
 const MEMBERS: [&str; 8] = [
@@ -31,16 +31,25 @@ const METADATA_OF_ONE: &str =
 const PAGE: usize = 500;
 
 /// The kind that is meant: one that every cluster has, or else one that this cluster says it has. `None` where nobody knows.
-pub(crate) async fn kind(client: &Client, named: &Named) -> Option<Kind> {
+///
+/// # Errors
+///
+/// If the cluster does not answer.
+pub(crate) async fn kind(client: &Client, named: &Named) -> Result<Option<Kind>, CommandError> {
     if let Some(kind) = named.built_in() {
-        return Some(kind);
+        return Ok(Some(kind));
     }
-    // A server without discovery, or without permission for it, is one that does not know.
-    let groups = client.list_api_groups_aggregated().await.ok()?;
-    groups
-        .items
-        .iter()
-        .find_map(|group| kind_of_group(named, group))
+    let groups = match client.list_api_groups_aggregated().await {
+        Ok(groups) => groups.items,
+        // A server without discovery, or without permission for it, is one that does not know.
+        Err(kube::Error::Api(status)) if !matches!(status.code, 401 | 429 | 500..) => Vec::new(),
+        Err(kube::Error::SerdeError(_)) => Vec::new(),
+        Err(error) => {
+            let what = format!("find out what {:?} is", named.kind);
+            return Err(CommandError::request(what, "events", error));
+        }
+    };
+    Ok(groups.iter().find_map(|group| kind_of_group(named, group)))
 }
 
 fn kind_of_group(named: &Named, group: &APIGroupDiscovery) -> Option<Kind> {
@@ -81,23 +90,29 @@ fn kind_of_version(word: &str, group: &str, version: &APIVersionDiscovery) -> Op
     })
 }
 
-/// The targets of a command line.
+/// The targets of a command line. What is to be said about them is told.
 pub(crate) async fn targets(
     client: &Client,
     named: Vec<Named>,
     tree: Option<&str>,
-) -> Result<(Vec<Target>, Vec<String>), CommandError> {
+) -> Result<Vec<Target>, CommandError> {
     let mut targets = Vec::new();
-    let mut notes = Vec::new();
     for named in named {
-        let kind = kind(client, &named).await;
+        let kind = kind(client, &named).await?;
         let family = match (tree, &kind) {
-            (None, _) => None,
+            (None, Some(_)) => None,
+            (None, None) => {
+                tell(&format!(
+                    "no kind {:?} is known here: looking for events that call it so",
+                    named.kind
+                ));
+                None
+            }
             (Some(namespace), Some(kind)) => {
-                Some(family(client, kind, &named.name, namespace, &mut notes).await?)
+                Some(family(client, kind, &named.name, namespace).await?)
             }
             (Some(_), None) => {
-                notes.push(format!(
+                tell(&format!(
                     "no kind {:?} is known here, so nothing is known of what {named} owns",
                     named.kind
                 ));
@@ -110,7 +125,7 @@ pub(crate) async fn targets(
             family,
         });
     }
-    Ok((targets, notes))
+    Ok(targets)
 }
 
 /// The metadata of one object; `None` if it is not there, or no server of this kind of objects.
@@ -144,12 +159,11 @@ async fn family(
     kind: &Kind,
     name: &str,
     namespace: &str,
-    notes: &mut Vec<String>,
 ) -> Result<Family, CommandError> {
     let root = match metadata(client, kind, namespace, name).await {
         Ok(root) => root,
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            notes.push(format!(
+            tell(&format!(
                 "not allowed to get {}: the family is put together without {name} itself",
                 kind.plural
             ));
@@ -197,7 +211,7 @@ async fn family(
         }
     }
     if !unknown.is_empty() {
-        notes.push(format!(
+        tell(&format!(
             "cannot list {}: those that {kind}/{name} made are told by their names alone",
             unknown.join(", "),
             kind = kind.kind,

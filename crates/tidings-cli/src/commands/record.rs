@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kube::Client;
 use serde_json::Value;
 use tidings::{
     Broadcaster, DropCause, EventSource, EventType, FlushReport, KubeSink, Occurrence, Reference,
@@ -13,9 +14,13 @@ use tidings::{
 use tidings_cli::kinds::{Kind, Named};
 use tidings_cli::times;
 
-use super::cluster::{ClusterFlags, CommandError, DONE, FAILED, UNREACHABLE, finish, one_line};
-use super::events::tell;
+use super::cluster::{
+    ClusterFlags, CommandError, DONE, FAILED, UNREACHABLE, finish, one_line, tell,
+};
 use super::objects;
+
+/// How long after an attempt to find the object that failed the next one is made.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Record an event about an object, from a script or a job.
 ///
@@ -69,7 +74,7 @@ pub(crate) struct Args {
     /// Namespace of the object [default: the context's, or default]
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// How long to try
+    /// How long to try: first to find the object, then to deliver the event
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::duration)]
     wait: Duration,
     #[command(flatten)]
@@ -89,27 +94,19 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn record(args: Args) -> Result<u8, CommandError> {
-    let config = args.cluster.config().await?;
+    let mut config = args.cluster.config().await?;
     let namespace = args
         .namespace
         .clone()
         .unwrap_or_else(|| config.default_namespace.clone());
-    let client = args.cluster.client().await?;
-    let regarding = reference(
-        &client,
-        &args.object,
-        args.api_version.as_deref(),
-        &namespace,
-    )
-    .await?
-    .with_field_path(&args.field_path);
-    let related = match &args.related {
-        Some(named) => Some(reference(&client, named, None, &namespace).await?),
-        None => None,
-    };
-
-    let sink = KubeSink::from_config(config)
+    // Nothing here is waited for long, so a server that accepts and says nothing is found out.
+    let timeout = args.cluster.request_timeout();
+    config.read_timeout = Some(timeout.map_or(args.wait, |timeout| timeout.min(args.wait)));
+    let client = Client::try_from(config)
         .map_err(|error| CommandError::Config(super::cluster::with_sources(&error)))?;
+    let (regarding, related) = look_up(&client, &args, &namespace).await?;
+
+    let sink = KubeSink::new(client);
     let failure = Arc::default();
     let broadcaster = Broadcaster::new();
     broadcaster.start_recording_to_sink(Remembering {
@@ -138,6 +135,43 @@ async fn record(args: Args) -> Result<u8, CommandError> {
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     Ok(outcome(&report, failure, &args))
+}
+
+/// The objects the event is about. While the server is away they are asked for again until the time is over.
+async fn look_up(
+    client: &Client,
+    args: &Args,
+    namespace: &str,
+) -> Result<(Reference, Option<Reference>), CommandError> {
+    let once = || async {
+        let api_version = args.api_version.as_deref();
+        let regarding = reference(client, &args.object, api_version, namespace).await?;
+        let related = match &args.related {
+            Some(named) => Some(reference(client, named, None, namespace).await?),
+            None => None,
+        };
+        Ok::<_, CommandError>((regarding.with_field_path(&args.field_path), related))
+    };
+    let mut last = None;
+    let looked_up = tokio::time::timeout(args.wait, async {
+        loop {
+            match once().await {
+                Err(error) if error.may_pass() => {
+                    if last.is_none() {
+                        tell(&format!("cannot {error}: trying for {:?}", args.wait));
+                    }
+                    last = Some(error);
+                }
+                done => return done,
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    })
+    .await;
+    looked_up.unwrap_or_else(|_| {
+        let silence = format!("no answer within {:?}", args.wait);
+        Err(last.unwrap_or_else(|| CommandError::Unreachable(kube::Error::Service(silence.into()))))
+    })
 }
 
 fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
@@ -184,7 +218,7 @@ async fn reference(
     api_version: Option<&str>,
     namespace: &str,
 ) -> Result<Reference, CommandError> {
-    let kind = match (api_version, objects::kind(client, named).await) {
+    let kind = match (api_version, objects::kind(client, named).await?) {
         (None, Some(kind)) => kind,
         (Some(api_version), known) => given(named, api_version, known),
         (None, None) => {

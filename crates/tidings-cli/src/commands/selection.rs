@@ -78,25 +78,23 @@ impl SelectionFlags {
         })
     }
 
-    /// A reader of what is wanted, and what is to be said about it.
+    /// A reader of what is wanted. What is to be said about it is told.
     pub(crate) async fn reader(
         &self,
         cluster: &ClusterFlags,
         namespaces: &NamespaceFlags,
-    ) -> Result<(Reader, Vec<String>), CommandError> {
+    ) -> Result<Reader, CommandError> {
         let mut filter = self.filter()?;
         let client = cluster.client().await?;
         let namespace = self.namespace(&client, namespaces);
         let tree = self.tree.then_some(namespace.as_str());
-        let (targets, notes) = objects::targets(&client, self.objects.clone(), tree).await?;
-        filter.targets = targets;
-        let reader = Reader {
+        filter.targets = objects::targets(&client, self.objects.clone(), tree).await?;
+        Ok(Reader {
             client,
             namespace,
             filter,
             timeout: cluster.request_timeout(),
-        };
-        Ok((reader, notes))
+        })
     }
 
     /// The namespace to look in; empty for all. Events of objects that are in none may be in any.

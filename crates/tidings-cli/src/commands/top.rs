@@ -10,8 +10,7 @@ use tidings_cli::noise::{Noise, Span, count};
 use tidings_cli::text::{Cell, Layout, Look, Screen};
 use tidings_cli::times;
 
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
-use super::events::tell;
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use crate::clock;
@@ -111,13 +110,10 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn show(args: Args) -> Result<u8, CommandError> {
-    let (reader, notes) = args
+    let reader = args
         .selection
         .reader(&args.cluster, &args.namespaces)
         .await?;
-    for note in notes {
-        tell(&note);
-    }
     let events = reader.list(None).await?.events;
     let now = clock::now();
     let from = now.checked_sub(args.window).map_err(|_| {

@@ -20,20 +20,18 @@ const VERBS: [&str; 12] = [
 ];
 
 #[track_caller]
-fn check(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/verbs/snapshots")
-        .join(name);
+fn check(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(&path, text).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        text,
-        expected,
-        "{} is not what the command says any more",
-        path.display()
-    );
+    if text == expected {
+        return;
+    }
+    let mut lines = text.lines().zip(expected.lines()).enumerate();
+    let differs = lines.find(|(_, (said, expected))| said != expected);
+    panic!("{file} is not what the command says any more: {differs:?}");
 }
 
 #[test]
@@ -50,7 +48,7 @@ fn help() {
             continue;
         }
         let name = if verb.is_empty() { "tidings" } else { verb };
-        check(&format!("{name}.txt"), &ran.stdout);
+        check(&format!("tests/verbs/snapshots/{name}.txt"), &ran.stdout);
     }
 }
 
@@ -79,15 +77,7 @@ fn the_reference_is_what_help_says() {
             text.push_str(part);
         }
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command.md");
-    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(
-        text,
-        std::fs::read_to_string(&path).unwrap_or_default(),
-        "docs/command.md is not what the command says any more"
-    );
+    check("../../docs/command.md", &text);
 }
 
 /// Every verb says how it ends, and shows how it is used.

@@ -1,5 +1,8 @@
 //! `tidings record`: what is recorded is there, and the exit code says whether.
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use super::support::{Cluster, run};
@@ -150,4 +153,32 @@ async fn the_exit_code_says_what_became_of_it() {
         assert!(ran.stderr.contains(said), "{arguments:?}: {}", ran.stderr);
     }
     assert_eq!(events(&cluster), Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_away_is_waited_for() {
+    let mut cluster = Cluster::start().await;
+    for (object, code, said) in [
+        ("pod/web", 0, "pod/web is not there"),
+        // Whether there is such a kind is asked for, too.
+        ("widget/left", 1, "knows no such kind"),
+    ] {
+        let port = cluster.stop().await;
+        let mut recording = cluster
+            .command(&["record", object, "--reason=A", "-m=x", "--wait=1m"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(recording.stderr.take().unwrap());
+        let mut first = String::new();
+        stderr.read_line(&mut first).unwrap();
+        assert!(first.starts_with("cannot reach the server"), "{first}");
+        cluster.go_on(port).await;
+        let code_of_it = recording.wait().unwrap().code();
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        assert_eq!(code_of_it, Some(code), "{object}: {rest}");
+        assert!(rest.contains(said), "{object}: {rest}");
+    }
+    assert_eq!(events(&cluster).len(), 1);
 }
