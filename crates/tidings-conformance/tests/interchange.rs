@@ -42,7 +42,7 @@ fn what_one_writes_the_other_reads_changes_and_deletes() {
         .expect("the runner starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.lines().count() == 6,
+        output.status.success() && said.lines().count() == 7,
         "{said}{}",
         String::from_utf8_lossy(&output.stderr)
     );

@@ -27,6 +27,7 @@ mod source;
 mod time;
 pub mod validate;
 mod wire_json;
+mod wire_protobuf;
 
 pub use bucket::{TokenBucket, TokenRate};
 pub use cache::CacheStats;

@@ -544,3 +544,147 @@ async fn a_sink_asks_what_it_may_and_says_which_rule_is_missing() {
         assert!(matches!(error, AccessError::Unknown(_)), "{error}");
     }
 }
+
+/// Asked until there is an answer, once for each namespace, and logged as one error; recording waits for none of it.
+#[tokio::test]
+async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
+    let review = |allowed| answer(201, &format!(r#"{{"status":{{"allowed":{allowed}}}}}"#));
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_max_level(tracing::Level::ERROR)
+        .with_ansi(false)
+        .without_time()
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let server = Server::start([
+        status(503, "ServiceUnavailable"),
+        review(true),
+        review(false),
+        review(true),
+        review(true),
+        answer(201, "{}"),
+    ])
+    .await;
+    let options = SinkOptions::default().delivery(DeliveryOptions {
+        retry: RetryPolicy {
+            backoff: Backoff::Constant(Duration::ZERO),
+            ..RetryPolicy::default()
+        },
+        ..DeliveryOptions::default()
+    });
+    let broadcaster = Broadcaster::new();
+    let sink = server.sink().check_access_at_start(["shop", "kube-system"]);
+    broadcaster
+        .start_recording_to_sink_with(sink, options)
+        .unwrap();
+    let ours = || {
+        log.text()
+            .find("ERROR tidings")
+            .map(|at| log.text().split_off(at))
+    };
+    while ours().is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        ours().unwrap().trim_end(),
+        "ERROR tidings::questions: Unable to write events: may not patch events of the core API group in namespace \"shop\": \
+         bind its service account there to a Role with this rule:\n- apiGroups: [\"\"]\n  resources: [\"events\"]\n  verbs: [\"create\", \"patch\"]"
+    );
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    let pod = Reference::new(ReferenceFields::default());
+    let written = recorder.record_and_wait(&pod, EventType::Normal, "Started", "m");
+    assert!(written.await.unwrap().is_written());
+    assert_eq!(server.seen().len(), 6, "asked once");
+
+    // A server that never answers that keeps nothing from being written.
+    let (gone, mut hung_up) = mpsc::unbounded_channel();
+    let server = Server::start([Reply::Hang(gone), answer(201, "{}")]).await;
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(server.sink().check_access_at_start([""]));
+    while server.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    let written = recorder.record_and_wait(&pod, EventType::Normal, "Started", "m");
+    assert!(written.await.unwrap().is_written());
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    assert_eq!(report.delivered, 1, "{report}");
+    hung_up.recv().await.unwrap();
+}
+
+/// A log that can be read.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::io::Write::write(&mut *self.0.lock().unwrap(), bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl tracing_subscriber::fmt::MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+/// client-go sends its events.k8s.io/v1 events as protobuf; a server that does not know it costs one request more, once.
+#[tokio::test]
+async fn protobuf_is_sent_where_it_is_taken() {
+    let (first, second) = occurrences("default", "p");
+    let refusal = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x09\x22\x07Invalid";
+    let mut refused = b"HTTP/1.1 422 X\r\ncontent-length: 29\r\n\r\n".to_vec();
+    refused.extend_from_slice(refusal);
+    let server = Server::start([
+        answer(201, "{}"),
+        Reply::Bytes(refused),
+        answer(200, "{}"),
+        status(415, "UnsupportedMediaType"),
+        answer(201, "{}"),
+        answer(201, "{}"),
+    ])
+    .await;
+    let sink = server.sink().protobuf(true);
+    sink.create(&first).await.unwrap();
+    match sink.create(&first).await.unwrap_err().kind {
+        WriteErrorKind::Status(failure) => {
+            assert_eq!((failure.code, &*failure.reason), (422, "Invalid"));
+        }
+        other => panic!("{other:?}"),
+    }
+    sink.patch(&second).await.unwrap();
+    sink.clone().create(&first).await.unwrap();
+    sink.create(&first).await.unwrap();
+
+    let (json, protobuf) = ("application/json", "application/vnd.kubernetes.protobuf");
+    let patch = "application/strategic-merge-patch+json";
+    let both = "application/vnd.kubernetes.protobuf, application/json";
+    let rows = [
+        (protobuf, both, first.create_body_protobuf()),
+        (protobuf, both, first.create_body_protobuf()),
+        (patch, both, second.patch_body()),
+        (protobuf, both, first.create_body_protobuf()),
+        (json, json, first.create_body()),
+        (json, json, first.create_body()),
+    ];
+    let seen = server.seen();
+    assert_eq!(seen.len(), rows.len());
+    for (seen, (content_type, accept, body)) in seen.iter().zip(rows) {
+        assert_eq!(seen.header("content-type"), Some(content_type));
+        assert_eq!(seen.header("accept"), Some(accept));
+        assert_eq!(seen.body, body);
+    }
+}

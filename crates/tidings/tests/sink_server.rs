@@ -71,7 +71,14 @@ fn as_sent(mut event: v1::Event) -> v1::Event {
 #[tokio::test]
 async fn a_server_stores_what_an_occurrence_says() {
     let cluster = Cluster::start().await;
-    let (sink, events) = (cluster.sink(), cluster.events());
+    for protobuf in [false, true] {
+        let sink = cluster.sink().protobuf(protobuf);
+        stores_what_an_occurrence_says(&sink, &cluster.events()).await;
+    }
+    cluster.server.shutdown().await;
+}
+
+async fn stores_what_an_occurrence_says(sink: &KubeSink, events: &Api<v1::Event>) {
     let (first, second) = occurrences("default", "web-0");
     let name = first.name();
 
@@ -93,7 +100,13 @@ async fn a_server_stores_what_an_occurrence_says() {
     sink.create(&second.as_create()).await.unwrap();
     let stored = events.get(&name).await.unwrap();
     assert_eq!(as_sent(stored), second.to_wire());
-    cluster.server.shutdown().await;
+    sink.update(&first).await.unwrap();
+    let stored = events.get(&name).await.unwrap();
+    assert_eq!(as_sent(stored), first.to_wire());
+    events
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -142,7 +155,7 @@ async fn what_is_recorded_as_events_v1_is_accepted_and_counted() {
     let cluster = Cluster::start().await;
     let sink = SinkOptions::default().events_v1(SeriesOptions::default());
     let broadcaster = Broadcaster::with_options(BroadcasterOptions::default().sink(sink)).unwrap();
-    broadcaster.start_recording_to_sink(cluster.sink());
+    broadcaster.start_recording_to_sink(cluster.sink().protobuf(true));
     let recorder = broadcaster.recorder(EventSource::component("Example controller (7)"));
     let message = "x".repeat(3000);
     for _ in 0..TIMES {

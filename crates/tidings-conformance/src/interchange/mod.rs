@@ -4,6 +4,7 @@
 mod gateway;
 mod history;
 mod objects;
+mod recorded;
 mod server;
 
 use std::io::Write;
@@ -123,7 +124,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Inter
         process: etcd,
     };
     for namespace in [
-        "objects", "applied", "lists", "watched", "leased", "history",
+        "objects", "applied", "recorded", "lists", "watched", "leased", "history",
     ] {
         let body = json!({"metadata": {"name": namespace}});
         let created = world.kube.post("/api/v1/namespaces", &body).await?;
@@ -142,6 +143,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Inter
         objects::changed(&world).await,
     )?;
     part("applied", objects::applied(&world).await)?;
+    part("recorded", recorded::recorded(&world).await)?;
     part("listed, page by page", history::listed(&world).await)?;
     part("watched", history::watched(&world).await)?;
     part("leased", history::leased(&world).await)?;

@@ -46,6 +46,17 @@ impl Server {
             .await
     }
 
+    /// A body that is not made of a JSON value.
+    pub(super) async fn post_bytes(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<Answered, InterchangeError> {
+        self.send_bytes(Method::POST, path, content_type, Some(body.into()))
+            .await
+    }
+
     pub(super) async fn put(&self, path: &str, body: &Value) -> Result<Answered, InterchangeError> {
         self.send(Method::PUT, path, "application/json", Some(body))
             .await
@@ -97,6 +108,17 @@ impl Server {
         content_type: &str,
         body: Option<&Value>,
     ) -> Result<Answered, InterchangeError> {
+        let body = body.map(|body| body.to_string().into());
+        self.send_bytes(method, path, content_type, body).await
+    }
+
+    async fn send_bytes(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Option<Bytes>,
+    ) -> Result<Answered, InterchangeError> {
         let asked = format!("{}: {method} {path}", self.name);
         let request = request(method, path, content_type, body)?;
         let answer = self.server.client.send(request).await?;
@@ -114,7 +136,7 @@ fn request(
     method: Method,
     path: &str,
     content_type: &str,
-    body: Option<&Value>,
+    body: Option<Bytes>,
 ) -> Result<Request<Full<Bytes>>, HttpError> {
     let mut request = Request::builder()
         .method(method)
@@ -125,8 +147,7 @@ fn request(
     if body.is_some() {
         request = request.header("Content-Type", content_type);
     }
-    let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
-    Ok(request.body(Full::from(body))?)
+    Ok(request.body(Full::from(body.unwrap_or_default()))?)
 }
 
 impl Answered {

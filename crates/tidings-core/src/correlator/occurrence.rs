@@ -15,7 +15,7 @@ use crate::context::absorb;
 use crate::event_limits::cut;
 use crate::key::CountKey;
 use crate::validate::MESSAGE_BYTES_MAX;
-use crate::{Event, EventApi, EventContext, patch, wire_json};
+use crate::{Event, EventApi, EventContext, patch, wire_json, wire_protobuf};
 
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -267,6 +267,14 @@ impl Occurrence {
         match self.api() {
             EventApi::Core => wire_json::event(&self.to_wire()),
             EventApi::Events => wire_json::events_v1(&self.to_wire()),
+        }
+    }
+
+    /// The same as Kubernetes protobuf, in its envelope: about half the bytes.
+    pub fn create_body_protobuf(&self) -> Vec<u8> {
+        match self.api() {
+            EventApi::Core => wire_protobuf::event(&self.to_wire()),
+            EventApi::Events => wire_protobuf::events_v1(&self.to_wire()),
         }
     }
 

@@ -9,6 +9,8 @@ mod access;
 mod kube;
 mod memory;
 #[cfg(feature = "kube")]
+mod protobuf;
+#[cfg(feature = "kube")]
 mod response;
 
 use tidings_core::{EventApi, Occurrence, WriteError};
@@ -61,6 +63,15 @@ pub trait Sink: Send + Sync + 'static {
     /// Why that cannot be said now. Unless a sink has its own: never, it takes either.
     fn serves(&self, _api: EventApi) -> impl Future<Output = Result<bool, WriteError>> + Send {
         std::future::ready(Ok(true))
+    }
+
+    /// What would keep events from being written as `api`. Asked once at start, beside the writing; the answer is logged, and changes nothing.
+    ///
+    /// # Errors
+    /// [`WriteError::invalid`] with what would be refused and what is to be done about it; any other means that it cannot be said now, and
+    /// is asked again. Unless a sink has its own: never.
+    fn check(&self, _api: EventApi) -> impl Future<Output = Result<(), WriteError>> + Send {
+        std::future::ready(Ok(()))
     }
 
     /// Replaces an event. The delivery never does that, as client-go's does not; it is here for those who write to a sink by hand.

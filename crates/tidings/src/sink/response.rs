@@ -10,6 +10,8 @@ use jiff::fmt::rfc2822;
 use kube::core::Status;
 use tidings_core::{StatusFailure, WriteError};
 
+use super::protobuf;
+
 /// The most that is read of the body of an error answer: a Status object is a few hundred bytes.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
@@ -21,6 +23,30 @@ const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The most of a body that is no Status object which goes into an error message.
 const EXCERPT_CHARS_MAX: usize = 200;
+
+/// What a `Status` says that decides something, whatever it is written in.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) message: String,
+    pub(super) reason: String,
+    /// The reasons of its causes.
+    pub(super) causes: Vec<String>,
+    /// 0 if no wait is asked for.
+    pub(super) retry_after_seconds: u64,
+}
+
+impl From<Status> for Said {
+    fn from(status: Status) -> Self {
+        let details = status.details.as_ref();
+        let causes = details.map_or(&[][..], |details| &details.causes);
+        Self {
+            causes: causes.iter().map(|cause| cause.reason.clone()).collect(),
+            retry_after_seconds: details.map_or(0, |details| details.retry_after_seconds.into()),
+            message: status.message,
+            reason: status.reason,
+        }
+    }
+}
 
 /// The result of a write that was answered with `response`, at `deadline` at the latest.
 pub(super) async fn read<B>(
@@ -50,10 +76,18 @@ where
     Err(refusal(head.status, &head.headers, &bytes))
 }
 
-/// A request that got no answer.
+/// A request that got no answer, or one that says no.
 pub(super) fn failure(error: &kube::Error) -> WriteError {
     let message = chain(error);
     match error {
+        kube::Error::Api(status) => {
+            let failure = StatusFailure {
+                code: status.code,
+                reason: status.reason.clone(),
+                ..StatusFailure::default()
+            };
+            WriteError::status(failure, message)
+        }
         kube::Error::HttpError(_) | kube::Error::BuildRequest(_) => WriteError::invalid(message),
         _ => WriteError::transport(message),
     }
@@ -83,18 +117,16 @@ pub(super) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Wri
         retry_after: retry_after(headers),
         ..StatusFailure::default()
     };
-    let said = if let Ok(status) = serde_json::from_slice::<Status>(body) {
-        failure.reason = status.reason;
-        if let Some(details) = status.details {
-            let seconds = u64::from(details.retry_after_seconds);
-            let asked = (seconds > 0).then(|| Duration::from_secs(seconds));
-            failure.retry_after = failure.retry_after.or(asked);
-            failure.namespace_terminating = details
-                .causes
-                .iter()
-                .any(|cause| cause.reason == "NamespaceTerminating");
-        }
-        status.message
+    let in_json = || serde_json::from_slice::<Status>(body).ok().map(Said::from);
+    let said = if let Some(said) = protobuf::status(body).or_else(in_json) {
+        let asked = Duration::from_secs(said.retry_after_seconds);
+        failure.retry_after = failure.retry_after.or((!asked.is_zero()).then_some(asked));
+        failure.reason = said.reason;
+        failure.namespace_terminating = said
+            .causes
+            .iter()
+            .any(|reason| reason == "NamespaceTerminating");
+        said.message
     } else {
         let text = String::from_utf8_lossy(body);
         text.trim().chars().take(EXCERPT_CHARS_MAX).collect()

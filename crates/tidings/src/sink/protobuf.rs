@@ -1,0 +1,154 @@
+//! The little of Kubernetes' protobuf that is read here: a `Status` in its envelope, which is how a server refuses what was asked for in protobuf.
+//!
+//! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is not understood is left out.
+
+use super::response::Said;
+
+/// The media type.
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// What every enveloped message starts with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// What the `Status` in `body` says, if it is one in protobuf.
+pub(super) fn status(body: &[u8]) -> Option<Said> {
+    let unknown = body.strip_prefix(MAGIC)?;
+    let type_meta = fields(unknown).find_map(|field| field.bytes(1))?;
+    if fields(type_meta).find_map(|field| field.bytes(2))? != b"Status" {
+        return None;
+    }
+    let message = fields(unknown).find_map(|field| field.bytes(2))?;
+    let mut said = Said::default();
+    for field in fields(message) {
+        match (field.number, field.value) {
+            (3, Value::Bytes(text)) => said.message = lossy(text),
+            (4, Value::Bytes(text)) => said.reason = lossy(text),
+            (5, Value::Bytes(details)) => read_details(details, &mut said),
+            _ => {}
+        }
+    }
+    Some(said)
+}
+
+fn read_details(message: &[u8], said: &mut Said) {
+    for field in fields(message) {
+        match (field.number, field.value) {
+            (4, Value::Bytes(cause)) => {
+                let reason = fields(cause).find_map(|field| field.bytes(1));
+                said.causes.extend(reason.map(lossy));
+            }
+            (5, Value::Number(seconds)) => said.retry_after_seconds = seconds,
+            _ => {}
+        }
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One field of a message.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    number: u64,
+    value: Value<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    /// Of a fixed width, which no message here has.
+    Fixed,
+}
+
+impl<'a> Field<'a> {
+    fn bytes(self, number: u64) -> Option<&'a [u8]> {
+        match self.value {
+            Value::Bytes(bytes) if self.number == number => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// The fields of a message, up to the first that cannot be read.
+fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    std::iter::from_fn(move || {
+        let key = varint(&mut message)?;
+        let value = match key & 7 {
+            0 => Value::Number(varint(&mut message)?),
+            1 => take(&mut message, 8).map(|_| Value::Fixed)?,
+            2 => {
+                let length = usize::try_from(varint(&mut message)?).ok()?;
+                Value::Bytes(take(&mut message, length)?)
+            }
+            5 => take(&mut message, 4).map(|_| Value::Fixed)?,
+            _ => return None,
+        };
+        Some(Field {
+            number: key >> 3,
+            value,
+        })
+    })
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An event of a namespace that is being deleted is refused, and a wait asked for: the messages of apimachinery's `generated.proto`.
+    const REFUSAL: &[u8] = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x88\x01\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x1eforbidden: is being terminated\
+        \x22\x09Forbidden\x2aG\x0a\x03web\x12\0\x1a\x06events\x22\x32\x0a\x14NamespaceTerminating\x12\x06gone: \x1a\x12metadata.namespace\x28\x02\x32\0\x30\x93\x03\x1a\0\x22\0";
+
+    #[test]
+    fn a_refusal_is_read() {
+        let expected = Said {
+            message: "forbidden: is being terminated".to_owned(),
+            reason: "Forbidden".to_owned(),
+            causes: vec!["NamespaceTerminating".to_owned()],
+            retry_after_seconds: 2,
+        };
+        assert_eq!(status(REFUSAL), Some(expected));
+    }
+
+    #[test]
+    fn what_is_no_status_is_none() {
+        let event = b"k8s\0\x0a\x0b\x0a\x02v1\x12\x05Event\x12\x04\x0a\0\x12\0";
+        for body in [&b""[..], b"k8s\0", b"{\"kind\":\"Status\"}", event] {
+            assert!(status(body).is_none(), "{body:?}");
+        }
+    }
+
+    proptest! {
+        /// Bytes of others, and ours with one of them changed or the end gone.
+        #[test]
+        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..64), at in 0..REFUSAL.len(), with in any::<u8>()) {
+            let _ = status(&[MAGIC, &bytes].concat());
+            let _ = status(&REFUSAL[..at]);
+            let mut changed = REFUSAL.to_vec();
+            changed[at] = with;
+            let _ = status(&changed);
+        }
+    }
+}
