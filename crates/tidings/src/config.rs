@@ -225,11 +225,14 @@ impl SinkOptions {
     /// The folder belongs to one sink. Whether it can be used is known when the sink is started:
     /// [`Broadcaster::start_recording_to_sink_with`](crate::Broadcaster::start_recording_to_sink_with) says it. Each event is written to it once, and once more as a mark when it is done, off the caller's thread; a few
     /// hundred thousand events a minute are no burden. Delivery is at least once: up to some hundred events that were written, but not marked yet
-    /// when the process died, are written again, a repeat counting once more. With
-    /// [`SinkOptions::events_v1`] a count that waits for its heartbeat waits on disk as well, with every event in it: choose
-    /// [`SpillOptions::bytes_max`] for what is recorded within a heartbeat (1,800 s times the rate, 600 bytes each), or a shorter
-    /// [`SeriesOptions::heartbeat`]. What finds no room is in memory only, which is logged and counted. Timestamps of events read back are those of the wire: in
-    /// whole seconds.
+    /// when the process died, are written again, a repeat counting once more.
+    ///
+    /// With [`SinkOptions::events_v1`] a count that waits for its heartbeat waits on disk as well, with every event in it. When these take half of
+    /// [`SpillOptions::bytes_max`] (64 MiB by default; an event takes about 600 bytes), counts are written before their heartbeat, those that
+    /// would be first anyway, as many as it takes: of a few series that repeat a lot that is a write for tens of thousands of events, of very many
+    /// series that seldom repeat up to a write for each event. A larger bound makes it rarer.
+    ///
+    /// What finds no room is in memory only, which is logged and counted. Timestamps of events read back are those of the wire: in whole seconds.
     ///
     /// ```
     /// use tidings::{BroadcasterOptions, SinkOptions, SpillOptions};

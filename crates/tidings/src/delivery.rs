@@ -12,6 +12,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures::future::OptionFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tidings_core::{
@@ -25,12 +26,12 @@ use tracing::{Instrument, Span};
 use crate::acknowledgement::Context;
 use crate::clock::{Clock, entropy};
 use crate::config::{InvalidSinkOptions, SinkOptions};
-use crate::discovery::serves_events_v1;
 use crate::metrics::{SinkMetrics, dropped};
 use crate::mux::Receiver;
+use crate::questions::Questions;
 use crate::recorder::is_sampled;
 use crate::registry::{Ending, Phase, Progress, reached};
-use crate::rules::Rules;
+use crate::rules::{Room, Rules};
 use crate::sink::Sink;
 use crate::spill::{Kept, Spill};
 use crate::watcher::{REST, Started};
@@ -51,13 +52,6 @@ pub(crate) struct Machines {
     room: Room,
 }
 
-/// How much may be in memory before the rest waits on disk: half of what the delivery holds.
-#[derive(Clone, Copy)]
-struct Room {
-    events: usize,
-    bytes: usize,
-}
-
 /// Everything one sink's task owns.
 pub(crate) struct SinkTask {
     rules: Rules,
@@ -74,6 +68,8 @@ pub(crate) struct SinkTask {
     rest: Option<Pin<Box<Sleep>>>,
     /// No more events will come.
     ended: bool,
+    /// What was left for later is being offered, as there is room for it; nothing is left when it is `Done`.
+    end: End,
     clock: Clock,
     phase: watch::Receiver<Phase>,
     progress: Arc<Progress>,
@@ -82,12 +78,22 @@ pub(crate) struct SinkTask {
     _ending: Ending,
 }
 
+/// How far the end has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    NotYet,
+    Begun,
+    Done,
+}
+
 /// What the task waits for.
 enum Input {
     /// There are events to correlate, `fresh` from the queue or left of what was; or there is nothing more to take.
     Queue { more: bool, fresh: bool },
     /// The sink says whether it takes events.k8s.io/v1.
     Served(bool),
+    /// It is known, and logged, whether events may be written.
+    Checked,
     /// A request was answered.
     Answer(Answer),
     /// The time that the delivery asked to be called at.
@@ -120,8 +126,8 @@ impl SinkTask {
             ..
         } = options;
         let room = Room {
-            events: delivery.pending_events_max / 2,
-            bytes: delivery.pending_bytes_max / 2,
+            events: delivery.pending_events_max.div_ceil(2),
+            bytes: delivery.pending_bytes_max.div_ceil(2),
         };
         if spill.is_some() {
             delivery.retry.give_up_out_of_reach = false;
@@ -154,6 +160,7 @@ impl SinkTask {
             batch: VecDeque::new(),
             rest: None,
             ended: false,
+            end: End::NotYet,
             clock,
             phase,
             progress: started.progress,
@@ -169,12 +176,9 @@ impl SinkTask {
         let mut phase = self.phase.clone();
         let mut abandoned = std::pin::pin!(reached(&mut phase, Phase::Abandoned));
         // Never polled where the answer decides nothing.
-        let mut served = Box::pin(serves_events_v1(
-            Arc::clone(&sink),
-            self.retry.clone(),
-            self.clock.clone(),
-            self.phase.clone(),
-        ));
+        let mut served = Box::pin(self.questions(&sink).serves_events_v1());
+        // Asked beside the writing, as soon as it is known what is written.
+        let mut check = (!self.is_asking()).then(|| self.check(&sink));
         if let Some(spill) = &self.spill {
             self.progress.recovered(spill.recovered());
         }
@@ -199,18 +203,23 @@ impl SinkTask {
                 self.correlate_some();
                 continue;
             }
-            if self.ended
-                && self.batch.is_empty()
-                && self.delivery.pending() == 0
-                && !self.is_behind()
-            {
+            if self.goes_on_ending() || self.relieves_spill(now) {
+                continue;
+            }
+            if self.end == End::Done && self.delivery.pending() == 0 {
                 return;
             }
             let input = self
-                .next_input(&mut requests, served.as_mut(), abandoned.as_mut())
+                .next_input(
+                    &mut requests,
+                    served.as_mut(),
+                    &mut check,
+                    abandoned.as_mut(),
+                )
                 .await;
             now = self.clock.monotonic();
-            self.rules.handle_timeout(now, &mut self.delivery);
+            self.rules
+                .handle_timeout(now, self.room, &mut self.delivery);
             match input {
                 Input::Queue { more: true, fresh } => {
                     if fresh {
@@ -226,7 +235,6 @@ impl SinkTask {
                 }
                 Input::Queue { more: false, .. } => {
                     self.ended = true;
-                    self.finish();
                 }
                 Input::Served(served) => {
                     if let Some(fallback) = self.fallback.take()
@@ -234,18 +242,34 @@ impl SinkTask {
                     {
                         self.rules = fallback;
                     }
+                    check = Some(self.check(&sink));
                 }
+                Input::Checked => check = None,
                 Input::Answer(answer) => self.answered(now, answer),
                 Input::Time => {}
                 Input::Abandon => {
                     // Requests end before the report says so.
                     drop(requests);
-                    drop(served);
+                    drop((served, check));
                     drop(sink);
                     return self.abandon();
                 }
             }
         }
+    }
+
+    fn questions<S: Sink>(&self, sink: &Arc<S>) -> Questions<S> {
+        Questions {
+            sink: Arc::clone(sink),
+            retry: self.retry.clone(),
+            clock: self.clock.clone(),
+            phase: self.phase.clone(),
+        }
+    }
+
+    /// Finds out whether what these rules write may be written.
+    fn check<S: Sink>(&self, sink: &Arc<S>) -> Pin<Box<impl Future<Output = ()> + Send + use<S>>> {
+        Box::pin(self.questions(sink).check(self.rules.api()))
     }
 
     /// Whether the sink has yet to say which rules are to be used.
@@ -263,9 +287,13 @@ impl SinkTask {
         &mut self,
         requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
         served: Pin<&mut impl Future<Output = bool>>,
+        check: &mut Option<Pin<Box<impl Future<Output = ()>>>>,
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Input {
-        let times = [self.delivery.poll_timeout(), self.rules.poll_timeout()];
+        let times = [
+            self.delivery.poll_timeout(),
+            self.rules.poll_timeout(self.room, &self.delivery),
+        ];
         let timeout = times.into_iter().flatten().min();
         let asking = self.is_asking();
         // What is in hand cannot be correlated until the sink has answered.
@@ -284,18 +312,34 @@ impl SinkTask {
         tokio::select! {
             () = abandoned => Input::Abandon,
             served = served, if asking => Input::Served(served),
+            Some(()) = OptionFuture::from(check.as_mut()) => Input::Checked,
             Some(answer) = requests.next() => Input::Answer(answer),
             (more, fresh) = more_events(receiver, batch, rest), if takes => Input::Queue { more, fresh },
             () = clock.sleep_until(timeout.unwrap_or_default()), if timeout.is_some() => Input::Time,
         }
     }
 
-    /// No more events come. What waits on disk is delivered before it is said to be the end.
-    fn finish(&mut self) {
-        if !self.is_behind() {
-            self.rules.finish(&mut self.delivery);
-            self.delivery.drain();
+    /// When no more events come and none are left on disk, offers what was left for later, as there is room for it. True: it has just come to its
+    /// end.
+    fn goes_on_ending(&mut self) -> bool {
+        if self.end == End::NotYet && self.ended && self.batch.is_empty() && !self.is_behind() {
+            self.end = End::Begun;
         }
+        if self.end == End::Begun && self.rules.finish(self.room, &mut self.delivery) {
+            self.end = End::Done;
+            self.delivery.drain();
+            return true;
+        }
+        false
+    }
+
+    /// Counts that wait for their heartbeat fill the disk: has some written before it. True: there is something to write.
+    fn relieves_spill(&mut self, now: Monotonic) -> bool {
+        let before = self.delivery.pending();
+        if self.spill.as_ref().is_some_and(Spill::is_filling) {
+            self.rules.write_early(now, self.room, &mut self.delivery);
+        }
+        self.delivery.pending() > before
     }
 
     /// Keeps what was taken from the queue on disk, and in memory as much of it as is to be correlated now.
@@ -324,11 +368,7 @@ impl SinkTask {
             // An event takes more room in memory than on disk.
             let read = spill.read(events - pending, bytes / 4).await;
             self.batch = read.into_iter().map(placed).collect();
-            let behind = spill.is_behind();
-            if !behind && self.ended {
-                self.finish();
-            }
-            return behind;
+            return spill.is_behind();
         }
         if spill.wants_marking(pending == 0) {
             spill.mark().await;

@@ -170,7 +170,6 @@ mod broadcaster;
 mod clock;
 mod config;
 mod delivery;
-mod discovery;
 mod error;
 #[cfg(feature = "kube")]
 pub mod kube_rs;
@@ -180,6 +179,7 @@ mod mux;
 #[cfg(test)]
 mod mux_tests;
 mod object;
+mod questions;
 mod recorder;
 mod registry;
 mod report;

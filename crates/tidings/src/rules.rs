@@ -3,12 +3,28 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tidings_core::{
-    Correlated, Correlator, CorrelatorStats, Delivery, DropCause, Event, Monotonic, Now,
+    Correlated, Correlator, CorrelatorStats, Delivery, DropCause, Event, EventApi, Monotonic, Now,
     Occurrence, Series,
 };
 
 use crate::config::{InvalidSinkOptions, SinkOptions};
 use crate::recorder::name_stamps;
+
+/// How many counts are pending at most because they are written before they are due.
+const EARLY_WRITES: usize = 64;
+
+/// How much may be in memory before the rest waits: in its series, or on disk. Half of what the delivery holds.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) events: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Room {
+    fn is_left_by(self, delivery: &Delivery<Occurrence>) -> bool {
+        delivery.pending() < self.events && delivery.pending_bytes() < self.bytes
+    }
+}
 
 /// Which of the two decides.
 pub(crate) enum Rules {
@@ -58,28 +74,70 @@ impl Rules {
         Ok(())
     }
 
-    /// Offers what has become due.
-    pub(crate) fn handle_timeout(&mut self, now: Monotonic, delivery: &mut Delivery<Occurrence>) {
-        if let Self::Series(series) = self {
-            series.handle_timeout(now);
-            offer(series, delivery);
-        }
-    }
-
-    /// When something will be due.
-    pub(crate) fn poll_timeout(&self) -> Option<Monotonic> {
+    /// As what events are written.
+    pub(crate) fn api(&self) -> EventApi {
         match self {
-            Self::Counts(_) => None,
-            Self::Series(series) => series.poll_timeout(),
+            Self::Counts(_) => EventApi::Core,
+            Self::Series(_) => EventApi::Events,
         }
     }
 
-    /// No more events come: offers what was left for later.
-    pub(crate) fn finish(&mut self, delivery: &mut Delivery<Occurrence>) {
+    /// Offers what has become due, as far as there is room for it: a count that waits is none that is lost.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Monotonic,
+        room: Room,
+        delivery: &mut Delivery<Occurrence>,
+    ) {
         if let Self::Series(series) = self {
-            series.finish();
+            while room.is_left_by(delivery) && series.poll_timeout().is_some_and(|at| at <= now) {
+                series.handle_timeout(now, 1);
+                offer(series, delivery);
+            }
+        }
+    }
+
+    /// When something will be due that there is room for. Room is made by answers, which need no timer.
+    pub(crate) fn poll_timeout(
+        &self,
+        room: Room,
+        delivery: &Delivery<Occurrence>,
+    ) -> Option<Monotonic> {
+        match self {
+            Self::Series(series) if room.is_left_by(delivery) => series.poll_timeout(),
+            Self::Series(_) | Self::Counts(_) => None,
+        }
+    }
+
+    /// Offers some counts before they are due, unless there is much to write anyway.
+    pub(crate) fn write_early(
+        &mut self,
+        now: Monotonic,
+        room: Room,
+        delivery: &mut Delivery<Occurrence>,
+    ) {
+        if let Self::Series(series) = self
+            && room.is_left_by(delivery)
+        {
+            let busy_from = room.events.min(EARLY_WRITES);
+            series.write_early(now, busy_from.saturating_sub(delivery.pending()));
             offer(series, delivery);
         }
+    }
+
+    /// No more events come: offers what was left for later, as far as there is room for it. True: that was all.
+    pub(crate) fn finish(&mut self, room: Room, delivery: &mut Delivery<Occurrence>) -> bool {
+        let Self::Series(series) = self else {
+            return true;
+        };
+        while room.is_left_by(delivery) {
+            let is_all = series.finish(1);
+            offer(series, delivery);
+            if is_all {
+                return true;
+            }
+        }
+        false
     }
 
     pub(crate) fn acknowledged(&mut self, occurrence: &Occurrence) {

@@ -18,6 +18,8 @@
 //! ends it, or begins it anew; and in the twelve minutes before a last count, it ends it, or has begun it anew. Only the shutdown, where
 //! client-go forgets all counts that are behind, and a full cache, where it knows no bound, cost writes that client-go does not make.
 //!
+//! What is due is handed out in such portions as the caller has room for; what is not handed out yet is not lost, and goes on counting.
+//!
 //! Invariants: every event is settled by exactly one of the writes handed out, or is still counted in [`SeriesStats::behind`]; counts are
 //! absolute and only grow; an entry that is behind has a time at which it is written.
 
@@ -56,7 +58,8 @@ struct Open {
 
 /// Keeps series of events, and says when which of their states is to be written.
 ///
-/// After each call that takes an input, take every [`Series::poll_write`]; then wait for an event or until [`Series::poll_timeout`].
+/// After each call that takes an input, take every [`Series::poll_write`]; then wait for an event or until [`Series::poll_timeout`]. What an
+/// event brings about is handed out at once; of what is due, and at the end, as many writes are as are asked for.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -93,7 +96,7 @@ struct Open {
 /// let patch = series.poll_write().expect("the second makes it a series");
 /// assert_eq!((create.kind(), patch.count()), (OccurrenceKind::Create, 2));
 /// assert!(series.poll_write().is_none(), "the third waits");
-/// series.finish();
+/// assert!(series.finish(usize::MAX), "nothing is left for another call");
 /// assert_eq!(series.poll_write().map(|patch| patch.count()), Some(3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -142,7 +145,6 @@ impl Series {
 
     /// Takes an event. One that somebody waits for is written at once.
     pub fn handle_event(&mut self, now: Now, event: &Event) {
-        self.handle_timeout(now.monotonic);
         let (event, context) = event.split_context();
         let event = &*event;
         let awaited = context.as_ref().is_some_and(|context| context.is_awaited());
@@ -152,6 +154,11 @@ impl Series {
             Projection::SERIES
         };
         let key = self.keys.key(event, projection);
+        if self.options.client_go {
+            self.pass(now.monotonic);
+        } else {
+            self.end_if_idle(now.monotonic, &key);
+        }
         let last = event
             .last_timestamp()
             .or(event.event_time())
@@ -223,29 +230,53 @@ impl Series {
         }
     }
 
-    /// Does what is due. Harmless when called early.
-    pub fn handle_timeout(&mut self, now: Monotonic) {
+    /// Does what is due, until there are `writes_max` writes more; [`Series::poll_timeout`] is in the past if that was not all. Harmless when
+    /// called early.
+    ///
+    /// client-go's passes are made whole, whatever the bound.
+    pub fn handle_timeout(&mut self, now: Monotonic, writes_max: usize) {
         if self.options.client_go {
             return self.pass(now);
         }
-        while let Some(entry) = self.due.first_entry() {
-            if entry.key().0 > now {
-                return;
-            }
+        let full = self.writes.len().saturating_add(writes_max);
+        while self.writes.len() < full
+            && let Some(entry) = self.due.first_entry()
+            && entry.key().0 <= now
+        {
             let key = entry.remove();
+            if let Some(open) = self.open.peek(&key) {
+                open.due = None;
+            }
+            self.end_if_idle(now, &key);
             let Some(open) = self.open.peek(&key) else {
                 continue;
             };
-            open.due = None;
-            if now.nanos_since(open.last_seen) >= nanos(self.options.idle) {
-                if let Some(mut open) = self.open.remove(&key) {
-                    self.forget(&key, &mut open);
-                }
-                continue;
-            }
             if open.behind > 0 && now >= open.not_before {
                 self.write(now, &key);
             }
+            self.schedule(&key);
+        }
+    }
+
+    /// Writes up to `writes_max` counts that are behind before their time, those first whose time comes first.
+    pub fn write_early(&mut self, now: Monotonic, writes_max: usize) {
+        if self.behind == 0 {
+            return;
+        }
+        // By client-go's rules nothing is due by itself.
+        let all = if self.options.client_go {
+            self.open.keys()
+        } else {
+            Vec::new()
+        };
+        let keys = self.due.values().chain(&all);
+        let keys: Vec<Key> = keys
+            .filter(|key| self.open.peek(key).is_some_and(|open| open.behind > 0))
+            .take(writes_max)
+            .cloned()
+            .collect();
+        for key in keys {
+            self.write(now, &key);
             self.schedule(&key);
         }
     }
@@ -273,11 +304,17 @@ impl Series {
         }
     }
 
-    /// Ends every series: each that is behind is written once more, with its last count.
-    pub fn finish(&mut self) {
-        while let Some((key, mut open)) = self.open.pop() {
+    /// Ends every series: each that is behind is written once more, with its last count. Stops when there are `writes_max` writes more; false:
+    /// call it again.
+    pub fn finish(&mut self, writes_max: usize) -> bool {
+        let full = self.writes.len().saturating_add(writes_max);
+        while self.writes.len() < full {
+            let Some((key, mut open)) = self.open.pop() else {
+                return true;
+            };
             self.forget(&key, &mut open);
         }
+        false
     }
 
     /// How it does.
@@ -318,6 +355,19 @@ impl Series {
         self.last_due += 1;
         open.due = Some((at, self.last_due));
         self.due.insert((at, self.last_due), key.clone());
+    }
+
+    /// Ends the series under `key` if nothing was seen of it for too long.
+    fn end_if_idle(&mut self, now: Monotonic, key: &Key) {
+        let idle = nanos(self.options.idle);
+        if self
+            .open
+            .peek(key)
+            .is_some_and(|open| now.nanos_since(open.last_seen) >= idle)
+            && let Some(mut open) = self.open.remove(key)
+        {
+            self.forget(key, &mut open);
+        }
     }
 
     /// Ends an entry that was taken out.

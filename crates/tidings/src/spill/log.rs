@@ -122,6 +122,11 @@ impl Log {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
+    /// Whether half of the room is taken.
+    pub(super) fn is_filling(&self) -> bool {
+        self.bytes() > self.bytes_max / 2
+    }
+
     /// Appends as many of `events` as there is room for.
     pub(super) fn append(&mut self, events: Vec<Event>) -> Vec<Kept> {
         let mut room = self.bytes_max.saturating_sub(self.bytes());

@@ -158,6 +158,11 @@ impl Spill {
         self.behind
     }
 
+    /// Whether half of the room on disk is taken.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.is_filling())
+    }
+
     /// Appends events. Gives back those to go on with now: all of them, or, if others are before them on disk or there is no room in memory,
     /// those the disk has no room for.
     pub(crate) async fn append(&mut self, events: Vec<Event>, has_room: bool) -> Vec<Kept> {

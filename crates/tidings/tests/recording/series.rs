@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidings::EventType::Warning;
 use tidings::{
-    Broadcaster, BroadcasterOptions, DropCause, MemorySink, SeriesOptions, SinkAnswer, SinkOptions,
-    SinkVerb, StatusFailure, WriteError,
+    Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, SeriesOptions,
+    SinkAnswer, SinkOptions, SinkVerb, StatusFailure, WriteError,
 };
 
 use crate::{LONG, assert_adds_up, manual, pod};
@@ -110,4 +110,51 @@ async fn what_a_lost_write_stood_for_is_counted_as_dropped() {
         "{report}"
     );
     assert_adds_up(&report);
+}
+
+/// Far more series than may be pending at a time have something to say at one moment: at their heartbeat, and in the end.
+#[tokio::test]
+async fn counts_wait_for_room_and_none_is_lost() {
+    const PODS: u64 = 200;
+    let minute = Duration::from_secs(60);
+    let delivery = DeliveryOptions {
+        pending_events_max: 8,
+        ..DeliveryOptions::default()
+    };
+    let sink_options = SinkOptions::default()
+        .events_v1(SeriesOptions::default().heartbeat(minute))
+        .delivery(delivery);
+    let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(sink_options));
+    let sink = MemorySink::new();
+    broadcaster.start_recording_to_sink(sink.clone());
+    let see = |number: u64| {
+        let name = format!("web-{number}");
+        recorder.event(&pod(&name, "u"), Warning, "BackOff", "m");
+    };
+    // Few enough at a time to be written at once: the first and the second of each.
+    for number in 0..PODS {
+        for time in 1..=2 {
+            see(number);
+            settled(&broadcaster, number * 2 + time).await;
+        }
+    }
+    (0..PODS).for_each(see);
+    // When this is written, which is at once, those before it have been taken.
+    recorder.event(&pod("barrier", "u"), Warning, "BackOff", "m");
+    settled(&broadcaster, PODS * 2 + 1).await;
+    sink.answer_next([SinkAnswer::Fail(WriteError::transport("reset"))]);
+    hand.advance(minute);
+    while broadcaster.report().pending > 0 {
+        hand.advance(Duration::from_secs(1));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(broadcaster.report().dropped.total(), 0);
+
+    (0..PODS).for_each(see);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!((report.dropped.total(), report.pending), (0, 0), "{report}");
+    let series = sink.events().into_iter().filter_map(|event| event.series);
+    let counts: Vec<_> = series.map(|series| series.count).collect();
+    assert_eq!(counts, [Some(4); PODS as usize]);
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1;
 use tidings::EventType::Warning;
 use tidings::{
     Backoff, Broadcaster, BroadcasterOptions, DeliveryOptions, EventApi, InvalidSinkOptions,
@@ -334,4 +335,47 @@ async fn a_killed_process_loses_nothing_of_what_was_spilled() {
     // The one that was being written when it died need not be whole.
     assert!(stored.len() + 1 >= spilled, "{} of {spilled}", stored.len());
     assert_eq!(stored, (0..stored.len()).collect::<Vec<_>>());
+}
+
+/// Three times as many repeats as fit on disk, all of them before the next heartbeat, and then the process dies.
+#[tokio::test]
+async fn counts_that_wait_for_their_heartbeat_do_not_fill_the_disk() {
+    const REPEATS: usize = 6000;
+    let folder = tempfile::tempdir().unwrap();
+    let sink = MemorySink::new();
+    let start = || {
+        let broadcaster = Broadcaster::new();
+        let options = SinkOptions::default()
+            .events_v1(SeriesOptions::default())
+            .spill(SpillOptions::new(folder.path()).bytes_max(1 << 20));
+        broadcaster
+            .start_recording_to_sink_with(sink.clone(), options)
+            .unwrap();
+        broadcaster
+    };
+    let broadcaster = start();
+    let recorder = broadcaster.recorder(source());
+    let mut barriers = 0;
+    for number in 0..REPEATS {
+        let name = format!("web-{}", number % 3);
+        recorder.event(&pod(&name, ""), Warning, "BackOff", "m");
+        if number % 100 == 99 {
+            // What was recorded before is on disk when this is written.
+            let barrier = recorder.record_and_wait(&pod("barrier", ""), Warning, "BackOff", "m");
+            assert!(barrier.await.unwrap().is_written());
+            barriers += 1;
+        }
+    }
+    let writes = sink.calls().len() - barriers;
+    assert!(writes < 60, "{writes} writes for {REPEATS} repeats");
+    // Nothing more is written, whatever is in memory.
+    let held = sink.hold();
+    broadcaster.shutdown(Duration::ZERO).await;
+    drop(held);
+    let report = start().shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!((report.dropped.total(), report.pending), (0, 0), "{report}");
+    let count = |event: v1::Event| event.series.and_then(|series| series.count).unwrap_or(1);
+    let counted: i32 = sink.events().into_iter().map(count).sum();
+    assert_eq!(usize::try_from(counted).unwrap(), REPEATS + barriers);
 }

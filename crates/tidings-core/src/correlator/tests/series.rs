@@ -77,7 +77,7 @@ impl Bench {
     }
 
     fn pass(&mut self, second: i64) -> Vec<(OccurrenceKind, i32, u64)> {
-        self.series.handle_timeout(at(second).monotonic);
+        self.series.handle_timeout(at(second).monotonic, usize::MAX);
         self.writes()
     }
 
@@ -153,7 +153,7 @@ fn by_default_two_heartbeats_an_hour_and_the_end_are_written() {
     let mut bench = Bench::new(SeriesOptions::default());
     let mut writes = Vec::new();
     for second in (0..=3600).step_by(10) {
-        let seen = bench.see("web", second);
+        let seen = [bench.pass(second), bench.see("web", second)].concat();
         writes.extend(seen.into_iter().map(|write| (second, write.0, write.1)));
     }
     assert_eq!(
@@ -167,6 +167,13 @@ fn by_default_two_heartbeats_an_hour_and_the_end_are_written() {
     assert_eq!(bench.pass(3620 + 719), []);
     assert_eq!(bench.pass(3620 + 720), [(PATCH, 362, 1)]);
     assert_eq!((bench.due(), bench.series.stats().behind), (None, 0));
+    // An event after that begins anew, whether it was found to be quiet before or not.
+    for (second, count) in [(5000, 1), (5010, 2), (5020, 0)] {
+        let write = bench.see("web", second);
+        assert_eq!(write.first().map_or(0, |write| write.1), count);
+    }
+    let last_and_first = [(PATCH, 3, 1), (CREATE, 1, 1)];
+    assert_eq!(bench.see("web", 5020 + 720), last_and_first);
 }
 
 /// client-go's TestFinishSeries, and `eventBroadcasterImpl`'s passes: the same event at 0, 5 and 10 s.
@@ -272,7 +279,7 @@ fn bounds_end_series_but_lose_no_count() {
         "a ends with its last count"
     );
     assert_eq!(bench.series.stats().cache.entries, 2);
-    bench.series.finish();
+    bench.series.finish(usize::MAX);
     assert_eq!(bench.writes(), [(PATCH, 3, 1)]);
     assert_eq!((bench.series.stats().behind, bench.due()), (0, None));
     let mut bench = Bench::new(SeriesOptions::default().cache_bytes_max(0));
@@ -345,6 +352,7 @@ fn what_was_never_created_is_created_with_its_count() {
 enum Step {
     See(u8),
     Pass(i64),
+    Early(usize),
     Write,
     Answer(usize, Way),
     Expire,
@@ -365,6 +373,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (0_u8..4).prop_map(Step::See),
         3 => prop_oneof![1_i64..20, 50_i64..400].prop_map(Step::Pass),
+        1 => (0_usize..3).prop_map(Step::Early),
         6 => Just(Step::Write),
         6 => (0_usize..4, way).prop_map(|(which, way)| Step::Answer(which, way)),
         1 => Just(Step::Expire),
@@ -532,9 +541,23 @@ proptest! {
                 }
                 Step::Pass(seconds) => {
                     world.now += seconds;
-                    world.bench.series.handle_timeout(at(world.now).monotonic);
-                    let due = world.bench.series.poll_timeout();
-                    prop_assert!(due.is_none_or(|due| due > at(world.now).monotonic), "nothing is overdue");
+                    // In portions, each of which brings it forward.
+                    let now = at(world.now).monotonic;
+                    let open = world.bench.series.stats().cache.entries;
+                    for portion in 0.. {
+                        prop_assert!(portion <= open);
+                        world.bench.series.handle_timeout(now, 1);
+                        world.settle();
+                        if world.bench.series.poll_timeout().is_none_or(|due| due > now) {
+                            break;
+                        }
+                    }
+                }
+                Step::Early(writes) => {
+                    let behind = world.bench.series.stats().behind;
+                    world.bench.series.write_early(at(world.now).monotonic, writes);
+                    let fewer = behind - world.bench.series.stats().behind;
+                    prop_assert!(fewer >= behind.min(writes as u64), "one of each series at least");
                 }
                 Step::Write => world.write(),
                 Step::Answer(which, way) => world.answer(which, way),
@@ -546,7 +569,9 @@ proptest! {
             prop_assert!(world.settled + stats.behind <= world.recorded);
         }
         // The end, with a server that is well.
-        world.bench.series.finish();
+        while !world.bench.series.finish(1) {
+            world.settle();
+        }
         world.settle();
         world.delivery.drain();
         for _ in 0..10_000 {
