@@ -76,6 +76,11 @@ impl Event {
         self.text("/metadata/name")
     }
 
+    /// `namespace/name`, which lists of API servers are in the order of.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
+    }
+
     /// `metadata.uid`.
     pub fn uid(&self) -> &str {
         self.text("/metadata/uid")

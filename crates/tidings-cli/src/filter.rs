@@ -107,15 +107,9 @@ impl Filter {
         terms.join(",")
     }
 
-    /// Whether everything is wanted: nothing is left out, neither by the server nor here.
-    pub fn is_empty(&self) -> bool {
-        self.types.is_empty()
-            && self.reasons.is_empty()
-            && self.sources.is_empty()
-            && self.targets.is_empty()
-            && self.since.is_none()
-            && self.until.is_none()
-            && self.texts.is_empty()
+    /// Whether the server is [told](Self::field_selector) which object the events are about.
+    pub fn is_about_one_object(&self) -> bool {
+        matches!(self.targets.as_slice(), [Target { family: None, .. }])
     }
 }
 

@@ -86,40 +86,55 @@ impl Group {
     }
 }
 
-/// The sum of all, and the groups, the loudest first.
-#[derive(Clone, Debug, PartialEq)]
+/// Counts the occurrences of events within a span, one event after the other: memory is taken for what they are counted by.
+#[derive(Clone, Debug)]
 pub struct Noise {
+    span: Span,
     /// All of it.
     pub total: Group,
-    /// What it is made of.
-    pub groups: Vec<Group>,
+    /// How many events it is of.
+    pub events: u64,
+    groups: HashMap<String, Group>,
 }
 
-/// Counts the occurrences of events within a span, by what `name` calls them.
-pub fn count(events: &[Event], span: Span, name: impl Fn(&Event) -> String) -> Noise {
-    let mut total = Group::new("total".to_owned(), span.parts);
-    let mut groups: HashMap<String, Group> = HashMap::new();
-    for event in events {
-        let parts = spread(event, span);
-        if parts.iter().all(|part| *part <= 0.) {
-            continue;
+impl Noise {
+    /// Nothing yet.
+    pub fn new(span: Span) -> Self {
+        Self {
+            span,
+            total: Group::new("total".to_owned(), span.parts),
+            events: 0,
+            groups: HashMap::new(),
         }
-        total.add(event, &parts);
-        let name = name(event);
-        groups
-            .entry(name.clone())
-            .or_insert_with(|| Group::new(name, span.parts))
+    }
+
+    /// Counts an event among what goes by a name, if it was seen within the span.
+    pub fn add(&mut self, event: &Event, name: String) {
+        let parts = spread(event, self.span);
+        if parts.iter().all(|part| *part <= 0.) {
+            return;
+        }
+        self.events += 1;
+        self.total.add(event, &parts);
+        let parts_count = self.span.parts;
+        self.groups
+            .entry(name)
+            .or_insert_with_key(|name| Group::new(name.clone(), parts_count))
             .add(event, &parts);
     }
-    let mut groups: Vec<Group> = groups.into_values().collect();
-    groups.sort_by(|one, other| {
-        other
-            .occurrences
-            .total_cmp(&one.occurrences)
-            .then_with(|| Reverse(one.last_seen).cmp(&Reverse(other.last_seen)))
-            .then_with(|| one.name.cmp(&other.name))
-    });
-    Noise { total, groups }
+
+    /// What it is made of, the loudest first.
+    pub fn groups(&self) -> Vec<&Group> {
+        let mut groups: Vec<&Group> = self.groups.values().collect();
+        groups.sort_by(|one, other| {
+            other
+                .occurrences
+                .total_cmp(&one.occurrences)
+                .then_with(|| Reverse(one.last_seen).cmp(&Reverse(other.last_seen)))
+                .then_with(|| one.name.cmp(&other.name))
+        });
+        groups
+    }
 }
 
 /// The occurrences of one event in each part of a span.
@@ -184,10 +199,13 @@ mod tests {
             event("Old", "Normal", "03:00", "04:00", 1000),
             Event::new(json!({"reason": "Timeless", "count": 7})),
         ];
-        let noise = count(&events, span(), |event| event.reason().to_owned());
+        let mut noise = Noise::new(span());
+        for event in &events {
+            noise.add(event, event.reason().to_owned());
+        }
         let found: Vec<_> = noise
-            .groups
-            .iter()
+            .groups()
+            .into_iter()
             .map(|group| (group.name.as_str(), group.occurrences, group.chart()))
             .collect();
         assert_eq!(
@@ -199,10 +217,10 @@ mod tests {
             ]
         );
         assert_eq!(
-            (noise.total.occurrences, noise.total.warnings),
-            (101., 100.)
+            (noise.total.occurrences, noise.total.warnings, noise.events),
+            (101., 100., 3)
         );
-        assert!((noise.groups[0].per_minute(span()) - 1.).abs() < 1e-9);
+        assert!((noise.groups()[0].per_minute(span()) - 1.).abs() < 1e-9);
     }
 
     proptest! {

@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::columns::Columns;
 use crate::event::{Event, age};
 use crate::jsonpath::Template;
-use crate::text::{Cell, Layout, Look, Screen, escaped};
+use crate::text::{Cell, Escaping, Layout, Look, Screen};
 
 /// What `-o` accepts, for messages.
 const FORMATS: &str =
@@ -110,15 +111,19 @@ impl Printer {
     /// Of the output.
     pub fn list(
         &mut self,
-        events: &[Event],
+        events: Vec<Event>,
         now: Timestamp,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         match &self.format {
-            Format::Json => self.json(&list(events), out),
-            Format::Yaml => self.text(&yaml(&list(events))?, out),
-            Format::JsonPath(template) => self.text(&template.render(&list(events)), out),
-            _ => self.some(events, now, out),
+            Format::Json => self.json(&List::of(&events), out),
+            Format::Yaml => self.yaml(&List::of(&events), out),
+            Format::JsonPath(template) => {
+                let items: Vec<Value> = events.into_iter().map(Event::into_value).collect();
+                let list = json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
+                self.text(&template.render(&list), out)
+            }
+            _ => self.some(&events, now, out),
         }
     }
 
@@ -141,44 +146,66 @@ impl Printer {
     fn object(&self, event: &Event, out: &mut dyn Write) -> io::Result<()> {
         match &self.format {
             Format::Json => self.json(event.value(), out),
-            Format::Yaml => self.text(&format!("---\n{}", yaml(event.value())?), out),
+            Format::Yaml => {
+                out.write_all(b"---\n")?;
+                self.yaml(event.value(), out)
+            }
             Format::JsonPath(template) => self.text(&template.render(event.value()), out),
             Format::Name => self.text(&format!("event/{}\n", event.name()), out),
             _ => self.text(&format!("{}\n", event.value()), out),
         }
     }
 
-    /// Text that others wrote, which no terminal is to act on.
-    fn text(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    /// Hands what others wrote to the output, so that no terminal acts on it.
+    fn safely(
+        &self,
+        out: &mut dyn Write,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         if self.screen.is_terminal {
-            out.write_all(escaped(text).as_bytes())
+            write(&mut Escaping::new(out))
         } else {
-            out.write_all(text.as_bytes())
+            write(out)
         }
     }
 
-    fn json(&self, value: &Value, out: &mut dyn Write) -> io::Result<()> {
-        if self.screen.is_terminal {
-            return self.text(&format!("{value:#}\n"), out);
-        }
-        serde_json::to_writer_pretty(&mut *out, value)?;
-        writeln!(out)
+    fn text(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+        self.safely(out, |out| out.write_all(text.as_bytes()))
     }
 
+    fn json(&self, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+        self.safely(out, |out| {
+            serde_json::to_writer_pretty(&mut *out, value)?;
+            writeln!(out)
+        })
+    }
+
+    fn yaml(&self, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+        self.safely(out, |mut out| {
+            serde_saphyr::to_io_writer(&mut out, value).map_err(io::Error::other)
+        })
+    }
+
+    /// Rows are made twice, once to see how wide they are: that costs less than to keep them.
     fn rows(&mut self, events: &[Event], now: Timestamp, out: &mut dyn Write) -> io::Result<()> {
-        let rows: Vec<Vec<Cell>> = events.iter().map(|event| self.row(event, now)).collect();
-        let headings = self.headings.then(|| self.headings());
-        for row in headings.iter().chain(&rows) {
+        let headings = std::mem::take(&mut self.headings).then(|| self.heading_row());
+        if let Some(row) = &headings {
             self.layout.grow(row);
         }
-        for row in headings.iter().chain(&rows) {
-            writeln!(out, "{}", self.layout.line(row, self.screen))?;
+        for event in events {
+            self.layout.grow(&self.row(event, now));
         }
-        self.headings = false;
+        if let Some(row) = headings {
+            writeln!(out, "{}", self.layout.line(&row, self.screen))?;
+        }
+        for event in events {
+            let row = self.row(event, now);
+            writeln!(out, "{}", self.layout.line(&row, self.screen))?;
+        }
         Ok(())
     }
 
-    fn headings(&self) -> Vec<Cell> {
+    fn heading_row(&self) -> Vec<Cell> {
         let names: &[&str] = match &self.format {
             Format::CustomColumns(columns) => return columns.headings(),
             Format::Wide => &[
@@ -245,13 +272,40 @@ impl Printer {
 }
 
 /// The List that kubectl makes of what it got.
-fn list(events: &[Event]) -> Value {
-    let items: Vec<&Value> = events.iter().map(Event::value).collect();
-    json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    api_version: &'static str,
+    items: Items<'a>,
+    kind: &'static str,
+    metadata: ListMeta,
 }
 
-fn yaml(value: &Value) -> io::Result<String> {
-    serde_saphyr::to_string(value).map_err(io::Error::other)
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: &'static str,
+}
+
+struct Items<'a>(&'a [Event]);
+
+impl Serialize for Items<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Event::value))
+    }
+}
+
+impl<'a> List<'a> {
+    fn of(events: &'a [Event]) -> Self {
+        Self {
+            api_version: "v1",
+            items: Items(events),
+            kind: "List",
+            metadata: ListMeta {
+                resource_version: "",
+            },
+        }
+    }
 }
 
 /// The section of events at the end of what `kubectl describe` prints (`DescribeEvents`), the events being in order already.
@@ -337,7 +391,7 @@ mod tests {
         let now = "2026-03-04T05:20:00Z".parse().unwrap();
         let mut printer = Printer::new(format.parse().unwrap(), Screen::default(), namespaces);
         let mut out = Vec::new();
-        printer.list(&events(), now, &mut out).unwrap();
+        printer.list(events(), now, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -365,7 +419,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_for_programs_is_read_back_whole() {
-        let whole = list(&events());
+        let whole = serde_json::to_value(List::of(&events())).unwrap();
         let json: Value = serde_json::from_str(&print("json", false)).unwrap();
         assert_eq!(json, whole);
         let yaml: Value = serde_saphyr::from_str(&print("yaml", false)).unwrap();

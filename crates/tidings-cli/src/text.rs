@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::io;
 
 use console::{Style, measure_text_width, pad_str, truncate_str};
 
@@ -53,6 +54,42 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(safe)
+}
+
+/// Writes text as [`escaped`] gives it, however it comes in parts.
+#[derive(Debug)]
+pub struct Escaping<W> {
+    out: W,
+    /// The beginning of a character whose end is yet to come.
+    begun: Vec<u8>,
+}
+
+impl<W: io::Write> Escaping<W> {
+    /// In front of a terminal.
+    pub fn new(out: W) -> Self {
+        Self {
+            out,
+            begun: Vec::new(),
+        }
+    }
+}
+
+impl<W: io::Write> io::Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begun.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.begun) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.begun.len(),
+        };
+        let text: Vec<u8> = self.begun.drain(..whole).collect();
+        self.out
+            .write_all(escaped(&String::from_utf8_lossy(&text)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// What a table is printed to.
@@ -271,6 +308,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn text_in_parts_is_escaped_as_the_whole(text in "[a\u{1b}\u{9b}é\n日]{0,40}", parts in prop::collection::vec(1_usize..5, 0..20)) {
+            let mut out = Escaping::new(Vec::new());
+            let mut rest = text.as_bytes();
+            for length in parts {
+                let (part, behind) = rest.split_at(length.min(rest.len()));
+                io::Write::write_all(&mut out, part).unwrap();
+                rest = behind;
+            }
+            io::Write::write_all(&mut out, rest).unwrap();
+            prop_assert_eq!(String::from_utf8(out.out).unwrap(), escaped(&text));
+        }
+
         // Characters whose width is the same whatever is beside them: of the others, terminals differ.
         #[test]
         fn lines_fit(cells in proptest::collection::vec("[ -~à-ž一-鿿]{0,40}", 1..6), width in 1_usize..200) {

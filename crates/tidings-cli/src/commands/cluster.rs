@@ -115,6 +115,8 @@ pub(crate) enum CommandError {
     },
     #[error("{what}: the server sent what is no answer to it: {why}")]
     Unreadable { what: String, why: String },
+    #[error("put events in order: there are more than {max}")]
+    TooMany { max: usize },
     /// Something was not as asked for.
     #[error("{0}")]
     Failed(String),
@@ -148,9 +150,11 @@ impl CommandError {
         match self {
             Self::Usage(_) | Self::Config(_) => USAGE,
             Self::Unreachable(_) | Self::Unauthorized(_) => UNREACHABLE,
-            Self::Refused { .. } | Self::Unreadable { .. } | Self::Failed(_) | Self::Output(_) => {
-                FAILED
-            }
+            Self::Refused { .. }
+            | Self::Unreadable { .. }
+            | Self::TooMany { .. }
+            | Self::Failed(_)
+            | Self::Output(_) => FAILED,
         }
     }
 
@@ -175,6 +179,11 @@ impl CommandError {
             Self::Refused { status, rbac, .. } if status.code == 403 => Some(format!(
                 "tidings rbac {rbac} prints the permissions this needs; without those for all namespaces, name one with -n"
             )),
+            Self::TooMany { .. } => Some(
+                "ask for fewer with -n, --since or --types, or for the last of them with --limit; tidings export writes all, in the order of names; \
+                 --max-events allows more"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

@@ -6,10 +6,8 @@ use std::process::ExitCode;
 use tidings_cli::event::by_last_seen;
 use tidings_cli::printer::{Format, Printer};
 
-use super::cluster::{
-    ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line, tell,
-};
-use super::reader::{Notice, Watched};
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
+use super::reader::{EVENTS_MAX, Notice, Watched};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use crate::clock;
@@ -25,9 +23,13 @@ pub(crate) struct Args {
     namespaces: NamespaceFlags,
     #[command(flatten)]
     selection: SelectionFlags,
-    /// Only so many, those seen last. With any other condition all events are read to find them
+    /// Only so many, those seen last. A server that is no tidings serve is asked for all events to find them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
+    /// Hold no more events than these. To be put in order they are all held until the last is read, with about 5 KB each; with --limit
+    /// only twice as many as are shown
+    #[arg(long, value_name = "N", default_value_t = EVENTS_MAX)]
+    max_events: usize,
     /// Go on with what happens next, through restarts of the server and losses of the network
     #[arg(long, short, help_heading = "Output")]
     watch: bool,
@@ -73,10 +75,11 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 
 async fn show(args: Args) -> Result<u8, CommandError> {
     let screen = args.color.screen();
-    let reader = args
+    let mut reader = args
         .selection
         .reader(&args.cluster, &args.namespaces)
         .await?;
+    reader.events_max = args.max_events;
     let mut printer = Printer::new(args.output, screen, reader.namespace.is_empty());
     if args.no_headers {
         printer = printer.without_headings();
@@ -114,7 +117,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         });
         return Ok(DONE);
     }
-    printer.list(&listed.events, clock::now(), &mut out)?;
+    printer.list(listed.events, clock::now(), &mut out)?;
     out.flush()?;
     Ok(DONE)
 }

@@ -1,7 +1,7 @@
 //! `tidings export`: events of a cluster into a file that `tidings import` reads, page by page, so that memory does not grow with them.
 //!
 //! The file is written under another name until it is whole. A list comes in the order of keys (namespace/name), so the last key written
-//! says where to go on: after an interruption, and where the server forgets the list's revision half way.
+//! says where to go on after an interruption; what was asked for is noted beside the file, so that nothing else is added to it.
 
 mod file;
 
@@ -10,19 +10,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tidings_cli::event::Event;
 
 use self::file::{Form, Target};
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
-use super::reader::{PAGE, Reader};
+use super::reader::Reader;
 use super::selection::SelectionFlags;
-
-/// A list that expires is begun again so often without having brought anything new.
-const EXPIRED_MAX: u32 = 5;
 
 /// Write events into a file, to keep them or to import them elsewhere.
 ///
 /// Each event is written as the server has it, in the order of namespace and name. FILE.part is renamed to FILE when everything is in it.
+///
+/// An interrupted export of JSON Lines leaves FILE.part, and in FILE.part.of what it was of. With --resume, and the same cluster,
+/// namespace and conditions, the next one goes on behind the last event in it: what was made or changed before that since then is not read again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings export -A events.jsonl.gz
@@ -37,7 +36,7 @@ pub(crate) struct Args {
     /// json, yaml or jsonl (an object on each line) [default: as the file's name ends, or jsonl]
     #[arg(long, short, value_name = "FORM")]
     output: Option<Form>,
-    /// Go on with FILE.part of an interrupted export; of JSON Lines only
+    /// Go on with FILE.part of an interrupted export of the same events; of JSON Lines only
     #[arg(long)]
     resume: bool,
     /// Show no progress
@@ -64,11 +63,17 @@ async fn export(args: Args) -> Result<u8, CommandError> {
                 .to_owned(),
         ));
     }
-    let reader = args
+    let mut reader = args
         .selection
         .reader(&args.cluster, &args.namespaces)
         .await?;
-    let (mut target, found) = Target::open(&args.file, form, args.resume)?;
+    reader.rbac = "export";
+    let what = format!(
+        "{} {}",
+        args.cluster.config().await?.cluster_url,
+        args.selection.words(&reader.namespace)
+    );
+    let (mut target, found) = Target::open(&args.file, form, args.resume, &what)?;
     let progress = progress(&args);
     progress.set_message(format!("{} events", found.count));
     let written = write(&reader, &mut target, found.last_key, &progress).await;
@@ -98,51 +103,25 @@ async fn export(args: Args) -> Result<u8, CommandError> {
 async fn write(
     reader: &Reader,
     target: &mut Target,
-    mut last_key: Option<String>,
+    last_key: Option<String>,
     progress: &ProgressBar,
 ) -> Result<u64, CommandError> {
     let mut count = 0;
-    let mut expired = 0;
-    let mut next: Option<String> = None;
-    loop {
-        let page = match reader.page(PAGE, next.as_deref(), false).await {
-            Ok(page) => page,
-            Err(kube::Error::Api(status)) if status.code == 410 && expired < EXPIRED_MAX => {
-                // From the beginning; what is written already is passed over.
-                expired += 1;
-                next = None;
-                continue;
-            }
-            Err(error) => return Err(CommandError::request("read events", "export", error)),
-        };
-        if let (None, Some(remaining)) = (&next, page.remaining) {
-            progress.set_length(remaining + page.events.len() as u64);
+    let scan = reader.scan(last_key, |page| {
+        if let Some(total) = page.total {
+            progress.set_length(total);
         }
-        for event in page.events {
-            progress.inc(1);
-            let key = key(&event);
-            if last_key.as_ref().is_some_and(|last| key <= *last) {
-                continue;
-            }
-            if reader.filter.selects(&event) {
-                target.write(event.value())?;
-                count += 1;
-            }
-            last_key = Some(key);
-            expired = 0;
+        for event in &page.events {
+            target.write(event.value())?;
         }
         target.flush()?;
+        count += page.events.len() as u64;
+        progress.inc(page.read as u64);
         progress.set_message(format!("{count} events"));
-        next = page.next;
-        if next.is_none() {
-            return Ok(count);
-        }
-    }
-}
-
-/// Where an event stands in the order of lists.
-fn key(event: &Event) -> String {
-    format!("{}/{}", event.namespace(), event.name())
+        Ok(())
+    });
+    scan.await?;
+    Ok(count)
 }
 
 /// Drawn on a terminal and nowhere else.

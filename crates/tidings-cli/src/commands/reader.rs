@@ -5,6 +5,8 @@
 //! given out: once and as they are by then, without those that are gone and without what an event was in between. Revisions grow over
 //! all objects of a server, so that one number says how far we are.
 
+mod list;
+
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -15,12 +17,13 @@ use serde_json::Value;
 use tidings_cli::event::Event;
 use tidings_cli::filter::Filter;
 
+use self::list::Unlisted;
 use super::cluster::{CommandError, patiently, with_sources};
 
 /// Events in a page, as many as kubectl asks for.
-pub(crate) const PAGE: usize = 500;
-/// A list that expires while it is read is begun again so often.
-const EXPIRED_MAX: u32 = 5;
+const PAGE: usize = 500;
+/// How many events are held at once, unless told otherwise.
+pub(crate) const EVENTS_MAX: usize = 250_000;
 /// The server is asked to end a watch after this time, so that a connection nobody ends is noticed.
 const WATCH: Duration = Duration::from_secs(240);
 /// What a watch may be late for.
@@ -39,17 +42,21 @@ pub(crate) struct Reader {
     pub(crate) namespace: String,
     pub(crate) filter: Filter,
     pub(crate) timeout: Option<Duration>,
+    /// More events than these are not held: they cannot be put in order.
+    pub(crate) events_max: usize,
+    /// The use of `tidings rbac` that says what permissions this needs.
+    pub(crate) rbac: &'static str,
 }
 
 /// A page of a list.
-pub(crate) struct Page {
-    pub(crate) events: Vec<Event>,
+struct Page {
+    events: Vec<Event>,
     /// The rest, if there is any.
-    pub(crate) next: Option<String>,
+    next: Option<String>,
     /// The revision of the list; empty if the server gives none.
-    pub(crate) revision: String,
+    revision: String,
     /// How many events are behind the page, where the server says so.
-    pub(crate) remaining: Option<u64>,
+    remaining: Option<u64>,
     is_newest_first: bool,
 }
 
@@ -102,10 +109,6 @@ impl Reader {
 
     fn request(&self, parameters: &[(&str, &str)]) -> kube::Result<http::Request<Vec<u8>>> {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        let selector = self.filter.field_selector();
-        if !selector.is_empty() {
-            query.append_pair("fieldSelector", &selector);
-        }
         query.extend_pairs(parameters.iter().filter(|(_, value)| !value.is_empty()));
         let uri = format!("{}?{}", self.path(), query.finish());
         http::Request::get(uri)
@@ -114,28 +117,13 @@ impl Reader {
             .map_err(kube::Error::HttpError)
     }
 
-    /// One page of the list, unfiltered.
-    pub(crate) async fn page(
-        &self,
-        limit: usize,
-        next: Option<&str>,
-        newest_first: bool,
-    ) -> kube::Result<Page> {
-        patiently(|| self.page_once(limit, next, newest_first)).await
+    /// The page of a list that is asked for.
+    async fn answered(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
+        patiently(|| self.answered_once(parameters)).await
     }
 
-    async fn page_once(
-        &self,
-        limit: usize,
-        next: Option<&str>,
-        newest_first: bool,
-    ) -> kube::Result<Page> {
-        let limit = limit.to_string();
-        let request = self.request(&[
-            ("limit", &limit),
-            ("continue", next.unwrap_or_default()),
-            ("order", if newest_first { "newest" } else { "" }),
-        ])?;
+    async fn answered_once(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
+        let request = self.request(parameters)?;
         let answer = async {
             let answer = self
                 .client
@@ -175,57 +163,6 @@ impl Reader {
                     Err(kube::Error::Service(late.into()))
                 }),
         }
-    }
-
-    /// The events that are wanted; with `last`, only so many that were seen last. Memory is taken for those wanted and a page.
-    pub(crate) async fn list(&self, last: Option<usize>) -> Result<Listed, CommandError> {
-        self.list_after(None, last).await.map_err(failed)
-    }
-
-    /// The same of those written after a revision; of all, where the server is not so far.
-    async fn list_after(&self, after: Option<u64>, last: Option<usize>) -> kube::Result<Listed> {
-        let mut expired = 0;
-        loop {
-            match self.list_once(after, last).await {
-                Err(kube::Error::Api(status)) if status.code == 410 && expired < EXPIRED_MAX => {
-                    expired += 1;
-                }
-                listed => return listed,
-            }
-        }
-    }
-
-    async fn list_once(&self, mut after: Option<u64>, last: Option<usize>) -> kube::Result<Listed> {
-        let mut events = Vec::new();
-        let mut next: Option<String> = None;
-        let mut revision = String::new();
-        // The order is of use only where what is left out is not wanted anyway.
-        let newest_first = last.is_some_and(|last| last <= PAGE) && self.filter.is_empty();
-        let mut limit = last.filter(|_| newest_first).unwrap_or(PAGE);
-        loop {
-            let page = self.page(limit, next.as_deref(), newest_first).await?;
-            if revision.is_empty() {
-                revision = page.revision;
-                let reached: Option<u64> = revision.parse().ok();
-                after = after.filter(|after| reached >= Some(*after));
-            }
-            events.extend(page.events.into_iter().filter(|event| {
-                (after.is_none() || event.revision() > after) && self.filter.selects(event)
-            }));
-            if let Some(last) = last.filter(|last| events.len() > last * 2 + PAGE) {
-                keep_last(&mut events, last);
-            }
-            next = page.next;
-            if next.is_none() || page.is_newest_first {
-                break;
-            }
-            // The server does not know the order, so all of it is to be read: not so few at a time.
-            limit = PAGE;
-        }
-        if let Some(last) = last {
-            keep_last(&mut events, last);
-        }
-        Ok(Listed { events, revision })
     }
 
     /// Gives out every change after a list until `take` has enough.
@@ -269,7 +206,9 @@ impl Reader {
                 }
                 Err(Ended::Output(error)) => return Err(error),
                 Err(Ended::Expired) => is_expired = true,
-                Err(Ended::Failed(error)) if is_final(&error) => return Err(failed(error)),
+                Err(Ended::Failed(error)) if is_final(&error) => {
+                    return Err(self.failed(error.into()));
+                }
                 Err(Ended::Failed(error)) => {
                     if !std::mem::replace(&mut is_interrupted, true) {
                         let why = with_sources(&error);
@@ -287,6 +226,7 @@ impl Reader {
     ) -> Result<(), Ended> {
         let seconds = WATCH.as_secs().to_string();
         let request = self.request(&[
+            ("fieldSelector", &self.filter.field_selector()),
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", &position.text),
@@ -327,7 +267,11 @@ impl Reader {
         position: &mut Position,
         take: &mut impl FnMut(Watched) -> Result<(), CommandError>,
     ) -> Result<(), Ended> {
-        let mut listed = self.list_after(position.revision, None).await?;
+        let mut listed = match self.list_after(position.revision, None).await {
+            Ok(listed) => listed,
+            Err(Unlisted::Request(error)) => return Err(error.into()),
+            Err(unlisted) => return Err(Ended::Output(self.failed(unlisted))),
+        };
         let reached: Option<u64> = listed.revision.parse().ok();
         if position.revision.is_none() || reached < position.revision {
             take(Watched::Notice(Notice::NewHistory)).map_err(Ended::Output)?;
@@ -399,10 +343,6 @@ fn is_final(error: &kube::Error) -> bool {
     }
 }
 
-fn failed(error: kube::Error) -> CommandError {
-    CommandError::request("read events", "events", error)
-}
-
 /// The Status of an answer, or one made of it.
 fn refusal(code: http::StatusCode, body: &[u8]) -> Status {
     let status: Option<Status> = serde_json::from_slice(body).ok();
@@ -411,14 +351,6 @@ fn refusal(code: http::StatusCode, body: &[u8]) -> Status {
         let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
         Status::failure(&format!("{code}: {text}"), "").with_code(code.as_u16())
     })
-}
-
-/// Keeps those seen last.
-fn keep_last(events: &mut Vec<Event>, last: usize) {
-    if events.len() > last {
-        events.sort_by(tidings_cli::event::by_last_seen);
-        events.drain(..events.len() - last);
-    }
 }
 
 #[cfg(test)]

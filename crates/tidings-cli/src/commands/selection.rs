@@ -7,7 +7,7 @@ use tidings_cli::times;
 
 use super::cluster::{ClusterFlags, CommandError, NamespaceFlags};
 use super::objects;
-use super::reader::Reader;
+use super::reader::{EVENTS_MAX, Reader};
 use crate::clock;
 
 /// Which events are wanted.
@@ -94,7 +94,33 @@ impl SelectionFlags {
             namespace,
             filter,
             timeout: cluster.request_timeout(),
+            events_max: EVENTS_MAX,
+            rbac: "events",
         })
+    }
+
+    /// What is wanted as a command line says it: the same words ask for the same.
+    pub(crate) fn words(&self, namespace: &str) -> String {
+        let mut words = match namespace {
+            "" => vec!["--all-namespaces".to_owned()],
+            namespace => vec![format!("--namespace={namespace}")],
+        };
+        words.extend(self.objects.iter().map(|named| format!("--for={named}")));
+        words.extend(self.tree.then(|| "--tree".to_owned()));
+        for (flag, values) in [
+            ("types", &self.types),
+            ("reason", &self.reason),
+            ("source", &self.source),
+        ] {
+            if !values.is_empty() {
+                words.push(format!("--{flag}={}", values.join(",")));
+            }
+        }
+        for (flag, when) in [("since", &self.since), ("until", &self.until)] {
+            words.extend(when.iter().map(|when| format!("--{flag}={when}")));
+        }
+        words.extend(self.grep.iter().map(|text| format!("--grep={text:?}")));
+        words.join(" ")
     }
 
     /// The namespace to look in; empty for all. Events of objects that are in none may be in any.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tidings_cli::event::{Event, age};
-use tidings_cli::noise::{Noise, Span, count};
+use tidings_cli::noise::{Noise, Span};
 use tidings_cli::text::{Cell, Layout, Look, Screen};
 use tidings_cli::times;
 
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use crate::clock;
@@ -21,7 +21,8 @@ const PARTS: usize = 24;
 /// Show which reasons and objects make the noise, how much, and when.
 ///
 /// Counts occurrences, not events: an event seen a thousand times counts a thousand. When in its time an event was seen it does not say,
-/// so its occurrences are taken to be spread evenly between the first and the last.
+/// so its occurrences are taken to be spread evenly between the first and the last. Events are read a page at a time; memory is taken for
+/// the names they are counted by.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings top -A
@@ -114,7 +115,6 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         .selection
         .reader(&args.cluster, &args.namespaces)
         .await?;
-    let events = reader.list(None).await?.events;
     let now = clock::now();
     let from = now.checked_sub(args.window).map_err(|_| {
         CommandError::Usage("look back further than there are dates: shorten --window".to_owned())
@@ -124,29 +124,31 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         to: now,
         parts: PARTS,
     };
+    let namespaces = reader.namespace.is_empty();
+    let mut noises: Vec<(By, Noise)> = args.by.iter().map(|by| (*by, Noise::new(span))).collect();
+    let scan = reader.scan(None, |page| {
+        for event in &page.events {
+            for (by, noise) in &mut noises {
+                noise.add(event, by.name(event, namespaces));
+            }
+        }
+        Ok(())
+    });
+    scan.await?;
     let mut out = io::BufWriter::new(io::stdout());
     let screen = args.color.screen();
-    for (index, by) in args.by.iter().enumerate() {
-        let noise = count(&events, span, |event| {
-            by.name(event, reader.namespace.is_empty())
-        });
-        if index == 0 {
-            summary(&noise, events.len(), args.window, span, &mut out)?;
-        }
-        table(*by, &noise, args.rows, (span, now), screen, &mut out)?;
+    if let Some((_, noise)) = noises.first() {
+        summary(noise, args.window, span, &mut out)?;
+    }
+    for (by, noise) in &noises {
+        table(*by, noise, args.rows, (span, now), screen, &mut out)?;
     }
     out.flush()?;
     Ok(DONE)
 }
 
-fn summary(
-    noise: &Noise,
-    events: usize,
-    window: Duration,
-    span: Span,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let total = &noise.total;
+fn summary(noise: &Noise, window: Duration, span: Span, out: &mut impl Write) -> io::Result<()> {
+    let (total, events) = (&noise.total, noise.events);
     let window = tidings_server::human_duration(i128::try_from(window.as_millis()).unwrap_or(0));
     writeln!(
         out,
@@ -177,7 +179,8 @@ fn table(
             .map(|heading| Cell::new(heading).look(Look::Heading))
             .to_vec(),
     ];
-    table.extend(noise.groups.iter().take(rows).map(|group| {
+    let groups = noise.groups();
+    table.extend(groups.iter().take(rows).map(|group| {
         let look = if group.warnings > group.occurrences / 2. {
             Look::Warning
         } else {
@@ -199,7 +202,7 @@ fn table(
     for row in &table {
         writeln!(out, "{}", layout.line(row, screen))?;
     }
-    let left = noise.groups.len().saturating_sub(rows);
+    let left = groups.len().saturating_sub(rows);
     if left > 0 {
         writeln!(out, "… and {left} more")?;
     }

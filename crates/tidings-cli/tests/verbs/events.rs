@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Cluster, rollout, run};
+use super::support::{Cluster, event, rollout, run};
 
 const REASONS: &str = "custom-columns=REASON:.reason";
 
@@ -288,14 +288,61 @@ async fn a_limit_reads_no_more_than_it_says() {
         ["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"]
     );
     assert_eq!(read().await - before, 2);
-    // What a selector leaves out has to be read.
-    cluster.lines(&[
-        "events",
-        "-n",
-        "shop",
-        "--limit=1",
-        "--types=Normal",
-        "-o=name",
-    ]);
-    assert!(read().await - before > 3);
+    // With conditions, a page of the last is enough if those that are wanted are among them.
+    let others: Vec<Value> = (0..800)
+        .map(|number| {
+            let seconds = 4000 + number;
+            event(&format!("e{number:03}"), ("Pod", "old"), "Pulled", seconds)
+        })
+        .collect();
+    cluster.import(&others);
+    for (arguments, expected, reads) in [
+        (
+            &["--types=Normal", "--limit=1"] as &[&str],
+            &["event/web-5d4f8c7b9-x7k2p.2"] as &[&str],
+            501..=501,
+        ),
+        (
+            &["--types=Warning", "--limit=1"],
+            &["event/api.1"],
+            // It is the last of all.
+            1..=1,
+        ),
+        (
+            // Nothing before is wanted anyway.
+            &["--types=Warning", "--limit=3", "--since=65m"],
+            &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
+            503..=503,
+        ),
+        (
+            // They are not among the last, so that everything is read; the server looks ahead for the end of a list.
+            &["--types=Warning", "--limit=3"],
+            &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
+            503 + 805..=503 + 2 * 805,
+        ),
+        (
+            &["--for=pod/web-api-0", "--limit=3"],
+            &["event/api.1"],
+            // By the index of objects.
+            1..=2,
+        ),
+    ] {
+        let before = read().await;
+        let all = [&["events", "-n", "shop", "-o=name"], arguments].concat();
+        assert_eq!(cluster.lines(&all), expected, "{arguments:?}");
+        let read = read().await - before;
+        assert!(reads.contains(&read), "{arguments:?}: {read}");
+    }
+    let refused = cluster.run(&["events", "-n", "shop", "--max-events=804"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("there are more than 804\nhint: "),
+        "{refused:?}"
+    );
+    assert_eq!(
+        cluster
+            .lines(&["events", "-n", "shop", "--max-events=805"])
+            .len(),
+        806
+    );
 }

@@ -44,22 +44,50 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     let events: Vec<Value> = (0..1200)
         .map(|number| event(&format!("e{number:04}"), ("Pod", "web"), "Pulled", 5))
         .collect();
-    let cluster = Cluster::with(&events).await;
+    let mut cluster = Cluster::with(&events).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.jsonl");
     let path = file.to_str().unwrap();
     assert_eq!(cluster.run(&["export", "-A", path]).code, Some(0));
     let whole = std::fs::read_to_string(&file).unwrap();
-
-    // As an interruption leaves it: a line cut off, and no file yet.
     std::fs::remove_file(&file).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    // The server goes away, half way: a line is cut off.
+    let port = cluster.stop().await;
+    let ran = cluster.run(&["export", "-A", path]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(
+        ran.stderr.contains("--resume goes on from there"),
+        "{ran:?}"
+    );
     let part = folder.path().join("a.jsonl.part");
     std::fs::write(&part, &whole[..whole.len() / 2]).unwrap();
+    cluster.go_on(port).await;
+
+    // Of other events it is no part.
+    for other in [&["-n", "shop"] as &[&str], &["-A", "--types=Warning"]] {
+        let ran = cluster.run(&[&["export", "--resume", path], other].concat());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("--all-namespaces, not of"), "{ran:?}");
+    }
+    let elsewhere = Cluster::start().await;
+    let ran = elsewhere.run(&["export", "-A", "--resume", path]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+
     let ran = cluster.run(&["export", "-A", "--resume", path]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stderr.contains("events exported behind "), "{ran:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), whole);
-    assert!(!part.exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+
+    // Nobody knows what it is of.
+    std::fs::write(&part, &whole).unwrap();
+    let ran = cluster.run(&["export", "-A", "--resume", path]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    std::fs::remove_file(&part).unwrap();
+    let ran = cluster.run(&["export", "-A", "--resume", path]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 
     let ran = cluster.run(&[
         "export",

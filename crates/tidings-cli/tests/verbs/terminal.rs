@@ -137,6 +137,13 @@ async fn what_others_wrote_is_no_command_to_the_terminal() {
             assert!(!line.contains(is_command), "{form}: {line:?}");
         }
     }
+    for form in ["json", "yaml", "jsonl"] {
+        let arguments = ["export", "-A", "-o", form];
+        for line in shown(&cluster, 200, &arguments, &[]) {
+            let is_command = |character: char| character.is_control() && character != '\t';
+            assert!(!line.contains(is_command), "export {form}: {line:?}");
+        }
+    }
     // A program gets every character.
     let piped = cluster.run(&["events", "-A", "-o", "jsonpath={.items[*].message}"]);
     assert_eq!(piped.stdout, commands);

@@ -1,9 +1,9 @@
 //! The file an export is written to: its form, its compression, and what an interrupted one left.
 //!
-//! Invariant: the file under its own name is whole, or not there.
+//! Invariants: the file under its own name is whole, or not there. What is in FILE.part is of what FILE.part.of says.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -11,6 +11,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 use tidings_cli::event::Event;
+use tidings_cli::text::Escaping;
 
 use super::super::cluster::CommandError;
 
@@ -93,57 +94,104 @@ impl Sink {
     }
 }
 
+/// The names of the file: its own, the one it has until it is whole, and that of a note what it is of.
+#[derive(Debug)]
+struct Names {
+    whole: PathBuf,
+    part: PathBuf,
+    note: PathBuf,
+}
+
+impl Names {
+    fn new(whole: &Path) -> Self {
+        Self {
+            whole: whole.to_owned(),
+            part: with_suffix(whole, ".part"),
+            note: with_suffix(whole, ".part.of"),
+        }
+    }
+
+    /// What an interrupted export left, if it was of the same.
+    fn previous(&self, what: &str) -> Result<Option<File>, CommandError> {
+        let previous = match File::open(&self.part) {
+            Ok(previous) => previous,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(&self.part, &error)),
+        };
+        let cannot = |why: String| {
+            let part = self.part.display();
+            CommandError::Usage(format!(
+                "resume {part}: {why}; export again without --resume"
+            ))
+        };
+        let noted = std::fs::read_to_string(&self.note).map_err(|error| {
+            cannot(format!(
+                "{} says what it is of: {error}",
+                self.note.display()
+            ))
+        })?;
+        if noted.trim_end() == what {
+            Ok(Some(previous))
+        } else {
+            Err(cannot(format!(
+                "it is of {}, not of {what}",
+                noted.trim_end()
+            )))
+        }
+    }
+}
+
 /// Where events are written to.
 pub(super) struct Target {
     form: Form,
     sink: Sink,
-    /// The file under the name it has until it is whole, and under its own.
-    names: Option<(PathBuf, PathBuf)>,
+    names: Option<Names>,
     is_first: bool,
 }
 
 impl Target {
-    /// Opens the file, with what an interrupted export left if that is wanted.
+    /// Opens the file for an export of what `what` says, with what an interrupted one left if that is wanted.
     pub(super) fn open(
         path: &Path,
         form: Form,
         resume: bool,
+        what: &str,
     ) -> Result<(Self, Found), CommandError> {
         if path.as_os_str() == "-" {
-            let target = Self::started(form, Sink::new(Box::new(io::stdout()), false), None)?;
+            let stdout = io::stdout();
+            // What others wrote is no command to a terminal.
+            let stdout: Box<dyn Write> = if stdout.is_terminal() {
+                Box::new(Escaping::new(stdout))
+            } else {
+                Box::new(stdout)
+            };
+            let target = Self::started(form, Sink::new(stdout, false), None)?;
             return Ok((target, Found::default()));
         }
-        let failed = |path: &Path, error: io::Error| {
-            CommandError::Usage(format!("write {}: {error}", path.display()))
-        };
-        let part = with_suffix(path, ".part");
-        let fresh = with_suffix(path, ".part.new");
-        let previous = match File::open(&part) {
-            Ok(previous) if resume => Some(previous),
-            Err(error) if resume && error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(&part, error));
-            }
-            _ => None,
-        };
+        let names = Names::new(path);
+        let previous = if resume { names.previous(what)? } else { None };
         // What was left is copied as far as it is whole, so that the new file is whole at every line.
-        let file = File::create(&fresh).map_err(|error| failed(&fresh, error))?;
-        let sink = Sink::new(Box::new(file), is_gzip(path));
-        let mut target = Self::started(form, sink, Some((part.clone(), path.to_owned())))?;
+        let fresh = with_suffix(path, ".part.new");
+        let file = File::create(&fresh).map_err(|error| failed(&fresh, &error))?;
+        let mut target = Self::started(form, Sink::new(Box::new(file), is_gzip(path)), None)?;
         let found = match previous {
             Some(previous) => copy(previous, is_gzip(path), target.sink.out())
-                .map_err(|error| failed(&fresh, error))?,
-            None => Found::default(),
+                .map_err(|error| failed(&fresh, &error))?,
+            None => {
+                // Never is there a part of another export beside the note.
+                remove(&names.part).map_err(|error| failed(&names.part, &error))?;
+                std::fs::write(&names.note, format!("{what}\n"))
+                    .map_err(|error| failed(&names.note, &error))?;
+                Found::default()
+            }
         };
         target.flush()?;
-        std::fs::rename(&fresh, &part).map_err(|error| failed(&part, error))?;
+        std::fs::rename(&fresh, &names.part).map_err(|error| failed(&names.part, &error))?;
+        target.names = Some(names);
         Ok((target, found))
     }
 
-    fn started(
-        form: Form,
-        mut sink: Sink,
-        names: Option<(PathBuf, PathBuf)>,
-    ) -> Result<Self, CommandError> {
+    fn started(form: Form, mut sink: Sink, names: Option<Names>) -> Result<Self, CommandError> {
         if form == Form::Json {
             sink.out()
                 .write_all(b"{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[")?;
@@ -183,9 +231,9 @@ impl Target {
 
     /// Where an export that failed can go on from, if it can.
     pub(super) fn keep(self) -> Option<PathBuf> {
-        let (part, _) = self.names?;
+        let names = self.names?;
         self.sink.finish().ok()?;
-        (self.form == Form::JsonLines).then_some(part)
+        (self.form == Form::JsonLines).then_some(names.part)
     }
 
     /// Ends the file and gives it its name.
@@ -194,11 +242,24 @@ impl Target {
             self.sink.out().write_all(b"\n]}\n")?;
         }
         self.sink.finish()?;
-        if let Some((part, path)) = self.names {
-            File::open(&part)?.sync_all()?;
-            std::fs::rename(part, path)?;
+        if let Some(names) = self.names {
+            File::open(&names.part)?.sync_all()?;
+            std::fs::rename(names.part, names.whole)?;
+            remove(&names.note)?;
         }
         Ok(())
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::Usage(format!("write {}: {error}", path.display()))
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -229,7 +290,7 @@ fn copy(previous: File, gzip: bool, out: &mut dyn Write) -> io::Result<Found> {
         };
         out.write_all(&line)?;
         found.count += 1;
-        found.last_key = Some(super::key(&Event::new(value)));
+        found.last_key = Some(Event::new(value).key());
     }
 }
 
@@ -278,7 +339,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a.json", "a.json.gz", "a.yaml", "a.jsonl.gz"] {
             let path = folder.path().join(name);
-            let (mut target, found) = Target::open(&path, Form::of(&path), false).unwrap();
+            let (mut target, found) = Target::open(&path, Form::of(&path), false, "all").unwrap();
             assert_eq!(found.count, 0);
             target.write(&event("a")).unwrap();
             target.write(&event("b")).unwrap();
@@ -301,7 +362,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(if gzip { "a.jsonl.gz" } else { "a.jsonl" });
             let names: Vec<String> = (0..20).map(|number| format!("e{number:02}")).collect();
-            let (mut target, _) = Target::open(&path, Form::JsonLines, false).unwrap();
+            let (mut target, _) = Target::open(&path, Form::JsonLines, false, "all").unwrap();
             for name in &names {
                 target.write(&event(name)).unwrap();
                 target.flush().unwrap();
@@ -311,7 +372,7 @@ mod tests {
             bytes.truncate(cut);
             std::fs::write(&part, bytes).unwrap();
 
-            let (mut target, found) = Target::open(&path, Form::JsonLines, true).unwrap();
+            let (mut target, found) = Target::open(&path, Form::JsonLines, true, "all").unwrap();
             let left = usize::try_from(found.count).unwrap();
             prop_assert_eq!(found.last_key, left.checked_sub(1).map(|last| format!("n/{}", names[last])));
             for name in names.iter().skip(left) {

@@ -45,6 +45,8 @@ where
         namespace: String::new(),
         filter: Filter::default(),
         timeout: None,
+        events_max: EVENTS_MAX,
+        rbac: "events",
     }
 }
 
@@ -146,10 +148,60 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
             list.to_string().into_bytes(),
         ))))
     });
-    let listed = reader(service).list(Some(2)).await.unwrap();
+    let mut reader = reader(service);
+    let listed = reader.list(Some(2)).await.unwrap();
     let names: Vec<_> = listed.events.iter().map(Event::name).collect();
     assert_eq!(names, ["event.998", "event.999"]);
     assert_eq!(*limits.lock().unwrap(), [2, PAGE, PAGE, PAGE, PAGE]);
+
+    // What cannot be put in order because it is too much is refused as soon as it is.
+    limits.lock().unwrap().clear();
+    reader.events_max = 1_200;
+    let refused = reader.list(None).await.err();
+    assert!(matches!(
+        refused,
+        Some(CommandError::TooMany { max: 1_200 })
+    ));
+    assert_eq!(*limits.lock().unwrap(), [PAGE; 3]);
+    assert!(reader.list(Some(2)).await.is_ok());
+}
+
+/// The list is forgotten behind its first page, and by then there is an event before those given out.
+#[tokio::test(start_paused = true)]
+async fn a_scan_gives_out_every_event_once() {
+    let page = |names: &[&str], next: &str| {
+        let events: Vec<Value> = names.iter().map(|name| event(name, 5)).collect();
+        let list = json!({"metadata": {"resourceVersion": "9", "continue": next, "remainingItemCount": 2}, "items": events});
+        (200, list.to_string())
+    };
+    let script = Mutex::new(VecDeque::from([
+        page(&["b", "c"], "more"),
+        (410, status(410).to_string()),
+        page(&["a", "b", "c", "d"], "more"),
+        (410, status(410).to_string()),
+        page(&["a", "b", "c", "d"], "more"),
+        page(&["e"], ""),
+    ]));
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        let (code, body) = script.lock().unwrap().pop_front().unwrap();
+        std::future::ready(Ok::<_, std::io::Error>(
+            http::Response::builder()
+                .status(code)
+                .body(Body::from(body.into_bytes()))
+                .unwrap(),
+        ))
+    });
+    let mut given = Vec::new();
+    let mut totals = Vec::new();
+    let reader = reader(service);
+    let scan = reader.scan(None, |page| {
+        given.extend(page.events.iter().map(Event::key));
+        totals.push(page.total);
+        Ok(())
+    });
+    scan.await.unwrap();
+    assert_eq!(given, ["n/b", "n/c", "n/d", "n/e"]);
+    assert_eq!(totals, [Some(4), Some(6), Some(6), None]);
 }
 
 /// Both forms of 410: as an answer, and in the stream.
