@@ -2,11 +2,8 @@
 //! 128 KiB, at the fastest level, if the client accepts it; never for watches. Compressed as it streams by.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use axum::body::{Body, BodyDataStream, HttpBody};
-use axum::extract::{Request, State};
-use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use flate2::Compression;
@@ -14,28 +11,13 @@ use flate2::write::GzEncoder;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::limits::is_watch;
-use crate::query::Query;
-use crate::server::ApiServer;
-
 /// Answers up to this length go as they are.
 const THRESHOLD: usize = 128 * 1024;
 
-/// Compresses what is worth it.
-pub(crate) async fn compress(
-    State(_): State<Arc<ApiServer>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let wanted = accepts_gzip(request.headers())
-        && !is_watch(
-            request.method(),
-            request.uri().path(),
-            &Query::parse(request.uri().query()),
-        );
-    let response = next.run(request).await;
+/// Compresses what is worth it, for a client that `accepts_gzip`.
+pub(crate) async fn compress(accepts_gzip: bool, response: Response) -> Response {
     let short = response.body().size_hint().upper();
-    if !wanted || short.is_some_and(|len| len <= THRESHOLD as u64) {
+    if !accepts_gzip || short.is_some_and(|len| len <= THRESHOLD as u64) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
@@ -66,7 +48,8 @@ pub(crate) async fn compress(
     Response::from_parts(parts, gzip(head, chunks))
 }
 
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+/// Whether an answer may be compressed.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT_ENCODING)
         .iter()

@@ -1,14 +1,13 @@
 //! What a client may take up: the size of bodies, requests in flight, and time, each until the answer's last byte.
 
 use std::sync::Arc;
-
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::Status;
 use crate::metrics::RequestKind;
@@ -34,35 +33,18 @@ pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<bytes::Byt
     }
 }
 
-/// Whether a request is a watch: these last long and are counted by nobody.
-pub(crate) fn is_watch(method: &Method, path: &str, query: &Query) -> bool {
-    let below = ["/api/v1/", "/apis/events.k8s.io/v1/"]
-        .into_iter()
-        .find_map(|group| path.strip_prefix(group));
-    let Some(below) = below.filter(|_| method == Method::GET) else {
-        return false;
-    };
-    let (below, asked) = match below.strip_prefix("watch/") {
-        Some(below) => (below, true),
-        None => (below, query.flag("watch")),
-    };
-    let mut parts = below.split('/');
-    let resource = match parts.next() {
-        Some("namespaces") => parts.nth(1),
-        first => first,
-    };
-    asked && resource == Some("events")
+/// What becomes of a request.
+pub(crate) enum Admitted {
+    /// A watch: it lasts long, and is counted by nobody.
+    Watch,
+    Within(Limit),
+    Refused(Response),
 }
 
-/// Lets so many requests in at once and gives each its time; the rest are told to come back.
-pub(crate) async fn limit(
-    State(server): State<Arc<ApiServer>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let query = Query::parse(request.uri().query());
-    if is_watch(request.method(), request.uri().path(), &query) {
-        return next.run(request).await;
+/// Lets so many requests in at once; the rest are told to come back.
+pub(crate) fn admit(server: &Arc<ApiServer>, kind: RequestKind, request: &Request) -> Admitted {
+    if kind.is_watch() {
+        return Admitted::Watch;
     }
     let reading = matches!(
         *request.method(),
@@ -73,30 +55,48 @@ pub(crate) async fn limit(
     } else {
         &server.writes
     };
-    let kind = request.extensions().get::<RequestKind>().copied();
     let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
-        if let Some(kind) = kind {
-            server.metrics.terminated(kind, 429);
-        }
-        return too_many_requests();
+        server.metrics.terminated(kind, 429);
+        return Admitted::Refused(too_many_requests());
     };
-    let timeout = match query.timeout() {
+    let timeout = match Query::parse(request.uri().query()).timeout() {
         Ok(None | Some(Duration::ZERO)) => server.options.request_timeout,
         Ok(Some(asked)) => asked.min(server.options.request_timeout),
-        Err(status) => return status.into_response(),
+        Err(status) => return Admitted::Refused(status.into_response()),
     };
-    let deadline = paced::deadline(timeout);
-    let answer = tokio::time::timeout_at(deadline, next.run(request)).await;
-    let timed_out = move || {
-        if let Some(kind) = kind {
-            server.metrics.aborted(kind);
+    Admitted::Within(Limit {
+        server: Arc::clone(server),
+        kind,
+        permit,
+        deadline: paced::deadline(timeout),
+    })
+}
+
+/// A request's place among those in flight, and its time.
+pub(crate) struct Limit {
+    server: Arc<ApiServer>,
+    kind: RequestKind,
+    permit: OwnedSemaphorePermit,
+    deadline: tokio::time::Instant,
+}
+
+impl Limit {
+    /// Answers within the time, or says that it was too short; the answer's body has what is left of it.
+    pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
+        let Self {
+            server,
+            kind,
+            permit,
+            deadline,
+        } = self;
+        let answer = tokio::time::timeout_at(deadline, answer).await;
+        let timed_out = move || server.metrics.aborted(kind);
+        if let Ok(response) = answer {
+            response.map(|body| paced::pace(body, permit, deadline, timed_out))
+        } else {
+            timed_out();
+            Status::timeout().into_response()
         }
-    };
-    if let Ok(response) = answer {
-        response.map(|body| paced::pace(body, permit, deadline, timed_out))
-    } else {
-        timed_out();
-        Status::timeout().into_response()
     }
 }
 
@@ -114,26 +114,4 @@ fn too_many_requests() -> Response {
         "Too many requests, please try again later.\n",
     )
         .into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_events_are_watched() {
-        for (path, query, expected) in [
-            ("/api/v1/events", "watch=1", true),
-            ("/api/v1/events", "", false),
-            ("/api/v1/namespaces/a/events/b", "watch=true", true),
-            ("/apis/events.k8s.io/v1/watch/namespaces/a/events", "", true),
-            ("/api/v1/namespaces/events", "watch=1", false),
-            ("/api/v1/namespaces", "watch=1", false),
-            ("/openapi/v3/api/v1", "watch=1", false),
-            ("/metrics", "watch=1", false),
-        ] {
-            let query = Query::parse(Some(query));
-            assert_eq!(is_watch(&Method::GET, path, &query), expected, "{path}");
-        }
-    }
 }

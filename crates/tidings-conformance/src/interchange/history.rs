@@ -238,7 +238,7 @@ pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError>
 
     let now = create(&world.kube, "history", "later").await?;
     world.etcd.compact(&now).await?;
-    both_have_forgotten(world, &old).await?;
+    both_have_forgotten(world, &old, &last).await?;
     let token = first.pointer("/metadata/continue").and_then(Value::as_str);
     for server in world.servers() {
         let path = format!("{all}?limit=1&continue={}", token.unwrap_or_default());
@@ -265,8 +265,12 @@ pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError>
     undisturbed(world, &mut watches, &[]).await
 }
 
-/// Both say that this version is gone, to lists and to watches.
-async fn both_have_forgotten(world: &World<'_>, old: &str) -> Result<(), InterchangeError> {
+/// Both say that this version is gone, to lists and to watches; `next` is that of the change behind it.
+async fn both_have_forgotten(
+    world: &World<'_>,
+    old: &str,
+    next: &str,
+) -> Result<(), InterchangeError> {
     for server in world.servers() {
         for group in GROUPS {
             let all = events(group, "history");
@@ -275,22 +279,17 @@ async fn both_have_forgotten(world: &World<'_>, old: &str) -> Result<(), Interch
             let mut watch = server
                 .watch(&format!("{all}?watch=true&resourceVersion={old}"))
                 .await?;
-            let next = watch.next().await?;
+            let first = watch.next().await?;
             // Only kube-apiserver has nothing but etcd to watch: a history that is still in memory is told without a gap.
-            let told = next.pointer("/object/code") == Some(&410.into())
-                || server.name == world.tidings.name && follows(&next, old);
+            let told = first.pointer("/object/code") == Some(&410.into())
+                || server.name == world.tidings.name
+                    && version(first.get("object").unwrap_or(&Value::Null)) == next;
             if gone.get("reason") != Some(&"Expired".into()) || !told {
-                return Err(different(format!("{}: {gone}, {next}", server.name)));
+                return Err(different(format!("{}: {gone}, {first}", server.name)));
             }
         }
     }
     Ok(())
-}
-
-/// Whether a watch event is of a change behind a version.
-fn follows(event: &Value, old: &str) -> bool {
-    let version = version(event.get("object").unwrap_or(&Value::Null)).parse::<u64>();
-    matches!((version, old.parse()), (Ok(version), Ok(old)) if version > old)
 }
 
 /// Waits until somebody has compacted what there is now.
@@ -298,16 +297,18 @@ async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "history");
     let old = version(&world.kube.get(&all).await?.expect(200)?);
     // The history from a version on is there until the one after it is forgotten, too.
+    let mut next = None;
     let wait = async {
         loop {
             // Something has to happen, for there to be later revisions.
             let patch = json!({"count": 8});
             let path = format!("{all}/later");
-            world
+            let patched = world
                 .kube
                 .patch("merge-patch+json", &path, &patch)
                 .await?
                 .expect(200)?;
+            next.get_or_insert_with(|| version(&patched));
             let patch = json!({"count": 9});
             world
                 .tidings
@@ -323,7 +324,7 @@ async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     };
     let waited = tokio::time::timeout(PATIENCE, wait).await;
     waited.map_err(|_| different("nobody compacts"))??;
-    both_have_forgotten(world, &old).await
+    both_have_forgotten(world, &old, &next.unwrap_or_default()).await
 }
 
 /// The watches go on, and both serve what they did.

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use self::file::RotatedFile;
-pub(crate) use self::record::{BodySlot, ObjectName, log};
+pub(crate) use self::record::{BodySlot, Entry, ObjectName};
 use crate::clock::Clock;
 
 /// So many lines wait at once, whatever their size.

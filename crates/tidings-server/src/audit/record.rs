@@ -3,17 +3,17 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use axum::extract::{FromRequestParts, RawPathParams, Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::RequestExt;
+use axum::extract::{RawPathParams, Request};
+use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method, Uri, header};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{AuditLevel, AuditLog};
-use crate::auth::User;
+use super::AuditLevel;
+use crate::auth::{User, UserInfo};
 use crate::codec::{self, Api};
 use crate::error::Status;
 use crate::negotiate::{Media, body_media};
@@ -50,7 +50,7 @@ struct Record<'a> {
     #[serde(rename = "requestURI")]
     request_uri: &'a str,
     verb: &'static str,
-    user: UserInfo<'a>,
+    user: &'a UserInfo,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
     source_ips: Vec<String>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -61,14 +61,6 @@ struct Record<'a> {
     request_object: Option<Value>,
     request_received_timestamp: String,
     stage_timestamp: String,
-}
-
-#[derive(Serialize)]
-struct UserInfo<'a> {
-    username: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    uid: &'a str,
-    groups: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -99,135 +91,118 @@ struct ResponseStatus<'a> {
 #[derive(Serialize)]
 struct Empty {}
 
-/// Writes down what a request did, if it wrote events, or tried to.
-pub(crate) async fn log(
-    State(server): State<Arc<ApiServer>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let verb = match *request.method() {
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "",
-    };
-    let path = request.uri().path();
-    let api = if path.starts_with("/api/v1/namespaces/") {
-        Some(Api::Core)
-    } else if path.starts_with("/apis/events.k8s.io/v1/namespaces/") {
-        Some(Api::Events)
-    } else {
-        None
-    };
-    let (Some(api), true) = (api, server.audit.is_some() && !verb.is_empty()) else {
-        return next.run(request).await;
-    };
-    // In a task of its own: what a client that goes away leaves behind is finished, and written down.
-    let served = tokio::spawn(async move {
-        match &server.audit {
-            Some(log) => watch_over(&server, log, api, verb, request, next).await,
-            None => next.run(request).await,
-        }
-    });
-    served
-        .await
-        .unwrap_or_else(|error| Status::internal(error.to_string()).into_response())
-}
-
-async fn watch_over(
-    server: &ApiServer,
-    log: &AuditLog,
+/// A write of events that is under way: what is known of it before it is answered.
+pub(crate) struct Entry {
     api: Api,
     verb: &'static str,
-    request: Request,
-    next: Next,
-) -> Response {
-    let received = server.clock.now();
-    let (mut parts, body) = request.into_parts();
-    let names = RawPathParams::from_request_parts(&mut parts, &())
-        .await
-        .ok();
-    let named = |wanted: &str| {
-        let names = names.iter().flat_map(RawPathParams::iter);
-        let mut found = names.filter(|(key, _)| *key == wanted);
-        found
-            .next()
-            .map(|(_, value)| value.to_owned())
-            .unwrap_or_default()
-    };
-    let (namespace, mut name) = (named("namespace"), named("name"));
-    let verb = if verb == "delete" && name.is_empty() {
-        "deletecollection"
-    } else {
-        verb
-    };
-    let uri = parts.uri.clone();
-    let headers = parts.headers.clone();
-    let user = parts.extensions.get::<User>().cloned();
-    let peer = parts
-        .extensions
-        .get::<SocketAddr>()
-        .map(|peer| peer.ip().to_string());
+    user: User,
+    received: Timestamp,
+    uri: Uri,
+    headers: HeaderMap,
+    peer: Option<SocketAddr>,
+    namespace: String,
+    name: String,
+    body: BodySlot,
+}
 
-    let body_slot = BodySlot::default();
-    if log.level == AuditLevel::Request {
-        parts.extensions.insert(body_slot.clone());
+impl Entry {
+    /// The entry of a request that writes events, or tries to, if there is a log for it.
+    pub(crate) async fn begin(
+        server: &ApiServer,
+        user: &User,
+        request: &mut Request,
+    ) -> Option<Self> {
+        let log = server.audit.as_ref()?;
+        let verb = match *request.method() {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => return None,
+        };
+        let path = request.uri().path();
+        let api = if path.starts_with("/api/v1/namespaces/") {
+            Api::Core
+        } else if path.starts_with("/apis/events.k8s.io/v1/namespaces/") {
+            Api::Events
+        } else {
+            return None;
+        };
+        let names: Option<RawPathParams> = request.extract_parts().await.ok();
+        let named = |wanted: &str| {
+            let mut names = names.iter().flat_map(RawPathParams::iter);
+            let found = names.find(|(key, _)| *key == wanted);
+            found.map(|(_, value)| value.to_owned()).unwrap_or_default()
+        };
+        let (namespace, name) = (named("namespace"), named("name"));
+        let body = BodySlot::default();
+        if log.level == AuditLevel::Request {
+            request.extensions_mut().insert(body.clone());
+        }
+        Some(Self {
+            api,
+            verb: match verb {
+                "delete" if name.is_empty() => "deletecollection",
+                verb => verb,
+            },
+            user: user.clone(),
+            received: server.clock.now(),
+            uri: request.uri().clone(),
+            headers: request.headers().clone(),
+            peer: request.extensions().get().copied(),
+            namespace,
+            name,
+            body,
+        })
     }
-    let mut response = next.run(Request::from_parts(parts, body)).await;
-    let request_object = body_slot
-        .0
-        .get()
-        .and_then(|body| as_json(api, &headers, body));
 
-    if let Some(ObjectName(chosen)) = response.extensions_mut().remove::<ObjectName>() {
-        name = chosen;
+    /// Writes down what came of it.
+    pub(crate) fn write(mut self, server: &ApiServer, response: &mut Response) {
+        let Some(log) = &server.audit else { return };
+        if let Some(ObjectName(chosen)) = response.extensions_mut().remove() {
+            self.name = chosen;
+        }
+        // A delete that was done answers with a Status, too.
+        let failure = response.extensions().get::<Status>();
+        let failure = failure.filter(|_| !response.status().is_success());
+        let body = self.body.0.get();
+        let record = Record {
+            kind: "Event",
+            api_version: "audit.k8s.io/v1",
+            level: match log.level {
+                AuditLevel::Metadata => "Metadata",
+                AuditLevel::Request => "Request",
+            },
+            audit_id: text(&self.headers, &AUDIT_ID),
+            stage: "ResponseComplete",
+            request_uri: cut(self.uri.path_and_query().map_or("", |path| path.as_str())),
+            verb: self.verb,
+            user: &self.user,
+            source_ips: self.peer.iter().map(|peer| peer.ip().to_string()).collect(),
+            user_agent: text(&self.headers, &header::USER_AGENT),
+            object_ref: ObjectRef {
+                resource: "events",
+                namespace: cut(&self.namespace),
+                name: cut(&self.name),
+                api_group: self.api.group(),
+                api_version: "v1",
+            },
+            response_status: ResponseStatus {
+                metadata: Empty {},
+                status: failure.map_or("", |_| "Failure"),
+                message: failure.map_or("", |status| cut(status.message())),
+                reason: failure.map_or("", Status::reason),
+                code: response.status().as_u16(),
+            },
+            request_object: body.and_then(|body| as_json(self.api, &self.headers, body)),
+            request_received_timestamp: micro_time(self.received),
+            stage_timestamp: micro_time(server.clock.now()),
+        };
+        // Strings and numbers only: this cannot fail.
+        let mut line = serde_json::to_vec(&record).unwrap_or_default();
+        line.push(b'\n');
+        log.push(line);
     }
-    // A delete that was done answers with a Status, too.
-    let failure = response.extensions().get::<Status>();
-    let failure = failure.filter(|_| !response.status().is_success());
-    let user = user.as_ref();
-    let record = Record {
-        kind: "Event",
-        api_version: "audit.k8s.io/v1",
-        level: match log.level {
-            AuditLevel::Metadata => "Metadata",
-            AuditLevel::Request => "Request",
-        },
-        audit_id: text(&headers, &AUDIT_ID),
-        stage: "ResponseComplete",
-        request_uri: cut(uri.path_and_query().map_or("", |path| path.as_str())),
-        verb,
-        user: UserInfo {
-            username: user.map_or("", |user| &user.name),
-            uid: user.map_or("", |user| &user.uid),
-            groups: user.map_or(&[], |user| &user.groups),
-        },
-        source_ips: peer.into_iter().collect(),
-        user_agent: text(&headers, &header::USER_AGENT),
-        object_ref: ObjectRef {
-            resource: "events",
-            namespace: cut(&namespace),
-            name: cut(&name),
-            api_group: api.group(),
-            api_version: "v1",
-        },
-        response_status: ResponseStatus {
-            metadata: Empty {},
-            status: failure.map_or("", |_| "Failure"),
-            message: failure.map_or("", |status| cut(status.message())),
-            reason: failure.map_or("", Status::reason),
-            code: response.status().as_u16(),
-        },
-        request_object,
-        request_received_timestamp: micro_time(received),
-        stage_timestamp: micro_time(server.clock.now()),
-    };
-    // Strings and numbers only: this cannot fail.
-    let mut line = serde_json::to_vec(&record).unwrap_or_default();
-    line.push(b'\n');
-    log.push(line);
-    response
 }
 
 fn micro_time(time: Timestamp) -> String {

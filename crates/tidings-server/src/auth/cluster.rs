@@ -146,7 +146,6 @@ impl TokenReviews {
             return Ok(None);
         }
         let ask = || async {
-            counters.token_reviews.add();
             let body = json!({
                 "kind": "TokenReview",
                 "apiVersion": "authentication.k8s.io/v1",
@@ -154,6 +153,7 @@ impl TokenReviews {
             });
             let status: TokenStatus = ask(&*self.cluster, TOKEN_REVIEWS, body)
                 .await
+                .inspect(|_| counters.token_reviews.add())
                 .inspect_err(|_| counters.token_review_failures.add())?;
             let user = status
                 .user
@@ -227,7 +227,6 @@ impl AccessReviews {
         let mut question = [0; 32];
         question.copy_from_slice(digest(&SHA256, spec.to_string().as_bytes()).as_ref());
         let ask = || async {
-            counters.access_reviews.add();
             let body = json!({
                 "kind": "SubjectAccessReview",
                 "apiVersion": "authorization.k8s.io/v1",
@@ -235,6 +234,7 @@ impl AccessReviews {
             });
             let status: AccessStatus = ask(&*self.cluster, ACCESS_REVIEWS, body)
                 .await
+                .inspect(|_| counters.access_reviews.add())
                 .inspect_err(|_| counters.access_review_failures.add())?;
             Ok(Decision {
                 // One that contradicts itself allows nothing.

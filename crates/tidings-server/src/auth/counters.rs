@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct AccessCounters {
-    /// `apiserver_delegated_authn_request_total`: tokens a cluster was asked about; answers from the cache are not counted.
+    /// `apiserver_delegated_authn_request_total`: tokens a cluster was asked about and gave an answer; those from the cache are not counted.
     pub token_reviews: Count,
-    /// Those among them that got no usable answer.
+    /// Tokens a cluster was asked about and gave no usable answer.
     pub token_review_failures: Count,
-    /// `apiserver_delegated_authz_request_total`: permissions a cluster was asked about; answers from the cache are not counted.
+    /// `apiserver_delegated_authz_request_total`: permissions a cluster was asked about and gave an answer; those from the cache are not counted.
     pub access_reviews: Count,
-    /// Those among them that got no usable answer.
+    /// Permissions a cluster was asked about and gave no usable answer.
     pub access_review_failures: Count,
     /// Replaced files (certificates, tokens, permissions) that were taken over.
     pub files_reloaded: Count,

@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 pub use authenticator::Authenticator;
 pub use authorizer::Authorizer;
 pub use certificate::AuthorityError;
@@ -42,17 +44,20 @@ pub(crate) const ANONYMOUS: &str = "system:anonymous";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User(Arc<UserInfo>);
 
-/// What is known of a [`User`]; Kubernetes' `user.Info`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What is known of a [`User`]; Kubernetes' `user.Info`, serialized as `authentication.k8s.io/v1`'s `UserInfo`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UserInfo {
     /// The name.
+    #[serde(rename = "username")]
     pub name: String,
     /// A name that is never given again; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
     /// What else whoever authenticated the user knows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

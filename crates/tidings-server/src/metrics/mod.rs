@@ -22,7 +22,7 @@ use crate::auth::AccessCounters;
 use crate::codec::Api;
 use policy::PolicyMetrics;
 pub(crate) use policy::{Judge, Operation};
-pub(crate) use request::{RequestKind, measure};
+pub(crate) use request::{Measured, RequestKind};
 use series::{Counters, Histograms, Text};
 
 /// Buckets of `apiserver_request_duration_seconds`.

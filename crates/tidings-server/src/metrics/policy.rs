@@ -166,7 +166,7 @@ impl PolicyMetrics {
 /// What a cluster was asked, and files that were replaced.
 fn write_access(now: &Now<'_>, text: &mut Text) {
     let access = &now.access;
-    for (name, help, asked, failed) in [
+    for (name, help, answered, failed) in [
         (
             "apiserver_delegated_authn_request_total",
             "Tokens a cluster was asked about.",
@@ -181,7 +181,7 @@ fn write_access(now: &Now<'_>, text: &mut Text) {
         ),
     ] {
         text.metric(name, "counter", help);
-        text.sample(name, &[("code", "200")], asked.saturating_sub(failed));
+        text.sample(name, &[("code", "200")], answered);
         text.sample(name, &[("code", "<error>")], failed);
     }
     let name = "tidings_file_reloads_total";

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::{Body, HttpBody};
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use futures::StreamExt;
 use http::{Method, header};
@@ -70,7 +69,9 @@ impl RequestKind {
             ["watch", rest @ ..] => (true, rest),
             rest => (false, rest),
         };
+        let of_events = matches!(group, Some("" | "events.k8s.io"));
         let (resource, scope) = match rest {
+            [.., "events"] | [.., "events", _] if !of_events => ("", ""),
             ["events"] => ("events", "cluster"),
             ["namespaces", _, "events"] => ("events", "namespace"),
             ["namespaces", _, "events", _] => ("events", "resource"),
@@ -112,6 +113,19 @@ impl RequestKind {
         }
     }
 
+    /// Whether events are watched, which lasts long.
+    pub(crate) fn is_watch(self) -> bool {
+        self.verb == "WATCH" && self.resource == "events"
+    }
+
+    /// Whether somebody asks how the server is.
+    pub(crate) fn is_probe(self) -> bool {
+        matches!(
+            self.subresource,
+            "/healthz" | "/livez" | "/readyz" | "/version"
+        )
+    }
+
     pub(crate) fn labels(self) -> [&'static str; 7] {
         [
             self.verb,
@@ -151,7 +165,7 @@ fn path_label(path: &str) -> &'static str {
 }
 
 /// A request that is being answered. It is over when the answer's last byte was taken, or nobody wants the rest.
-struct Measured {
+pub(crate) struct Measured {
     server: Arc<ApiServer>,
     kind: RequestKind,
     dry_run: &'static str,
@@ -162,6 +176,43 @@ struct Measured {
 }
 
 impl Measured {
+    pub(crate) fn begin(server: Arc<ApiServer>, kind: RequestKind, request: &Request) -> Self {
+        let dry_run = Query::parse(request.uri().query()).has("dryRun");
+        let long_running = kind.is_watch();
+        if let Some(len) = request.body().size_hint().exact().filter(|len| *len > 0) {
+            server.metrics.request_body(kind, len);
+        }
+        if long_running {
+            server.metrics.long_running(kind, 1);
+        }
+        Self {
+            server,
+            kind,
+            dry_run: if dry_run { "All" } else { "" },
+            started: clock::monotonic(),
+            // Dropped without an answer it is one that the client gave up.
+            code: Metrics::CLIENT_GONE,
+            bytes: 0,
+            long_running,
+        }
+    }
+
+    /// Measures the answer, until its last byte.
+    pub(crate) fn follow(mut self, response: Response) -> Response {
+        self.code = response.status().as_u16();
+        if let Some(len) = response.body().size_hint().exact() {
+            self.bytes = len;
+            return response;
+        }
+        response.map(|body| {
+            Body::from_stream(body.into_data_stream().inspect(move |chunk| {
+                if let Ok(chunk) = chunk {
+                    self.sent(chunk.len());
+                }
+            }))
+        })
+    }
+
     fn sent(&mut self, len: usize) {
         self.bytes += len as u64;
     }
@@ -176,47 +227,6 @@ impl Drop for Measured {
         }
         metrics.request(self.kind, self.dry_run, self.code, took, self.bytes);
     }
-}
-
-/// Measures every request.
-pub(crate) async fn measure(
-    State(server): State<Arc<ApiServer>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let kind = RequestKind::of(&request);
-    request.extensions_mut().insert(kind);
-    let dry_run = Query::parse(request.uri().query()).has("dryRun");
-    let long_running = kind.verb == "WATCH";
-    if let Some(len) = request.body().size_hint().exact().filter(|len| *len > 0) {
-        server.metrics.request_body(kind, len);
-    }
-    if long_running {
-        server.metrics.long_running(kind, 1);
-    }
-    // Dropped without an answer it is one that the client gave up.
-    let mut measured = Measured {
-        server,
-        kind,
-        dry_run: if dry_run { "All" } else { "" },
-        started: clock::monotonic(),
-        code: Metrics::CLIENT_GONE,
-        bytes: 0,
-        long_running,
-    };
-    let response = next.run(request).await;
-    measured.code = response.status().as_u16();
-    if let Some(len) = response.body().size_hint().exact() {
-        measured.bytes = len;
-        return response;
-    }
-    response.map(|body| {
-        Body::from_stream(body.into_data_stream().inspect(move |chunk| {
-            if let Ok(chunk) = chunk {
-                measured.sent(chunk.len());
-            }
-        }))
-    })
 }
 
 #[cfg(test)]
@@ -265,6 +275,25 @@ mod tests {
             let [verb, group, version, resource, subresource, scope, _] = kind.labels();
             let found = [verb, group, version, resource, subresource, scope].join(" ");
             assert_eq!(found, expected, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn only_events_are_watched() {
+        for (path, expected) in [
+            ("/api/v1/events?watch=1", true),
+            ("/api/v1/events/?watch=1", true),
+            ("/api/v1/events", false),
+            ("/api/v1/namespaces/a/events/b?watch=true", true),
+            ("/apis/events.k8s.io/v1/watch/namespaces/a/events", true),
+            ("/apis/authorization.k8s.io/v1/events?watch=1", false),
+            ("/api/v1/namespaces/events?watch=1", false),
+            ("/api/v1/namespaces?watch=1", false),
+            ("/openapi/v3/api/v1?watch=1", false),
+            ("/metrics?watch=1", false),
+        ] {
+            let request = http::Request::get(path).body(Body::empty()).unwrap();
+            assert_eq!(RequestKind::of(&request).is_watch(), expected, "{path}");
         }
     }
 }

@@ -1,11 +1,6 @@
 //! What every request passes before it is served: whose it is, whom it wants to act as, and whether that is allowed.
 
-use std::sync::Arc;
-
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use http::header;
+use http::{Method, Uri, header, request};
 
 use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::Refusal;
@@ -17,17 +12,18 @@ use crate::codec::Api;
 use crate::error::Status;
 use crate::server::ApiServer;
 
-/// Finds out whose request it is, and leaves the [`User`] in it.
+/// Finds out whose request it is, and takes the credentials away.
+///
+/// # Errors
+/// 401 for whoever is not known, 500 if that cannot be checked, and whatever is wrong with impersonation.
 pub(super) async fn authenticate(
-    State(server): State<Arc<ApiServer>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (mut parts, body) = request.into_parts();
+    server: &ApiServer,
+    parts: &mut request::Parts,
+) -> Result<User, Status> {
     let began = clock::monotonic();
     let found = server
         .authenticator
-        .authenticate(&parts, server.clock.now(), began, &server.access)
+        .authenticate(parts, server.clock.now(), began, &server.access)
         .await;
     let took = clock::monotonic().saturating_duration_since(began);
     server.metrics.authenticated(&found, took);
@@ -35,18 +31,13 @@ pub(super) async fn authenticate(
         Ok(user) => user,
         Err(Refusal::Unauthorized) => {
             let warnings: Vec<String> = spaced(&parts.headers).into_iter().collect();
-            return Status::unauthorized().warning(&warnings).into_response();
+            return Err(Status::unauthorized().warning(&warnings));
         }
-        Err(Refusal::Unchecked) => return Status::cannot_check().into_response(),
+        Err(Refusal::Unchecked) => return Err(Status::cannot_check()),
     };
     // It has served its purpose, and cannot end in a log from here on.
     parts.headers.remove(header::AUTHORIZATION);
-    let user = match impersonate(&server, user, &parts.headers).await {
-        Ok(user) => user,
-        Err(status) => return status.into_response(),
-    };
-    parts.extensions.insert(user);
-    next.run(Request::from_parts(parts, body)).await
+    impersonate(server, user, &parts.headers).await
 }
 
 /// Two spaces before a token make it none, which is easily overlooked.
@@ -79,26 +70,22 @@ async fn impersonate(
 }
 
 /// Lets pass what the user may do.
+///
+/// # Errors
+/// 403 for what is not allowed, 500 if that cannot be checked.
 pub(super) async fn authorize(
-    State(server): State<Arc<ApiServer>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    // No request gets here without one.
-    let Some(user) = request.extensions().get::<User>().cloned() else {
-        return Status::unauthorized().into_response();
-    };
-    let uri = request.uri().clone();
-    let asked = Attributes::of(request.method(), uri.path(), uri.query());
+    server: &ApiServer,
+    user: &User,
+    method: &Method,
+    uri: &Uri,
+) -> Result<(), Status> {
+    let asked = Attributes::of(method, uri.path(), uri.query());
     let began = clock::monotonic();
-    let decision = decide(&server, &user, &asked).await;
+    let decision = decide(server, user, &asked).await;
     let took = clock::monotonic().saturating_duration_since(began);
     // Once for each request, as kube-apiserver does: not for what is asked besides, of impersonation say.
     server.metrics.authorized(&decision, took);
-    match allow(&user, &asked, decision) {
-        Ok(()) => next.run(request).await,
-        Err(status) => status.into_response(),
-    }
+    allow(user, &asked, decision)
 }
 
 /// A PUT or an apply of an event that is not there creates it, which takes more than the permission to change it.

@@ -1,9 +1,10 @@
-//! Which path is answered by whom, and what every answer has in common.
+//! Which path is answered by whom.
 
 mod access;
 mod apply;
 mod body;
 mod call;
+mod chain;
 mod delete;
 mod discovery;
 mod discovery_messages;
@@ -24,22 +25,16 @@ mod write;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{self, Next};
+use axum::http::{StatusCode, Uri, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post};
 
-use crate::audit;
-use crate::compress;
 use crate::error::Status;
-use crate::limits;
-use crate::metrics::measure;
-use crate::query::Query;
 use crate::server::ApiServer;
 
 pub(crate) use body::present;
+pub(crate) use chain::AUDIT_ID;
 pub(crate) use discovery::build_info;
 pub(crate) use warnings::warn;
 
@@ -95,7 +90,13 @@ pub fn router(server: Arc<ApiServer>) -> Router {
     ] {
         api = at(api, path, answer);
     }
-    let api = api
+    api = at(api, "/version", get(discovery::version));
+    for path in ["/healthz", "/livez", "/readyz"] {
+        api = api
+            .route(path, any(health::all))
+            .route(&format!("{path}/{{check}}"), any(health::one));
+    }
+    api
         // These do not tell methods apart.
         .route("/", any(discovery::paths))
         .route("/apis", any(discovery::groups))
@@ -105,41 +106,10 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .route("/openapi/v3/{*path}", get(openapi::version))
         .fallback(no_such_path)
         .method_not_allowed_fallback(|| async { Status::method_not_allowed() })
-        .layer(middleware::from_fn(get_is_not_head))
-        // The last is passed first.
         .layer(middleware::from_fn_with_state(
-            server.clone(),
-            compress::compress,
+            Arc::clone(&server),
+            chain::answer,
         ))
-        .layer(middleware::from_fn_with_state(
-            server.clone(),
-            limits::limit,
-        ))
-        // A cluster may be asked for long: who waits for it is in nobody's way.
-        .layer(middleware::from_fn_with_state(
-            server.clone(),
-            access::authorize,
-        ))
-        .layer(middleware::from_fn_with_state(server.clone(), audit::log));
-    // A probe is answered however much there is to do.
-    let mut probes = at(Router::new(), "/version", get(discovery::version));
-    for path in ["/healthz", "/livez", "/readyz"] {
-        probes = probes
-            .route(path, any(health::all))
-            .route(&format!("{path}/{{check}}"), any(health::one));
-    }
-    let probes = probes.layer(middleware::from_fn_with_state(
-        server.clone(),
-        access::authorize,
-    ));
-    probes
-        .merge(api)
-        .layer(middleware::from_fn_with_state(
-            server.clone(),
-            access::authenticate,
-        ))
-        .layer(middleware::from_fn(common_headers))
-        .layer(middleware::from_fn_with_state(server.clone(), measure))
         .with_state(server)
 }
 
@@ -153,16 +123,6 @@ fn at(
     router
         .route(&format!("{path}/"), answer.clone())
         .route(path, answer)
-}
-
-/// Resources are not asked for by HEAD.
-async fn get_is_not_head(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let resource = path.starts_with("/api/") || path == "/api" || path.starts_with("/apis/");
-    if resource && request.method() == Method::HEAD {
-        return Status::method_not_allowed().into_response();
-    }
-    next.run(request).await
 }
 
 /// What is below a version that is served is answered in its terms; anything else is nobody's.
@@ -185,59 +145,4 @@ async fn no_such_path(uri: Uri) -> Response {
 fn not_found() -> Response {
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     (StatusCode::NOT_FOUND, content_type, "404 page not found\n").into_response()
-}
-
-pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// An Audit-Id of a client is given back if it is no longer than this.
-const AUDIT_ID_BYTES_MAX: usize = 64;
-
-/// The headers of every answer.
-async fn common_headers(mut request: Request, next: Next) -> Response {
-    let given = request
-        .headers()
-        .get(&AUDIT_ID)
-        .filter(|id| id.len() <= AUDIT_ID_BYTES_MAX)
-        .cloned();
-    let made = || {
-        crate::random::uuid()
-            .ok()
-            .and_then(|id| HeaderValue::from_str(&id).ok())
-    };
-    let audit_id = given.or_else(made);
-    if let Some(audit_id) = &audit_id {
-        request
-            .headers_mut()
-            .insert(AUDIT_ID.clone(), audit_id.clone());
-    }
-    // Both are shared, not copied.
-    let headers = request.headers();
-    let asked: HeaderMap = [header::ACCEPT, header::USER_AGENT]
-        .into_iter()
-        .filter_map(|name| {
-            let value = headers.get(&name)?.clone();
-            Some((name, value))
-        })
-        .collect();
-    let uri = request.uri().clone();
-    let mut response = next.run(request).await;
-    if let Some(status) = response.extensions().get::<Status>().cloned() {
-        let (media, body) = status.present(&asked, &Query::parse(uri.query()));
-        let content_type = HeaderValue::from_static(media.content_type());
-        *response.body_mut() = Body::from(body);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, content_type);
-        headers.remove(header::CONTENT_LENGTH);
-    }
-    let headers = response.headers_mut();
-    if let Some(audit_id) = audit_id {
-        headers.insert(AUDIT_ID.clone(), audit_id);
-    }
-    headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-cache, private"));
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    response
 }

@@ -1,7 +1,6 @@
 //! What somebody may ask about itself: `kubectl auth can-i`, `auth can-i --list` and `auth whoami`. The answers are the
 //! authorizer's own: what a review says is allowed is, and nothing else.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -15,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidings_core::validate::FieldError;
 
-use crate::auth::User;
 use crate::auth::attributes::{Attributes, ResourceAttributes};
+use crate::auth::{User, UserInfo};
 use crate::clock;
 use crate::codec;
 use crate::error::Status;
@@ -271,15 +270,6 @@ pub(crate) async fn subject(
     Extension(user): Extension<User>,
 ) -> Response {
     #[derive(Serialize)]
-    struct UserInfo<'a> {
-        username: &'a str,
-        #[serde(skip_serializing_if = "str::is_empty")]
-        uid: &'a str,
-        groups: &'a [String],
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        extra: &'a BTreeMap<String, Vec<String>>,
-    }
-    #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Review<'a> {
         kind: &'a str,
@@ -290,14 +280,8 @@ pub(crate) async fn subject(
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct UserStatus<'a> {
-        user_info: UserInfo<'a>,
+        user_info: &'a UserInfo,
     }
-    let info = UserInfo {
-        username: &user.name,
-        uid: &user.uid,
-        groups: &user.groups,
-        extra: &user.extra,
-    };
     let now = server
         .clock
         .now()
@@ -307,7 +291,7 @@ pub(crate) async fn subject(
         kind: "SelfSubjectReview",
         api_version: "authentication.k8s.io/v1",
         metadata: json!({"creationTimestamp": now}),
-        status: UserStatus { user_info: info },
+        status: UserStatus { user_info: &user },
     };
     (StatusCode::CREATED, Json(review)).into_response()
 }

@@ -1,0 +1,172 @@
+//! What every request passes before it is served, and its answer on the way back, in order: `DefaultBuildHandlerChain`
+//! of `k8s.io/apiserver/pkg/server/config.go`.
+//!
+//! One function and not a stack of layers: each layer would box the request's future and copy the request once more,
+//! which together took as long as the work on a small event.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::access;
+use crate::audit;
+use crate::auth::User;
+use crate::compress;
+use crate::error::Status;
+use crate::limits::{self, Admitted};
+use crate::metrics::{Measured, RequestKind};
+use crate::query::Query;
+use crate::server::ApiServer;
+
+/// Answers a request whose path is matched, whatever it matched.
+pub(super) async fn answer(
+    State(server): State<Arc<ApiServer>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let kind = RequestKind::of(&request);
+    let measured = Measured::begin(Arc::clone(&server), kind, &request);
+    let common = Common::of(&mut request);
+    let response = let_in(server, kind, request, next).await;
+    measured.follow(common.complete(response))
+}
+
+/// Finds out whose request it is.
+async fn let_in(
+    server: Arc<ApiServer>,
+    kind: RequestKind,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let user = match access::authenticate(&server, &mut parts).await {
+        Ok(user) => user,
+        Err(status) => return status.into_response(),
+    };
+    parts.extensions.insert(user.clone());
+    let mut request = Request::from_parts(parts, body);
+    let Some(entry) = audit::Entry::begin(&server, &user, &mut request).await else {
+        return allowed(&server, kind, &user, request, next).await;
+    };
+    // In a task of its own: what a client that goes away leaves behind is finished, and written down.
+    let served = tokio::spawn(async move {
+        let mut response = allowed(&server, kind, &user, request, next).await;
+        entry.write(&server, &mut response);
+        response
+    });
+    served
+        .await
+        .unwrap_or_else(|error| Status::internal(error.to_string()).into_response())
+}
+
+/// Serves what the user may do. A cluster may be asked for long about that: who waits for it holds no permit.
+async fn allowed(
+    server: &Arc<ApiServer>,
+    kind: RequestKind,
+    user: &User,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Err(status) = access::authorize(server, user, request.method(), request.uri()).await {
+        return status.into_response();
+    }
+    // A probe is answered however much there is to do.
+    if kind.is_probe() {
+        return next.run(request).await;
+    }
+    match limits::admit(server, kind, &request) {
+        Admitted::Watch => serve(request, next).await,
+        Admitted::Refused(response) => response,
+        Admitted::Within(limit) => {
+            let compressed = compress::accepts_gzip(request.headers());
+            let served = async {
+                let response = serve(request, next).await;
+                compress::compress(compressed, response).await
+            };
+            limit.hold(served).await
+        }
+    }
+}
+
+/// Resources are not asked for by HEAD.
+async fn serve(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let resource = path.starts_with("/api/") || path == "/api" || path.starts_with("/apis/");
+    if resource && request.method() == Method::HEAD {
+        return Status::method_not_allowed().into_response();
+    }
+    next.run(request).await
+}
+
+pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// An Audit-Id of a client is given back if it is no longer than this.
+const AUDIT_ID_BYTES_MAX: usize = 64;
+
+/// What every answer has in common, of the request what it takes to give it.
+struct Common {
+    audit_id: Option<HeaderValue>,
+    /// What decides about the form of a [`Status`].
+    asked: HeaderMap,
+    uri: Uri,
+}
+
+impl Common {
+    /// Gives the request an Audit-Id, too.
+    fn of(request: &mut Request) -> Self {
+        let given = request
+            .headers()
+            .get(&AUDIT_ID)
+            .filter(|id| id.len() <= AUDIT_ID_BYTES_MAX)
+            .cloned();
+        let made = || {
+            let id = crate::random::uuid().ok()?;
+            HeaderValue::from_str(&id).ok()
+        };
+        let audit_id = given.or_else(made);
+        let headers = request.headers_mut();
+        if let Some(audit_id) = &audit_id {
+            headers.insert(AUDIT_ID.clone(), audit_id.clone());
+        }
+        // Both are shared, not copied.
+        let asked = [header::ACCEPT, header::USER_AGENT]
+            .into_iter()
+            .filter_map(|name| {
+                let value = headers.get(&name)?.clone();
+                Some((name, value))
+            })
+            .collect();
+        Self {
+            audit_id,
+            asked,
+            uri: request.uri().clone(),
+        }
+    }
+
+    fn complete(self, mut response: Response) -> Response {
+        if let Some(status) = response.extensions_mut().remove::<Status>() {
+            let query = Query::parse(self.uri.query());
+            let (media, body) = status.present(&self.asked, &query);
+            *response.body_mut() = Body::from(body);
+            let headers = response.headers_mut();
+            let content_type = HeaderValue::from_static(media.content_type());
+            headers.insert(header::CONTENT_TYPE, content_type);
+            headers.remove(header::CONTENT_LENGTH);
+        }
+        let headers = response.headers_mut();
+        if let Some(audit_id) = self.audit_id {
+            headers.insert(AUDIT_ID.clone(), audit_id);
+        }
+        headers
+            .entry(header::CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-cache, private"));
+        headers.insert(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        );
+        response
+    }
+}
