@@ -83,7 +83,8 @@ struct Timed {
 const READY_POLL: Duration = Duration::from_millis(20);
 const READY_POLLS: u32 = 6_000;
 
-#[tokio::main]
+// One thread: whoever measures should take as little as it can of what is measured.
+#[tokio::main(flavor = "current_thread")]
 #[expect(clippy::print_stderr, reason = "a program's last word")]
 async fn main() -> ExitCode {
     match run(Arguments::parse()).await {

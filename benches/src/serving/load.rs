@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::events::{event, namespace, object_name, patch};
@@ -144,7 +144,7 @@ async fn drive(
     target: &Target,
     connections: usize,
     bound: Bound,
-    request: impl Fn(u64) -> (Method, String, &'static str, Value) + Send + Sync + 'static,
+    request: impl Fn(u64) -> (Method, String, &'static str, String) + Send + Sync + 'static,
 ) -> Result<Load, LoadError> {
     let mut open = Vec::with_capacity(connections);
     for _ in 0..connections {
@@ -167,7 +167,6 @@ async fn drive(
                     return Ok::<_, LoadError>(latencies);
                 }
                 let (method, path, media_type, body) = request(number);
-                let body = body.to_string();
                 let sent = now();
                 connection.write(method, &path, media_type, body).await?;
                 latencies.push(sent.elapsed());

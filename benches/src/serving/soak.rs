@@ -14,7 +14,7 @@ use hyper::header::ACCEPT;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::events::event;
+use super::events::event_with;
 use super::{Latencies, LoadError, Target, now};
 
 /// Namespaces the events are in, in turn.
@@ -143,14 +143,12 @@ async fn write(
             for number in (writer..acknowledged.len() as u64).step_by(WRITERS as usize) {
                 pace.tick().await;
                 let namespace = format!("soak-{}", number % NAMESPACES);
-                let mut body = event(&run, number, number);
-                body["metadata"]["namespace"] = namespace.as_str().into();
-                body["involvedObject"]["namespace"] = namespace.as_str().into();
-                body["message"] = format!("{MARK}{number} ").into();
+                let message = format!("{MARK}{number} ");
+                let body = event_with(&run, number, number, &namespace, &message);
                 let path = format!("/api/v1/namespaces/{namespace}/events");
                 let sent = now();
                 connection
-                    .write(Method::POST, &path, "application/json", body.to_string())
+                    .write(Method::POST, &path, "application/json", body)
                     .await?;
                 if let Some(slot) = acknowledged.get(number as usize) {
                     slot.store(micros(started.elapsed()), Ordering::Release);

@@ -11,7 +11,7 @@ use hyper::header::ACCEPT;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::events::{event, namespace};
+use super::events::{event_with, namespace};
 use super::{Latencies, LoadError, Target, now};
 
 /// Stands before the time of sending, in an event's message.
@@ -115,11 +115,12 @@ async fn write(
                 if let Some(pace) = &mut pace {
                     pace.tick().await;
                 }
-                let mut body = event(&run, number, number);
-                body["message"] = format!("{MARK}{} ", started.elapsed().as_nanos()).into();
-                let path = format!("/api/v1/namespaces/{}/events", namespace(number));
+                let namespace = namespace(number);
+                let message = format!("{MARK}{} ", started.elapsed().as_nanos());
+                let body = event_with(&run, number, number, &namespace, &message);
+                let path = format!("/api/v1/namespaces/{namespace}/events");
                 connection
-                    .write(Method::POST, &path, "application/json", body.to_string())
+                    .write(Method::POST, &path, "application/json", body)
                     .await?;
             }
             Ok::<_, LoadError>(())
