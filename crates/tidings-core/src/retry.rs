@@ -199,7 +199,7 @@ pub struct RetryPolicy {
     ///
     /// [`SinkOptions::spill`]: https://docs.rs/tidings
     pub give_up_out_of_reach: bool,
-    /// How many of these may be 401; at least 1. Default 10: about a minute, in which a rotated token is read again.
+    /// How many of these may be 401; at least 1. Default 18, which is more than a minute: by then a client reads a rotated token file again.
     pub unauthorized_tries_max: u32,
     /// The wait between tries. Default: exponential from 250 ms to 10 s.
     pub backoff: Backoff,
@@ -214,7 +214,7 @@ impl Default for RetryPolicy {
         Self {
             tries_max: 30,
             give_up_out_of_reach: true,
-            unauthorized_tries_max: 10,
+            unauthorized_tries_max: 18,
             backoff: Backoff::Exponential {
                 first: Duration::from_millis(250),
                 max: Duration::from_secs(10),
@@ -464,5 +464,15 @@ mod tests {
                 prop_assert!(obeyed >= asked && obeyed <= wait.max(asked + asked / 4));
             }
         }
+    }
+
+    /// kube reads a token file again within a minute (client-go within a minute, too), at the shortest waits there are.
+    #[test]
+    fn a_token_file_is_read_again_before_a_401_is_final() {
+        let policy = RetryPolicy::default();
+        let waits = (1..policy.unauthorized_tries_max)
+            .map(|failures| policy.wait(failures, None, u64::MAX));
+        assert!(waits.sum::<Duration>() > Duration::from_secs(60));
+        assert!(policy.unauthorized_tries_max < policy.tries_max);
     }
 }

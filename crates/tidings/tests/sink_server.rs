@@ -11,10 +11,11 @@ use k8s_openapi::api::core::v1;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use serde_json::json;
 use sink_support::occurrences;
 use tidings::{
-    Broadcaster, BroadcasterOptions, EventApi, EventSource, EventType, KubeSink, Reference,
-    ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError, WriteErrorKind,
+    Broadcaster, BroadcasterOptions, Clock, EventApi, EventSource, EventType, KubeSink, Occurrence,
+    Reference, ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError, WriteErrorKind,
 };
 use tidings_server::{Running, StartOptions, start};
 
@@ -278,4 +279,90 @@ async fn kube_rs_calls_are_recorded_as_kube_rs_records_them() {
     let late = recorder.publish(&event("late"), &service).await;
     assert!(late.is_err());
     cluster.server.shutdown().await;
+}
+
+/// A sink that says how each create went.
+#[cfg(unix)]
+struct Watched {
+    sink: KubeSink,
+    results: tokio::sync::mpsc::UnboundedSender<Result<(), WriteError>>,
+}
+
+#[cfg(unix)]
+impl Sink for Watched {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let result = self.sink.create(occurrence).await;
+        self.results.send(result.clone()).unwrap();
+        result
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.sink.patch(occurrence).await
+    }
+}
+
+/// The server forgets a token before the client knows the next one. The client asks a program for it, as a token file is read again once a minute
+/// only, by the machine's clock; `cargo xtask outage` has that.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_rotated_token_costs_no_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let users = |token| write("tokens.csv", format!("{token},ctl,1,system:masters\n"));
+    let credential = |token: &str| {
+        let credential = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": {"token": token, "expirationTimestamp": "2026-01-01T00:00:00Z"},
+        });
+        write("credential.json", credential.to_string())
+    };
+    let mut options = StartOptions::new(folder.path().join("data"));
+    options.secure_port = 0;
+    options.token_auth_file = Some(users("first"));
+    let server = start(options).await.unwrap();
+    let mut kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
+    let exec = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "cat", "args": [credential("first")],
+    }});
+    kubeconfig.auth_infos[0].auth_info = Some(serde_json::from_value(exec).unwrap());
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+
+    // Another try is made when this clock says so.
+    let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
+    let broadcaster =
+        Broadcaster::with_options(BroadcasterOptions::default().clock(clock)).unwrap();
+    let (results, mut created) = tokio::sync::mpsc::unbounded_channel();
+    broadcaster.start_recording_to_sink(Watched {
+        sink: KubeSink::from_config(config.unwrap()).unwrap(),
+        results,
+    });
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    let record = |name| {
+        let pod = Reference::new(ReferenceFields {
+            kind: "Pod",
+            namespace: "default",
+            name,
+            ..ReferenceFields::default()
+        });
+        recorder.event(&pod, EventType::Normal, "Started", "m");
+    };
+    record("web-0");
+    created.recv().await.unwrap().unwrap();
+    users("second");
+    assert!(server.reload().await);
+    record("web-1");
+    assert_eq!(code(created.recv().await.unwrap()), 401);
+    credential("second");
+    hand.advance(Duration::from_secs(1));
+    created.recv().await.unwrap().unwrap();
+    let report = broadcaster.shutdown(Duration::from_secs(30)).await;
+    assert_eq!((report.offered, report.delivered), (2, 2), "{report}");
+    server.shutdown().await;
 }

@@ -612,11 +612,7 @@ fn credentials_that_stay_wrong_are_tried_less_often_than_others() {
     }
     assert_eq!(
         (tries, bench.dropped(DropCause::RejectedUnauthorized)),
-        (10, 1)
-    );
-    assert!(
-        bench.now.as_nanos() > 20_000_000_000,
-        "long enough to read a new token"
+        (18, 1)
     );
 }
 

@@ -1,0 +1,150 @@
+//! A steady stream of events to a cluster that may be away for a while, and what became of them; or how many the cluster has. `cargo xtask outage`
+//! runs it, and ends it where a process is to die.
+//!
+//! Half of the events repeat what happened to 50 objects, half are about an object each.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tidings::EventType::Warning;
+use tidings::{
+    Broadcaster, DeliveryOptions, EventSource, KubeSink, Reference, ReferenceFields, SeriesOptions,
+    SinkOptions, SpillOptions,
+};
+use tidings_bench::Figure;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How many objects the repeats are about.
+const REPEATING: u64 = 50;
+
+/// How long delivery may take after the last event: longer than any wait between two tries.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Records events to a cluster and prints what became of them.
+#[derive(Parser)]
+struct Arguments {
+    /// Which cluster.
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// A file with a bearer token, in place of the kubeconfig's.
+    #[arg(long)]
+    token_file: Option<PathBuf>,
+    /// For how long; 0 delivers what an earlier process left in the spill.
+    #[arg(long, default_value_t = 0)]
+    seconds: u64,
+    /// How many in each of them.
+    #[arg(long, default_value_t = 200)]
+    per_second: u64,
+    /// Keep events in this folder until they are delivered, and few of them in memory.
+    #[arg(long)]
+    spill: Option<PathBuf>,
+    /// Only say how many recorded events the cluster's events stand for.
+    #[arg(long)]
+    count: bool,
+}
+
+#[tokio::main]
+#[expect(clippy::print_stderr, reason = "a program's last word")]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("record-outage: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let mut config = config(&arguments.kubeconfig).await?;
+    if let Some(file) = &arguments.token_file {
+        config.auth_info.token = None;
+        config.auth_info.token_file = Some(file.to_string_lossy().into_owned());
+    }
+    if arguments.count {
+        let counted = count(Client::try_from(config)?).await?;
+        Figure::new("outage")
+            .with("counted", counted as f64)
+            .print();
+        return Ok(());
+    }
+    let mut options = SinkOptions::default().events_v1(SeriesOptions::default());
+    if let Some(folder) = arguments.spill {
+        options = options
+            .spill(SpillOptions::new(folder))
+            .delivery(DeliveryOptions {
+                pending_events_max: 256,
+                ..DeliveryOptions::default()
+            });
+    }
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink_with(KubeSink::from_config(config)?, options)?;
+    let recorder = broadcaster.recorder(EventSource::component("example.com/record-outage"));
+    let per_second = arguments.per_second.max(1);
+    let mut ticks = interval(Duration::from_secs(1) / u32::try_from(per_second)?);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    for number in 0..arguments.seconds * per_second {
+        ticks.tick().await;
+        let name = if number.is_multiple_of(2) {
+            format!("repeating-{}", number / 2 % REPEATING)
+        } else {
+            format!("single-{number}")
+        };
+        let pod = Reference::new(ReferenceFields {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: "default",
+            name: &name,
+            ..ReferenceFields::default()
+        });
+        recorder.event(
+            &pod,
+            Warning,
+            "BackOff",
+            "Back-off restarting failed container",
+        );
+        if (number + 1).is_multiple_of(per_second.div_ceil(10)) {
+            Figure::new("outage")
+                .with("recorded", (number + 1) as f64)
+                .print();
+        }
+    }
+    let report = broadcaster.shutdown(DEADLINE).await;
+    Figure::new("outage")
+        .with("offered", report.offered as f64)
+        .with("delivered", report.delivered as f64)
+        .with("aggregated", report.aggregated as f64)
+        .with("dropped", report.dropped.total() as f64)
+        .with("pending", report.pending as f64)
+        .print();
+    Ok(())
+}
+
+/// The sum of all counts.
+async fn count(client: Client) -> Result<u64, kube::Error> {
+    let events: Api<Event> = Api::namespaced(client, "default");
+    let mut parameters = ListParams::default().limit(1_000);
+    let mut counted = 0;
+    loop {
+        let page = events.list(&parameters).await?;
+        for event in &page.items {
+            let count = event.series.as_ref().map_or(1, |series| series.count);
+            counted += u64::try_from(count).unwrap_or_default();
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(counted),
+        }
+    }
+}
+
+async fn config(path: &Path) -> Result<Config, kube::config::KubeconfigError> {
+    let kubeconfig = Kubeconfig::read_from(path)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+}
