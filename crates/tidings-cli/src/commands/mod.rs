@@ -103,3 +103,57 @@ pub(crate) async fn run(command: Command) -> ExitCode {
         Verb::Serve(args) => serve::run(*args).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of the first `tidings` command in a line, as a shell splits them.
+    fn words(line: &str) -> Option<Vec<String>> {
+        let start = line.find("tidings ")?;
+        let mut words = Vec::new();
+        let mut word: Option<String> = None;
+        let mut quote = None;
+        for character in line.get(start..)?.chars() {
+            match (quote, character) {
+                (Some(open), _) if character == open => quote = None,
+                (Some(_), _) => word.get_or_insert_default().push(character),
+                (None, '\'' | '"') => {
+                    quote = Some(character);
+                    word.get_or_insert_default();
+                }
+                (None, '|' | '>' | '&' | ')') => break,
+                (None, '#') if word.is_none() => break,
+                (None, ' ') => words.extend(word.take()),
+                (None, _) => word.get_or_insert_default().push(character),
+            }
+        }
+        words.extend(word);
+        Some(words)
+    }
+
+    /// What help shows is what the program understands.
+    #[test]
+    fn examples_are_understood() {
+        let mut checked = 0;
+        let command = Command::command();
+        for verb in std::iter::once(&command).chain(command.get_subcommands()) {
+            let help = verb.get_after_long_help().or(verb.get_after_help());
+            let help = help.map(ToString::to_string).unwrap_or_default();
+            let examples = help.lines().skip_while(|line| *line != "Examples:");
+            for line in examples.take_while(|line| !line.starts_with("Exit codes:")) {
+                // Not what is said about them, a placeholder, or what is only whole with the settings of a file.
+                let is_whole = !line.trim_start().starts_with('#')
+                    && !line.contains("VERB")
+                    && !line.contains("--config");
+                let Some(words) = words(line).filter(|_| is_whole) else {
+                    continue;
+                };
+                let parsed = Command::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+                checked += 1;
+            }
+        }
+        assert!(checked > 30, "only {checked} examples were found");
+    }
+}

@@ -218,8 +218,9 @@ fn advise(keep: bool, kubeconfig: &Path, screen: &Screen) {
         screen.say(format_args!(
             "\nLook for yourself, in another terminal:\n\
              \x20 export KUBECONFIG={kubeconfig}\n\
+             \x20 tidings top -n {NAMESPACE}\n\
+             \x20 tidings events -n {NAMESPACE} --for job/order-007\n\
              \x20 kubectl get events -A\n\
-             \x20 kubectl events -n {NAMESPACE} --for job/order-007\n\
              \x20 kubectl get events -n {NAMESPACE} --field-selector type=Warning -w",
         ));
     } else {
