@@ -28,6 +28,9 @@ const SLOT_BYTES: usize = 224;
 /// What a noted end is charged.
 const ENDED_BYTES: usize = 160;
 
+/// Slots of a chain that are gone through at a time.
+const ABOUT_MAX: usize = 512;
+
 /// No slot.
 const NONE: u32 = u32::MAX;
 
@@ -392,21 +395,32 @@ impl Part {
 
     /// The versions about an object as of a revision.
     pub(crate) fn about(&self, wanted: ObjectKey, at: Revision) -> Vec<Pointer> {
-        let inner = self.read();
         let object = wanted.hash();
         let mut found = Vec::new();
-        let mut next = inner.objects.get(&object).copied().unwrap_or(NONE);
-        while let Some((_, slot)) = inner.slot(next) {
-            let objects = slot.put.map_or([None; 2], |put| put.fields.objects());
-            let along = usize::from(objects[0] != Some(object));
-            next = slot.previous[1 + along];
-            if slot.is_seen(at) {
-                let placed = slot.placed();
-                let placed = placed.filter(|placed| wanted.is_in(placed.fields.group));
-                found.extend(placed.map(|placed| placed.pointer));
+        let mut reached = None;
+        loop {
+            // A chain may be as long as the part, and whoever adds to it waits for the lock.
+            let inner = self.read();
+            let head = || inner.objects.get(&object).copied().unwrap_or(NONE);
+            let mut next = reached.unwrap_or_else(head);
+            let mut left = ABOUT_MAX;
+            while let Some((_, slot)) = inner.slot(next).filter(|_| left > 0) {
+                let objects = slot.put.map_or([None; 2], |put| put.fields.objects());
+                let along = usize::from(objects[0] != Some(object));
+                next = slot.previous[1 + along];
+                if slot.is_seen(at) {
+                    let placed = slot.placed();
+                    let placed = placed.filter(|placed| wanted.is_in(placed.fields.group));
+                    found.extend(placed.map(|placed| placed.pointer));
+                }
+                // Those that may still be taken back are gone past at once, so that `next` stays a slot of this chain.
+                left -= usize::from(slot.revision <= at);
             }
+            if left > 0 {
+                return found;
+            }
+            reached = Some(next);
         }
-        found
     }
 
     /// By what revision a version was ended before its time, as far as this part knows, as of a revision.
