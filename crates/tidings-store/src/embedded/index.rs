@@ -22,10 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Leveled, Verdict};
-use lsm_tree::config::FilterPolicy;
+use lsm_tree::config::{CompressionPolicy, FilterPolicy};
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, IterGuardImpl, SeqNo,
-    SequenceNumberCounter, UserKey, UserValue,
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, IterGuardImpl,
+    SeqNo, SequenceNumberCounter, UserKey, UserValue,
 };
 
 use super::keys::Pointer;
@@ -386,6 +386,8 @@ fn config(
 ) -> Config {
     // The second counter is what lsm-tree would have readers see; ours ask for what they want.
     Config::new(path, sequence.clone(), SequenceNumberCounter::default())
+        // Names and times that lie side by side are much alike.
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         .use_cache(Arc::clone(cache))
         .use_descriptor_table(Some(Arc::clone(files)))
 }

@@ -21,8 +21,10 @@ const SAMPLE_BYTES_MAX: usize = 2 << 20;
 /// One in so many of the sample is not trained on but measured with.
 const HELD_BACK: usize = 8;
 
-/// Bytes of a dictionary.
-const DICTIONARY_BYTES: usize = 16 << 10;
+/// Bytes of a dictionary at most, three times as many as the built-in one has, and what part of those it is trained on:
+/// a greater part would learn the sample by heart.
+const DICTIONARY_BYTES: usize = 48 << 10;
+const DICTIONARY_SHARE: usize = 10;
 
 /// Dictionaries a store has at most.
 const DICTIONARIES_MAX: u32 = 64;
@@ -146,7 +148,9 @@ fn train(codec: &Codec, store: &Path, sample: &[Vec<u8>]) {
     let learned: Vec<&[u8]> = learned.into_iter().map(|(_, body)| &body[..]).collect();
     let held_back: Vec<&[u8]> = held_back.into_iter().map(|(_, body)| &body[..]).collect();
     // Values that have nothing in common cannot be trained on, which zstd calls an error.
-    let Ok(dictionary) = zstd::dict::from_samples(&learned, DICTIONARY_BYTES) else {
+    let len: usize = learned.iter().map(|body| body.len()).sum();
+    let len = DICTIONARY_BYTES.min(len / DICTIONARY_SHARE);
+    let Ok(dictionary) = zstd::dict::from_samples(&learned, len) else {
         return;
     };
     let (before, after) = (
