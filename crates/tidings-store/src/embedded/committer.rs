@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::batch::{Batch, Committed};
 use super::codec::PackedBody;
 use super::index::io_fault;
-use super::keeper::{Keeper, PART_BYTES};
+use super::keeper::Keeper;
 use super::keys::{Fields, State};
 use super::log::{Failure, Unfinished};
 use super::queue::Taken;
@@ -221,7 +221,7 @@ impl Committer {
 
     /// Waits for room in memory, and takes back what a failed commit left. An error means that nothing can be written now.
     fn make_ready(&mut self, tables: &Arc<Tables>) -> Result<(), Fault> {
-        if tables.index.active().bytes() > PART_BYTES {
+        if tables.index.is_full() {
             while !self.keeper.wait()? {}
             self.keeper.set_aside(tables);
         }

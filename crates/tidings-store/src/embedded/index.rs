@@ -129,9 +129,19 @@ impl Parts {
     }
 }
 
+/// How much memory an index may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    /// For what is read of the trees.
+    pub(crate) cache_bytes: u64,
+    /// For one part. There are two at most.
+    pub(crate) part_bytes: usize,
+}
+
 /// See the module documentation.
 pub(crate) struct Index {
     folder: PathBuf,
+    part_bytes: usize,
     cache: Arc<Cache>,
     files: Arc<DescriptorTable>,
     sequence: SequenceNumberCounter,
@@ -146,9 +156,9 @@ pub(crate) struct Index {
 
 impl Index {
     /// Opens the trees in a folder, which may be empty; those of buckets as they are asked for.
-    pub(crate) fn open(folder: &Path, cache_bytes: u64) -> lsm_tree::Result<Self> {
+    pub(crate) fn open(folder: &Path, sizes: Sizes) -> lsm_tree::Result<Self> {
         fs::create_dir_all(folder)?;
-        let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes));
+        let cache = Arc::new(Cache::with_capacity_bytes(sizes.cache_bytes));
         let files = Arc::new(DescriptorTable::new(FILES_MAX));
         let sequence = SequenceNumberCounter::new(1);
         let swept = Arc::new(Swept::default());
@@ -163,6 +173,7 @@ impl Index {
         });
         let index = Self {
             folder: folder.to_owned(),
+            part_bytes: sizes.part_bytes,
             cache,
             files,
             sequence,
@@ -263,6 +274,11 @@ impl Index {
     /// The part that is added to.
     pub(crate) fn active(&self) -> Arc<Part> {
         Arc::clone(&self.snapshots().parts.active)
+    }
+
+    /// Whether the part that is added to is to be set aside.
+    pub(crate) fn is_full(&self) -> bool {
+        self.active().bytes() > self.part_bytes
     }
 
     /// Begins a new part; the one before is to be written out.
@@ -501,7 +517,11 @@ mod tests {
     #[test]
     fn a_table_of_contents_that_says_it_is_huge_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let index = Index::open(folder.path(), 1 << 20).unwrap();
+        let sizes = Sizes {
+            cache_bytes: 1 << 20,
+            part_bytes: 1 << 20,
+        };
+        let index = Index::open(folder.path(), sizes).unwrap();
         let mut tree = index.names.ingestion().unwrap();
         tree.write("a", "b").unwrap();
         tree.finish().unwrap();
@@ -517,6 +537,6 @@ mod tests {
         bytes[contents + 7] = 0xff;
         fs::write(&table, bytes).unwrap();
         assert!(check_contents(folder.path()).is_err());
-        assert!(Index::open(folder.path(), 1 << 20).is_err());
+        assert!(Index::open(folder.path(), sizes).is_err());
     }
 }

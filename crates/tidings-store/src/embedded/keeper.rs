@@ -15,9 +15,6 @@ use super::index::fault;
 use super::tables::Tables;
 use crate::Fault;
 
-/// The index is written out when it has so many bytes in memory.
-pub(crate) const PART_BYTES: usize = 16 << 20;
-
 /// Tables side by side in one tree above which nothing is written out before they are merged.
 const TABLES_MAX: usize = 32;
 
@@ -232,13 +229,17 @@ fn merge_crowded(tables: &Tables, more_than: usize) -> Result<(), lsm_tree::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::{codec::Codec, dictionaries};
+    use crate::embedded::{codec::Codec, dictionaries, index::Sizes};
 
     #[test]
     fn nobody_waits_for_a_thread_that_panicked() {
         let folder = tempfile::tempdir().unwrap();
         let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
-        let tables = Arc::new(Tables::open(folder.path(), 1 << 20, &codec).unwrap());
+        let sizes = Sizes {
+            cache_bytes: 1 << 20,
+            part_bytes: 1 << 20,
+        };
+        let tables = Arc::new(Tables::open(folder.path(), sizes, &codec).unwrap());
         let keeper = Keeper {
             shared: Arc::default(),
             threads: Vec::new(),

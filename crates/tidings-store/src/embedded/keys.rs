@@ -35,17 +35,15 @@ pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexKey {
     bytes: [u8; 20],
-    len: usize,
+    len: u8,
 }
 
 impl IndexKey {
     fn new(parts: [&[u8]; 4]) -> Self {
         let (mut bytes, mut len) = ([0; 20], 0);
-        for byte in parts.into_iter().flatten() {
-            if let Some(to) = bytes.get_mut(len) {
-                *to = *byte;
-                len += 1;
-            }
+        for (to, byte) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+            *to = *byte;
+            len += 1;
         }
         Self { bytes, len }
     }
@@ -62,7 +60,7 @@ impl Deref for IndexKey {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 }
 

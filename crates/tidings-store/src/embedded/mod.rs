@@ -55,6 +55,7 @@ use crate::{
 use codec::Codec;
 use committer::{Committer, Put, Request};
 use folder::Folder;
+use index::Sizes;
 use keeper::Keeper;
 use keys::Fields;
 use queue::Queue;
@@ -76,6 +77,10 @@ pub struct EmbeddedOptions {
     pub history_len_max: u64,
     /// How many bytes of recent changes are kept in memory besides; watchers further behind read from disk. Default 16 MiB.
     pub history_memory_bytes: usize,
+    /// How much of the index is kept in memory before it is written out, in bytes. Default 16 MiB.
+    ///
+    /// There is as much again while it is being written out.
+    pub index_memory_bytes: usize,
     /// Memory for caching what is read, in bytes. Default 32 MiB.
     pub cache_bytes: u64,
     /// Below this many free bytes on the disk, creates and updates are refused with [`Fault::NoSpace`], so that deletes,
@@ -94,6 +99,7 @@ impl Default for EmbeddedOptions {
             history_retention: Duration::from_secs(600),
             history_len_max: 2_000_000,
             history_memory_bytes: 16 << 20,
+            index_memory_bytes: 16 << 20,
             cache_bytes: 32 << 20,
             free_space_min: 128 << 20,
             expire_by_itself: true,
@@ -156,7 +162,11 @@ impl EmbeddedStore {
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(folder.as_ref())?;
         let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
-        let tables = Arc::new(Tables::open(folder.path(), options.cache_bytes, &codec)?);
+        let sizes = Sizes {
+            cache_bytes: options.cache_bytes,
+            part_bytes: options.index_memory_bytes,
+        };
+        let tables = Arc::new(Tables::open(folder.path(), sizes, &codec)?);
         let Published { state, number, .. } = tables.published();
         let bounds = Bounds {
             changes: usize::MAX,

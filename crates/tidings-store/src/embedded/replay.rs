@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::codec::Codec;
 use super::folder::OpenError;
 use super::history::{Event, Events};
-use super::keeper::PART_BYTES;
 use super::part::Part;
 use super::read::{Stored, unpack};
 use super::tables::{Bucket, Tables};
@@ -29,7 +28,7 @@ pub(crate) fn replay(tables: &Tables, codec: &Codec, after: Revision) -> Result<
     let mut events = Events::new(&published.buckets, after, published.state.revision)?;
     while let Some((revision, event)) = events.next()? {
         replay.apply(revision, event)?;
-        if replay.part.bytes() > PART_BYTES {
+        if tables.index.is_full() {
             write_out(tables)?;
             replay.part = tables.index.active();
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::checkpoint::Checkpoint;
 use super::codec::Codec;
 use super::folder::OpenError;
-use super::index::{Index, Tree, remove};
+use super::index::{Index, Sizes, Tree, remove};
 use super::keys::{NEVER, State};
 use super::log::{self, Log, Segments};
 use super::replay;
@@ -55,7 +55,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// Opens what is in a folder that is locked already.
-    pub(crate) fn open(folder: &Path, cache_bytes: u64, codec: &Codec) -> Result<Self, OpenError> {
+    pub(crate) fn open(folder: &Path, sizes: Sizes, codec: &Codec) -> Result<Self, OpenError> {
         let (log_folder, index_folder) = (folder.join(LOG), folder.join(INDEX));
         let noted = Checkpoint::read(folder)?;
         if noted.is_none() && log::is_empty(&log_folder) {
@@ -68,7 +68,7 @@ impl Tables {
             }
             // It is new, or was being made when the process died.
             remove(&index_folder).map_err(|error| OpenError::io("remove", &index_folder, error))?;
-            return Self::open_at(folder, cache_bytes, codec, Some(&Checkpoint::default()));
+            return Self::open_at(folder, sizes, codec, Some(&Checkpoint::default()));
         }
         let checkpoint =
             noted.filter(|checkpoint| checkpoint.is_backed_by(&index_folder, &log_folder));
@@ -76,7 +76,7 @@ impl Tables {
             None => Err(OpenError::Index(
                 "parts of it are missing or damaged".into(),
             )),
-            Some(checkpoint) => Self::open_at(folder, cache_bytes, codec, Some(&checkpoint)),
+            Some(checkpoint) => Self::open_at(folder, sizes, codec, Some(&checkpoint)),
         };
         match opened {
             Err(OpenError::Index(reason)) => {
@@ -86,7 +86,7 @@ impl Tables {
                 );
                 Index::discard(&index_folder)
                     .map_err(|error| OpenError::io("replace", &index_folder, error))?;
-                let tables = Self::open_at(folder, cache_bytes, codec, None)?;
+                let tables = Self::open_at(folder, sizes, codec, None)?;
                 Index::trust(&index_folder)
                     .map_err(|error| OpenError::io("write to", &index_folder, error))?;
                 Ok(tables)
@@ -97,7 +97,7 @@ impl Tables {
 
     fn open_at(
         folder: &Path,
-        cache_bytes: u64,
+        sizes: Sizes,
         codec: &Codec,
         checkpoint: Option<&Checkpoint>,
     ) -> Result<Self, OpenError> {
@@ -123,8 +123,8 @@ impl Tables {
                 offset: 0,
             });
         }
-        let index = Index::open(&index_folder, cache_bytes)
-            .map_err(|error| unusable(&index_folder, error))?;
+        let index =
+            Index::open(&index_folder, sizes).map_err(|error| unusable(&index_folder, error))?;
         let mut buckets = Buckets::new();
         for (name, segments) in log.buckets() {
             let tree = index

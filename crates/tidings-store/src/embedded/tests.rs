@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::checkpoint::Checkpoint;
+use super::index::Sizes;
 use super::log::{Log, Unfinished};
 use super::*;
 use crate::clock::ManualClock;
@@ -11,6 +12,10 @@ use crate::{Index, ObjectSelector, UnixMillis};
 
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;
+const SIZES: Sizes = Sizes {
+    cache_bytes: 1 << 20,
+    part_bytes: 1 << 20,
+};
 
 fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> {
     let options = EmbeddedOptions {
@@ -51,7 +56,7 @@ fn garble_end(path: &Path) {
 fn a_bucket_without_a_commit_is_not_noted() {
     let folder = tempfile::tempdir().unwrap();
     let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
-    let open = || Tables::open(folder.path(), 1 << 20, &codec);
+    let open = || Tables::open(folder.path(), SIZES, &codec);
     let tables = open().unwrap();
     tables.bucket(1 << 40).unwrap();
     tables.write_checkpoint().unwrap();
@@ -229,7 +234,7 @@ async fn an_index_found_damaged_in_use_is_made_anew() {
     store.close().await;
     let noted = |folder: &Path| index::Index::is_distrusted(&folder.join("index"));
     let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
-    let tables = Tables::open(folder.path(), 1 << 20, &codec).unwrap();
+    let tables = Tables::open(folder.path(), SIZES, &codec).unwrap();
     let full = std::io::ErrorKind::StorageFull;
     tables.index.distrust(&lsm_tree::Error::Io(full.into()));
     assert!(!noted(folder.path()));
@@ -311,7 +316,7 @@ async fn an_index_whose_making_was_interrupted_is_made_anew() {
     index::Index::discard(&index).unwrap();
     // All trees are there, with nothing in them, when the process dies.
     let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
-    let empty = index::Index::open(&index, 1 << 20).unwrap();
+    let empty = index::Index::open(&index, SIZES).unwrap();
     for name in names {
         if let Some(bucket) = name
             .to_str()
@@ -321,7 +326,7 @@ async fn an_index_whose_making_was_interrupted_is_made_anew() {
         }
     }
     drop(empty);
-    let tables = Tables::open(folder.path(), 1 << 20, &codec).unwrap();
+    let tables = Tables::open(folder.path(), SIZES, &codec).unwrap();
     assert!(!index::Index::is_distrusted(&index), "it is whole now");
     drop(tables);
     let store = open(folder.path(), &clock).unwrap();

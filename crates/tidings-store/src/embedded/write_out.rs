@@ -10,21 +10,26 @@ use std::sync::atomic::Ordering;
 use lsm_tree::AnyTree;
 
 use super::index::Index;
-use super::keys::{self, IndexKey};
-use super::part::Part;
+use super::keys::{self, IndexKey, Pointer};
+use super::part::{Part, Placed};
 use super::tables::Buckets;
 use crate::Revision;
 
-/// What becomes of an entry of a bucket's tree.
-#[derive(Clone, Copy)]
-enum Becomes {
-    There,
-    Gone,
-    /// A mark, with the revision of what ended the version.
-    Mark(Revision),
+/// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are kept short.
+#[derive(Default)]
+struct Entries {
+    /// Keys that find versions, and whether they are there from now on.
+    keys: Vec<(IndexKey, bool)>,
+    /// The versions that ended, and what ended them.
+    ended: Vec<(Revision, Revision)>,
 }
 
-type Entries = Vec<(IndexKey, Becomes)>;
+impl Entries {
+    fn add(&mut self, version: Placed, is_there: bool) {
+        let keys = version.fields.keys(version.pointer.revision);
+        self.keys.extend(keys.map(|key| (key, is_there)));
+    }
+}
 
 /// Writes all that was set aside, the oldest first, and has readers to come find it in the trees.
 pub(crate) fn write_out(index: &Index, buckets: &Buckets) -> lsm_tree::Result<()> {
@@ -40,28 +45,24 @@ fn write_part(index: &Index, buckets: &Buckets, part: &Part) -> lsm_tree::Result
     let opened_at = index.opened_at.load(Ordering::Acquire);
     let mut entries = BTreeMap::<u64, Entries>::new();
     for (placed, ended) in outcome.versions() {
-        let of_bucket = entries.entry(placed.pointer.bucket).or_default();
-        let revision = placed.pointer.revision;
+        let Pointer {
+            revision, bucket, ..
+        } = placed.pointer;
+        let of_bucket = entries.entry(bucket).or_default();
         match ended {
-            None => {
-                let keys = placed.fields.keys(revision);
-                of_bucket.extend(keys.map(|key| (key, Becomes::There)));
-            }
+            None => of_bucket.add(placed, true),
             Some(by) => {
                 if revision <= opened_at {
-                    let keys = placed.fields.keys(revision);
-                    of_bucket.extend(keys.map(|key| (key, Becomes::Gone)));
+                    of_bucket.add(placed, false);
                 }
-                of_bucket.push((keys::ended_key(revision), Becomes::Mark(by)));
+                of_bucket.ended.push((revision, by));
             }
         }
     }
     for (placed, by) in &outcome.ended_before {
         let of_bucket = entries.entry(placed.pointer.bucket).or_default();
-        let revision = placed.pointer.revision;
-        let keys = placed.fields.keys(revision);
-        of_bucket.extend(keys.map(|key| (key, Becomes::Gone)));
-        of_bucket.push((keys::ended_key(revision), Becomes::Mark(*by)));
+        of_bucket.add(*placed, false);
+        of_bucket.ended.push((placed.pointer.revision, *by));
     }
     let mut written = part.written.lock().unwrap_or_else(PoisonError::into_inner);
     for (name, entries) in entries {
@@ -89,17 +90,27 @@ fn write_part(index: &Index, buckets: &Buckets, part: &Part) -> lsm_tree::Result
     index.names.trim(index.watermark())
 }
 
-fn write_entries(tree: &AnyTree, mut entries: Entries) -> lsm_tree::Result<()> {
-    entries.sort_unstable_by_key(|(key, _)| key.order());
+fn write_entries(tree: &AnyTree, entries: Entries) -> lsm_tree::Result<()> {
+    let Entries {
+        mut keys,
+        mut ended,
+    } = entries;
+    keys.sort_unstable_by_key(|(key, _)| key.order());
+    ended.sort_unstable();
     // A tree takes a key only once.
-    entries.dedup_by_key(|(key, _)| *key);
+    keys.dedup_by_key(|(key, _)| *key);
+    ended.dedup_by_key(|(version, _)| *version);
     let mut tree = tree.ingestion()?;
-    for (key, becomes) in entries {
-        match becomes {
-            Becomes::There => tree.write(&key[..], [])?,
-            Becomes::Gone => tree.write_tombstone(&key[..])?,
-            Becomes::Mark(by) => tree.write(&key[..], keys::revision_key(by))?,
+    for (key, is_there) in keys {
+        if is_there {
+            tree.write(&key[..], [])?;
+        } else {
+            tree.write_tombstone(&key[..])?;
         }
+    }
+    // Their keys come after all others.
+    for (version, by) in ended {
+        tree.write(&keys::ended_key(version)[..], keys::revision_key(by))?;
     }
     tree.finish()
 }
