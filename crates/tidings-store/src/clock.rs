@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::UnixMillis;
 
@@ -20,6 +20,13 @@ pub trait Clock: Send + Sync + 'static {
 #[cfg(feature = "etcd")]
 pub(crate) fn instant() -> tokio::time::Instant {
     tokio::time::Instant::now()
+}
+
+/// Does something, and says how long it took.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let before = Instant::now();
+    let result = work();
+    (result, before.elapsed())
 }
 
 /// The machine's clock.

@@ -16,7 +16,7 @@ use super::index::key_of;
 use super::keys::{self, Ends, NEVER, Pointer, State, Version, put_varint};
 use super::log::{Failure, Frames, Unfinished};
 use super::part::{Found, Part, Placed};
-use super::read::{Stored, View, unpack};
+use super::read::{LookedUp, Stored, View, unpack_record};
 use super::tables::{Bucket, Tables, bucket_for};
 use crate::changes::Logged;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
@@ -106,10 +106,11 @@ impl<'a> Batch<'a> {
             expires_at,
             body,
             expected,
+            looked_up,
             found,
         } = put;
         let hash = self.view.tables.index.hash(&key);
-        let current = self.current(hash, &key)?;
+        let current = self.current(hash, &key, Some(looked_up))?;
         let live = current.filter(|pointer| pointer.is_live(self.now));
         match (live, expected) {
             (Some(Pointer { revision, .. }), None) => {
@@ -204,7 +205,7 @@ impl<'a> Batch<'a> {
     ) -> Result<Deleted, WriteError> {
         let hash = self.view.tables.index.hash(key);
         let current = self
-            .current(hash, key)?
+            .current(hash, key, None)?
             .filter(|current| current.is_live(self.now));
         let Some(current) = current else {
             return Err(WriteError::NotFound);
@@ -333,32 +334,36 @@ impl<'a> Batch<'a> {
         let mut walk = bucket.log.walk(start);
         loop {
             let found = walk.next(|entry| {
-                let wanted = entry.kind == Kind::Version && entry.revision >= start;
-                Ok(wanted.then(|| (entry.revision, entry.content.to_vec())))
-            })?;
-            let Some((revision, bytes)) = found else {
-                return Ok(true);
-            };
-            while mark.is_some_and(|mark| mark < revision) {
-                mark = marks.next().transpose()?;
-            }
-            if mark != Some(revision)
-                && !self
-                    .view
-                    .snapshot
-                    .parts
-                    .have_ended(revision, self.view.state.revision)
-            {
-                let expires_at = Version::decode(&bytes, revision, name)?.expires_at;
-                if expires_at.is_none_or(|at| at > self.now) {
-                    return Ok(false);
+                let revision = entry.revision;
+                if entry.kind != Kind::Version || revision < start {
+                    return Ok(None);
                 }
-                let stored = unpack(self.view.codec, &bytes, revision, name)?;
+                while mark.is_some_and(|mark| mark < revision) {
+                    mark = marks.next().transpose()?;
+                }
+                let parts = &self.view.snapshot.parts;
+                if mark == Some(revision) || parts.have_ended(revision, self.view.state.revision) {
+                    return Ok(Some(Some((revision, None))));
+                }
+                let version = Version::decode(entry.content, revision, name)?;
+                if version.expires_at.is_none_or(|at| at > self.now) {
+                    return Ok(Some(None));
+                }
+                let record = unpack_record(self.view.codec, version, revision)?;
+                Ok(Some(Some((revision, Some(record)))))
+            })?;
+            let (revision, expired) = match found {
+                None => return Ok(true),
+                // It lives.
+                Some(None) => return Ok(false),
+                Some(Some(found)) => found,
+            };
+            if let Some(record) = expired {
                 let ended = self.next_revision();
                 versions.push(revision);
                 // The state tells of it, so no entry of the index need be touched.
                 self.state.swept = (name, revision);
-                self.ended(stored.record, name, ended, true);
+                self.ended(record, name, ended, true);
                 budget.ends -= 1;
             }
             self.passed = (name, revision);
@@ -410,11 +415,17 @@ impl<'a> Batch<'a> {
         }))
     }
 
-    fn current(&self, hash: u64, key: &Bytes) -> Result<Option<Pointer>, Fault> {
+    /// What a key points to; the caller may have looked it up before.
+    fn current(
+        &self,
+        hash: u64,
+        key: &Bytes,
+        looked_up: Option<LookedUp>,
+    ) -> Result<Option<Pointer>, Fault> {
         let pointer = match self.view.in_memory(hash, key, self.state.revision) {
             Found::Placed(placed) => Some(placed.pointer),
             Found::Gone => None,
-            Found::Unknown => self.view.in_trees(key)?,
+            Found::Unknown => self.view.still_in_trees(key, looked_up)?,
         };
         // It may have been swept by this commit.
         Ok(pointer.filter(|pointer| (pointer.bucket, pointer.revision) > self.state.swept))

@@ -115,6 +115,8 @@ pub(crate) struct Parts {
     pub(crate) active: Arc<Part>,
     /// Those that are to be written out, the newest first; there is rarely more than one.
     pub(crate) aside: Vec<Arc<Part>>,
+    /// How many were written out and forgotten.
+    pub(crate) forgotten: u64,
 }
 
 impl Parts {
@@ -295,7 +297,9 @@ impl Index {
 
     /// Forgets the oldest part, which was written out.
     pub(crate) fn forget_oldest(&self) {
-        self.snapshots().parts.aside.pop();
+        let mut snapshots = self.snapshots();
+        snapshots.parts.aside.pop();
+        snapshots.parts.forgotten += 1;
     }
 
     /// Makes a commit visible: does what `with` does, and lets go of names that were swept.

@@ -397,6 +397,21 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
     ))
 }
 
+/// The key's range in the body, and where the value starts, without the index values; see [`encode_body`].
+pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
+    let mut reader = Reader {
+        bytes,
+        what: "a record's body",
+    };
+    let key_len = reader.bytes()?.len();
+    let key_end = bytes.len() - reader.bytes.len();
+    for _ in 0..4 {
+        reader.bytes()?;
+    }
+    reader.varint()?;
+    Ok((key_end - key_len..key_end, bytes.len() - reader.bytes.len()))
+}
+
 /// Ends of versions of one bucket: a deletion, or a stretch of expiries, with consecutive revisions.
 ///
 /// On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint revision of the first ended version, then
@@ -605,6 +620,7 @@ mod tests {
             let index = Index { object_uid, object_kind, object_namespace, object_name, last_seen };
             let body = encode_body(&key, &index, &value);
             let (key_at, read, value_at) = decode_body(&body)?;
+            prop_assert_eq!(split_body(&body)?, (key_at.clone(), value_at));
             prop_assert_eq!((&body[key_at], read, &body[value_at..]), (&key[..], index, &value[..]));
         }
 
@@ -640,6 +656,7 @@ mod tests {
             let _ = Pointer::decode(&bytes);
             let _ = Version::decode(&bytes, 1, 1);
             let _ = decode_body(&bytes);
+            let _ = split_body(&bytes);
             let _ = Ends::decode(&bytes);
             let _ = State::decode(&bytes);
             let _ = read_seen_key(&bytes);

@@ -207,17 +207,18 @@ impl EmbeddedStore {
             index,
             expires_at,
         } = record;
-        // Done here, on the caller's time, rather than by the one committer: compressing, and reading what is replaced.
+        // Done here, on the caller's time, rather than by the one committer: compressing, looking for the key, and reading
+        // what is replaced.
         let body = self
             .shared
             .codec
             .pack(keys::encode_body(&key, &index, &value));
-        let found = match expected {
-            Some(_) => self
-                .shared
-                .read(|view| view.live(&key, self.shared.clock.now()))?,
-            None => None,
-        };
+        let (looked_up, found) = self.shared.read(|view| {
+            let looked_up = view.look_up(&key)?;
+            let replaced = expected.and(looked_up.pointer);
+            let found = replaced.map(|pointer| view.version(pointer.revision, pointer.bucket));
+            Ok::<_, WriteError>((looked_up, found.transpose()?.flatten()))
+        })?;
         let bytes = value.len();
         let put = Box::new(Put {
             fields: Fields::of(&index, &key),
@@ -226,6 +227,7 @@ impl EmbeddedStore {
             expires_at,
             body,
             expected,
+            looked_up,
             found,
         });
         self.shared

@@ -1,13 +1,15 @@
 //! The bounded queue in front of the committer: many tasks push and wait, one thread takes whatever is there.
 //!
 //! A permit is held for every started KiB of a queued request, so the bound holds for count and for bytes alike. No timer
-//! holds a lone request back: the committer wakes as soon as there is one.
+//! holds a lone request back: the committer wakes as soon as there is one. Where several writers were answered together it
+//! may wait a little for them to [return](Returning). It is woken only for what it sleeps for: waking somebody costs a
+//! system call.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::Fault;
 
@@ -22,12 +24,28 @@ const TAKE_PERMITS_MAX: usize = 2048;
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
-    permits: Arc<Semaphore>,
+    permits: Semaphore,
 }
 
 struct State<T> {
-    items: VecDeque<(T, OwnedSemaphorePermit)>,
+    /// With the permits that each holds.
+    items: VecDeque<(T, u32)>,
+    /// The taker sleeps until there are so many; 0 if it does not sleep.
+    wanted: usize,
     closed: bool,
+}
+
+/// Writers that are about to ask for more.
+///
+/// Those who were answered together mostly ask again together. If some of them just miss a commit, they wait for all of it
+/// and for their own: half the writers are served per sync, for good. So the next commit waits for them, for less than it
+/// takes itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Returning {
+    /// How many requests there will be when all are back.
+    pub(crate) count: usize,
+    /// How long to wait for them, once there is a request.
+    pub(crate) patience: Duration,
 }
 
 /// What [`Queue::take`] found.
@@ -44,10 +62,11 @@ impl<T> Queue<T> {
         Self {
             state: Mutex::new(State {
                 items: VecDeque::new(),
+                wanted: 0,
                 closed: false,
             }),
             filled: Condvar::new(),
-            permits: Arc::new(Semaphore::new(PERMITS as usize)),
+            permits: Semaphore::new(PERMITS as usize),
         }
     }
 
@@ -57,47 +76,78 @@ impl<T> Queue<T> {
             .unwrap_or(PERMITS)
             .saturating_add(1)
             .min(PERMITS);
-        let permit = Arc::clone(&self.permits)
-            .acquire_many_owned(cost)
-            .await
-            .map_err(|_| Fault::Closed)?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let permit = self.permits.acquire_many(cost).await;
+        let permit = permit.map_err(|_| Fault::Closed)?;
+        let mut state = self.state();
         if state.closed {
             return Err(Fault::Closed);
         }
-        state.items.push_back((item, permit));
+        // Given back by the taker.
+        permit.forget();
+        state.items.push_back((item, cost));
+        let wake = (1..=state.items.len()).contains(&state.wanted);
+        if wake {
+            state.wanted = 0;
+        }
         drop(state);
-        self.filled.notify_one();
+        if wake {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
-    /// Moves requests into `into`, waiting at most this long for the first.
-    pub(crate) fn take(&self, into: &mut Vec<T>, wait: Duration) -> Taken {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .filled
-            .wait_timeout_while(state, wait, |state| state.items.is_empty() && !state.closed);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    /// Moves requests into `into`, waiting at most this long for the first, and for those who return.
+    pub(crate) fn take(&self, into: &mut Vec<T>, wait: Duration, returning: Returning) -> Taken {
+        let state = self.state();
+        let mut state = self.sleep(state, 1, wait);
+        if !state.items.is_empty() {
+            state = self.sleep(state, returning.count.min(TAKE_MAX), returning.patience);
+        }
         if state.items.is_empty() && state.closed {
             return Taken::Closed;
         }
         let mut permits = 0;
         while into.len() < TAKE_MAX
             && permits < TAKE_PERMITS_MAX
-            && let Some((item, permit)) = state.items.pop_front()
+            && let Some((item, cost)) = state.items.pop_front()
         {
-            permits += permit.num_permits();
+            permits += cost as usize;
             into.push(item);
         }
+        drop(state);
+        self.permits.add_permits(permits);
         Taken::Open
+    }
+
+    /// Waits at most this long for there to be so many requests.
+    fn sleep<'a>(
+        &self,
+        mut state: MutexGuard<'a, State<T>>,
+        wanted: usize,
+        time: Duration,
+    ) -> MutexGuard<'a, State<T>> {
+        let is_short = |state: &mut State<T>| state.items.len() < wanted && !state.closed;
+        if is_short(&mut state) && !time.is_zero() {
+            state.wanted = wanted;
+            let waited = self.filled.wait_timeout_while(state, time, is_short);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            state.wanted = 0;
+        }
+        state
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many requests wait.
+    pub(crate) fn len(&self) -> usize {
+        self.state().items.len()
     }
 
     /// Refuses further requests; those accepted are still taken.
     pub(crate) fn close(&self) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closed = true;
+        self.state().closed = true;
         self.permits.close();
         self.filled.notify_all();
     }
@@ -105,6 +155,8 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[tokio::test]
@@ -114,7 +166,10 @@ mod tests {
             queue.push(number, 100).await.unwrap();
         }
         let mut taken = Vec::new();
-        assert_eq!(queue.take(&mut taken, Duration::ZERO), Taken::Open);
+        assert_eq!(
+            queue.take(&mut taken, Duration::ZERO, Returning::default()),
+            Taken::Open
+        );
         assert_eq!(taken, (0..512).collect::<Vec<_>>());
     }
 
@@ -129,9 +184,9 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         let mut taken = Vec::new();
-        queue.take(&mut taken, Duration::ZERO);
+        queue.take(&mut taken, Duration::ZERO, Returning::default());
         waiting.await.unwrap().unwrap();
-        queue.take(&mut taken, Duration::ZERO);
+        queue.take(&mut taken, Duration::ZERO, Returning::default());
         assert_eq!(taken, [0, 1]);
     }
 
@@ -142,10 +197,44 @@ mod tests {
         queue.close();
         assert!(matches!(queue.push(2, 0).await, Err(Fault::Closed)));
         let mut taken = Vec::new();
-        assert_eq!(queue.take(&mut taken, Duration::MAX), Taken::Open);
         assert_eq!(
-            (queue.take(&mut Vec::new(), Duration::MAX), taken),
+            queue.take(&mut taken, Duration::MAX, Returning::default()),
+            Taken::Open
+        );
+        assert_eq!(
+            (
+                queue.take(&mut Vec::new(), Duration::MAX, Returning::default()),
+                taken
+            ),
             (Taken::Closed, vec![1])
         );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn those_who_return_are_waited_for_and_a_lone_one_is_not() {
+        let queue = Arc::new(Queue::new());
+        let take = |returning| {
+            let queue = Arc::clone(&queue);
+            tokio::task::spawn_blocking(move || {
+                let mut taken = Vec::new();
+                queue.take(&mut taken, Duration::MAX, returning);
+                taken
+            })
+        };
+        let patience = Duration::from_secs(3600);
+        let three = take(Returning { count: 3, patience });
+        for number in 0..3 {
+            queue.push(number, 0).await.unwrap();
+        }
+        assert_eq!(three.await.unwrap(), [0, 1, 2]);
+        let lone = take(Returning { count: 1, patience });
+        queue.push(3, 0).await.unwrap();
+        assert_eq!(lone.await.unwrap(), [3]);
+        let gone = take(Returning {
+            count: 2,
+            patience: Duration::from_millis(1),
+        });
+        queue.push(4, 0).await.unwrap();
+        assert_eq!(gone.await.unwrap(), [4]);
     }
 }

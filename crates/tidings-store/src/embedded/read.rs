@@ -45,6 +45,17 @@ impl Stored {
     }
 }
 
+/// What a [`View`] says that a key points to, for a later one.
+///
+/// A part that knows a name goes on knowing it until it is written out. So if none was forgotten since, and those there are
+/// then do not know the name, it was the trees that told, and they would say the same again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LookedUp {
+    pub(crate) pointer: Option<Pointer>,
+    /// How many parts had been forgotten.
+    forgotten: u64,
+}
+
 /// See the module documentation.
 pub(crate) struct View<'a> {
     pub(crate) tables: &'a Tables,
@@ -79,6 +90,14 @@ impl<'a> View<'a> {
         Ok(pointer.filter(|pointer| !self.is_swept(pointer.bucket, pointer.revision)))
     }
 
+    /// Where a key's current version is, for a [`Batch`](super::batch::Batch) to come.
+    pub(crate) fn look_up(&self, key: &[u8]) -> Result<LookedUp, Fault> {
+        Ok(LookedUp {
+            pointer: self.pointer(key)?,
+            forgotten: self.snapshot.parts.forgotten,
+        })
+    }
+
     /// What the parts in memory say that a key points to.
     pub(crate) fn in_memory(&self, hash: u64, key: &[u8], at: Revision) -> Found {
         let mut parts = self.snapshot.parts.iter();
@@ -89,8 +108,20 @@ impl<'a> View<'a> {
         found.unwrap_or(Found::Unknown)
     }
 
+    /// What the trees say of a key that no part in memory knows, which was looked up before.
+    pub(crate) fn still_in_trees(
+        &self,
+        key: &[u8],
+        before: Option<LookedUp>,
+    ) -> Result<Option<Pointer>, Fault> {
+        match before {
+            Some(before) if before.forgotten == self.snapshot.parts.forgotten => Ok(before.pointer),
+            _ => self.in_trees(key),
+        }
+    }
+
     /// What the trees say that a key points to.
-    pub(crate) fn in_trees(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
+    fn in_trees(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
         let entry = self.snapshot.get(&self.tables.index.names, key)?;
         entry.map(|bytes| Pointer::decode(&bytes)).transpose()
     }
@@ -538,5 +569,22 @@ pub(crate) fn unpack(
         index: Arc::new(index),
         bucket,
         previous,
+    })
+}
+
+/// The record alone of a version. Key and value share the one allocation.
+pub(crate) fn unpack_record(
+    codec: &Codec,
+    version: Version<'_>,
+    revision: Revision,
+) -> Result<Record, Fault> {
+    let body = codec.unpack(version.body)?;
+    let (key, value) = keys::split_body(&body)?;
+    let body = Bytes::from(body);
+    Ok(Record {
+        key: body.slice(key),
+        value: body.slice(value..),
+        revision,
+        expires_at: version.expires_at,
     })
 }
