@@ -117,6 +117,8 @@ async fn what_others_wrote_is_no_command_to_the_terminal() {
     let commands = "a\u{1b}]0;title\u{7}\u{9b}2J\u{7f}\u{8}\u{90}b\rc\td\ne";
     let mut written = event("web.1", ("Pod", "web"), "BackOff", 5);
     written["message"] = serde_json::json!(commands);
+    written["reason"] = serde_json::json!(commands);
+    written["source"]["component"] = serde_json::json!(commands);
     let cluster = Cluster::with(&[written]).await;
     for form in [
         "table",
@@ -137,11 +139,18 @@ async fn what_others_wrote_is_no_command_to_the_terminal() {
             assert!(!line.contains(is_command), "{form}: {line:?}");
         }
     }
-    for form in ["json", "yaml", "jsonl"] {
-        let arguments = ["export", "-A", "-o", form];
-        for line in shown(&cluster, 200, &arguments, &[]) {
+    for arguments in [
+        &["export", "-A", "-o", "json"] as &[&str],
+        &["export", "-A", "-o", "yaml"],
+        &["export", "-A", "-o", "jsonl"],
+        &["top", "-A", "--by=reason,object,source", "--color=never"],
+        &["describe", "-n", "shop", "pod/web", "--color=never"],
+    ] {
+        let lines = shown(&cluster, 200, arguments, &[]);
+        assert!(!lines.is_empty(), "{arguments:?}");
+        for line in lines {
             let is_command = |character: char| character.is_control() && character != '\t';
-            assert!(!line.contains(is_command), "export {form}: {line:?}");
+            assert!(!line.contains(is_command), "{arguments:?}: {line:?}");
         }
     }
     // A program gets every character.
