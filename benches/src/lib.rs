@@ -46,6 +46,14 @@ impl Figure {
         Self(fields)
     }
 
+    /// Says in which way it was measured, beside our version.
+    #[must_use]
+    pub fn by(mut self, way: &str) -> Self {
+        let version = format!("{}, {way}", env!("CARGO_PKG_VERSION"));
+        self.0.insert("version".to_owned(), version.into());
+        self
+    }
+
     /// Adds a number as it is.
     #[must_use]
     pub fn with_exact(mut self, name: &str, number: f64) -> Self {
@@ -115,6 +123,16 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
 /// The most memory this process has had resident, in bytes, where the system tells (Linux).
 pub fn peak_resident_bytes() -> Option<u64> {
     status_bytes("self", "VmHWM:")
+}
+
+/// How long the processor has worked for this process, in seconds, to hundredths, where the system tells (Linux).
+pub fn processor_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name, which may have anything in it, ends with the last parenthesis; user and system time are the 14th and 15th of all fields.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
+    Some(ticks / 100.)
 }
 
 fn status_bytes(process: &str, field: &str) -> Option<u64> {

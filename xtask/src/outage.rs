@@ -207,7 +207,9 @@ impl Server {
 
     /// Ends it as a power failure would.
     fn kill(&mut self) {
-        self.child.take().map(end);
+        if let Some(child) = self.child.take() {
+            end(child);
+        }
     }
 
     /// How many recorded events its events stand for.
@@ -286,7 +288,9 @@ impl Recorder {
     }
 
     fn kill(&mut self) {
-        self.child.take().map(end);
+        if let Some(child) = self.child.take() {
+            end(child);
+        }
     }
 
     /// Whether every event has one fate and none is lost, also by what the server has; of `killed` at most what it recorded in its last tenths of a

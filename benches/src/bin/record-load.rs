@@ -13,7 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings::EventType::Warning;
 use tidings::{Broadcaster, EventSource, KubeSink, Reference, ReferenceFields};
-use tidings_bench::{Figure, peak_resident_bytes, time};
+use tidings_bench::{Figure, peak_resident_bytes, processor_seconds, time};
 
 /// Records a burst of events to a cluster and prints what became of them.
 #[derive(Parser)]
@@ -27,6 +27,9 @@ struct Arguments {
     /// About how many objects they are.
     #[arg(long, default_value_t = 20_000)]
     objects: usize,
+    /// Send protobuf in place of JSON.
+    #[arg(long)]
+    protobuf: bool,
     /// How many seconds delivery may take after the last event was recorded.
     #[arg(long, default_value_t = 120)]
     deadline: u64,
@@ -60,6 +63,7 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     let config = config(&arguments.kubeconfig).await?;
     let client = Client::try_from(config.clone()).map_err(Box::new)?;
     let sink = KubeSink::from_config(config).map_err(Box::new)?;
+    let sink = sink.protobuf(arguments.protobuf);
     // Two runs against one cluster do not count each other's events.
     let reason = format!("Load{}", milliseconds());
     let found_before = count(&client, &reason).await?;
@@ -82,6 +86,7 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     let recorder = broadcaster.recorder(EventSource::component("record-load"));
 
     let started = milliseconds();
+    let worked_before = processor_seconds();
     let offering = time(|| {
         for reference in references.iter().cycle().take(arguments.events) {
             recorder.event(
@@ -95,6 +100,7 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     let report = broadcaster
         .shutdown(Duration::from_secs(arguments.deadline))
         .await;
+    let worked = processor_seconds();
     let elapsed = Duration::from_millis(milliseconds().saturating_sub(started).max(1));
     let found = count(&client, &reason).await?.saturating_sub(found_before);
     let rate = report.delivered as f64 / elapsed.as_secs_f64();
@@ -123,6 +129,14 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     if let Some(bytes) = peak_resident_bytes() {
         println!("peak RSS     {:.1} MiB", bytes as f64 / f64::from(1 << 20));
         figure = figure.with("peak_rss_bytes", bytes as f64);
+    }
+    if let (Some(worked), Some(before)) = (worked, worked_before) {
+        let each = (worked - before) * 1e6 / report.delivered.max(1) as f64;
+        println!("CPU          {each:.0} µs for an event");
+        figure = figure.with("cpu_us_per_event", each);
+    }
+    if arguments.protobuf {
+        figure = figure.by("protobuf");
     }
     // The same once more, for programs.
     figure.print();

@@ -4,6 +4,7 @@
 //! No event is dropped while it is measured: events go out in batches far below the queues' bounds, and a batch waits until the one
 //! before was seen by everyone who was to see it. That wait is part of every figure but the recorder calls'.
 
+mod body;
 pub mod correlate;
 mod floor;
 mod path;
@@ -19,7 +20,7 @@ use crate::{Figure, Measure};
 type Benchmark = fn(&'static str, Measure) -> Figure;
 
 /// A figure: its name, how it is measured, and how many floors of each kind (clock, hash, allocation, queue slot) it stands on.
-const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 9] = [
+const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 11] = [
     ("record", path::record_call, [1., 0., 1., 1.]),
     (
         "record_reference",
@@ -35,6 +36,8 @@ const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 9] = [
     ),
     ("correlate_new", correlate::new, [0., 1., 3., 0.]),
     ("record_series_repeat", series::repeat, [0., 1., 0., 0.]),
+    ("create_body_json", body::json, [0., 0., 1., 0.]),
+    ("create_body_protobuf", body::protobuf, [0., 0., 1., 0.]),
     (
         "record_to_sink_repeat",
         path::record_to_sink_repeat,

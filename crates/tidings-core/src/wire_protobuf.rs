@@ -253,6 +253,8 @@ fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     /// What `Marshal` of k8s.io/api 0.36 makes of the event below as core/v1, and of the same as events.k8s.io/v1.
@@ -275,7 +277,11 @@ mod tests {
     const DEPRECATED: &str = "62040a0012006a0072007800";
 
     fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn record(root: &Path, args: &Args) -> Result {
             "--",
         ];
         burst.extend(send_burst(&server, &mut cargo(root, &ours))?);
+        burst.extend(send_burst(&server, cargo(root, &ours).arg("--protobuf"))?);
         if has_go {
             let mut command = Command::new("go");
             burst.extend(send_burst(
@@ -126,9 +127,10 @@ fn record(root: &Path, args: &Args) -> Result {
     }
 
     let tables = format!(
-        "{}\n{}\n{}",
+        "{}\n{}\n{}\n{}",
         machine(has_go),
         table::calls(&calls),
+        table::series(&calls),
         table::burst(&burst)
     );
     println!("\n{tables}");
@@ -148,12 +150,20 @@ fn record(root: &Path, args: &Args) -> Result {
 fn send_burst(server: &Path, command: &mut Command) -> Result<Vec<Figure>> {
     const EVENTS: &str = "20000";
     let running = server::Running::start(server, &["serve", "--secure-port", "0"])?;
-    figures(command.arg("--kubeconfig").arg(running.kubeconfig()).args([
+    let before = running.processor_seconds();
+    let mut figures = figures(command.arg("--kubeconfig").arg(running.kubeconfig()).args([
         "--events",
         EVENTS,
         "--objects",
         EVENTS,
-    ]))
+    ]))?;
+    if let (Some(worked), Some(before)) = (running.processor_seconds(), before) {
+        for figure in &mut figures {
+            let delivered = figure.number("delivered").unwrap_or(0.0).max(1.0);
+            figure.0["server_cpu_us_per_event"] = ((worked - before) * 1e6 / delivered).into();
+        }
+    }
+    Ok(figures)
 }
 
 /// Runs a program and keeps the JSON lines it prints.

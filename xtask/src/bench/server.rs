@@ -76,6 +76,16 @@ impl Running {
         self.child.id()
     }
 
+    /// How long the processor has worked for it, in seconds, to hundredths, where the system tells (Linux).
+    pub(super) fn processor_seconds(&self) -> Option<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process())).ok()?;
+        // The name, which may have anything in it, ends with the last parenthesis; user and system time are the 14th and 15th of all fields.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
+        Some(ticks / 100.0)
+    }
+
     /// Resident memory of its processes, in bytes, where the system tells (Linux).
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         self.processes.iter().copied().map(resident_bytes).sum()

@@ -56,8 +56,8 @@ pub(super) fn burst(figures: &[Figure]) -> String {
         .find(|figure| is_of(figure, PEER))
         .and_then(rate);
     let mut table = String::from(
-        "| burst into `tidings serve` | offered | delivered | lost | found afterwards | events/s | to client-go | peak memory |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|\n",
+        "| burst into `tidings serve` | offered | delivered | lost | found afterwards | events/s | to client-go | peak memory | CPU for an event | the server's |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for figure in figures {
         let count = |field: &str| or_empty(figure.number(field), |count| format!("{count:.0}"));
@@ -79,8 +79,37 @@ pub(super) fn burst(figures: &[Figure]) -> String {
             or_empty(figure.number("peak_rss_bytes"), |bytes| {
                 format!("{:.0} MiB", bytes / f64::from(1 << 20))
             }),
+            or_empty(figure.number("cpu_us_per_event"), microseconds),
+            or_empty(figure.number("server_cpu_us_per_event"), microseconds),
         ];
         let _ = writeln!(table, "| {} |", cells.join(" | "));
+    }
+    table
+}
+
+/// What is no time of one call: series, a sink that is stuck, bodies.
+pub(super) fn series(figures: &[Figure]) -> String {
+    let count = |count: f64| format!("{count:.2}");
+    let bytes = |bytes: f64| format!("{bytes:.0} B");
+    #[rustfmt::skip]
+    let rows: [(&str, &str, &str, fn(f64) -> String); 7] = [
+        ("a call while no write is answered, median", "record_stuck_sink", "p50_ns", nanoseconds),
+        ("the same, 99 of 100", "record_stuck_sink", "p99_ns", nanoseconds),
+        ("memory of an open series, of 100,000", "series_memory", "bytes_per_series", bytes),
+        ("writes for 1,000 repeats, one a second", "record_series_repeat", "writes_per_1000", count),
+        ("memory of an event of core/v1 that is remembered", "cached_key", "bytes_per_key", bytes),
+        ("a create as JSON", "create_body_json", "bytes", bytes),
+        ("a create as protobuf", "create_body_protobuf", "bytes", bytes),
+    ];
+    let mut table = String::from("| | tidings | client-go |\n|---|--:|--:|\n");
+    for (title, name, field, shown) in rows {
+        let of = |peer: &str| {
+            let mut of_peer = figures
+                .iter()
+                .filter(|figure| figure.text("name") == name && is_of(figure, peer));
+            or_empty(of_peer.find_map(|figure| figure.number(field)), shown)
+        };
+        let _ = writeln!(table, "| {title} | {} | {} |", of(OURS), of(PEER));
     }
     table
 }
@@ -185,6 +214,10 @@ fn milliseconds(value: f64) -> String {
     }
 }
 
+fn microseconds(value: f64) -> String {
+    format!("{value:.0} µs")
+}
+
 fn nanoseconds(value: f64) -> String {
     if value < 1_000.0 {
         format!("{value:.0} ns")
@@ -225,7 +258,7 @@ mod tests {
     fn a_burst_is_compared_to_client_go() {
         let figures = [
             Figure(
-                json!({"offered": 20000, "delivered": 20000, "lost": 0, "found": 20000, "events_per_second": 4000.0, "peak_rss_bytes": 1_048_576}),
+                json!({"offered": 20000, "delivered": 20000, "lost": 0, "found": 20000, "events_per_second": 4000.0, "peak_rss_bytes": 1_048_576, "cpu_us_per_event": 90.4}),
             ),
             Figure(
                 json!({"peer": "client-go", "version": "v0.36.0", "offered": 20000, "events_per_second": 250.0}),
@@ -236,10 +269,33 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "| tidings | 20000 | 20000 | 0 | 20000 | 4000 | 16.0 × | 1 MiB |",
-                "| client-go v0.36.0 | 20000 |  |  |  | 250 | 1.0 × |  |",
+                "| tidings | 20000 | 20000 | 0 | 20000 | 4000 | 16.0 × | 1 MiB | 90 µs |  |",
+                "| client-go v0.36.0 | 20000 |  |  |  | 250 | 1.0 × |  |  |  |",
             ]
         );
+    }
+
+    #[test]
+    fn what_is_no_call_has_a_table_of_its_own() {
+        let figures = [
+            Figure(
+                json!({"peer": "tidings", "name": "record_stuck_sink", "p50_ns": 400, "p99_ns": 1500}),
+            ),
+            Figure(json!({"peer": "client-go", "name": "record_stuck_sink", "p99_ns": 9000})),
+            Figure(json!({"peer": "tidings", "name": "record_series_repeat", "ns_per_op": 7})),
+            Figure(
+                json!({"peer": "tidings", "name": "record_series_repeat", "writes_per_1000": 0.557}),
+            ),
+        ];
+        let table = series(&figures);
+        let rows: Vec<&str> = table.lines().skip(2).take(4).collect();
+        let expected = [
+            "| a call while no write is answered, median | 400 ns |  |",
+            "| the same, 99 of 100 | 1.50 µs | 9.00 µs |",
+            "| memory of an open series, of 100,000 |  |  |",
+            "| writes for 1,000 repeats, one a second | 0.56 |  |",
+        ];
+        assert_eq!(rows, expected);
     }
 
     #[test]

@@ -13,13 +13,16 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	goruntime "runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -104,6 +107,16 @@ func run(benchtime, only string) error {
 			Ops:         result.N,
 		})
 		if err != nil {
+			return err
+		}
+	}
+	for _, measure := range []func() (map[string]any, error){stuckSink, seriesMemory} {
+		figure, err := measure()
+		if err != nil {
+			return err
+		}
+		figure["peer"], figure["version"] = "client-go", version()
+		if err := output.Encode(figure); err != nil {
 			return err
 		}
 	}
@@ -323,4 +336,97 @@ func recordToSinkNew(b *testing.B) {
 		objects[i] = pod(i)
 	}
 	recordToSink(b, objects)
+}
+
+// seriesSink takes every event of events.k8s.io/v1: at once, or, if it is held, once it no longer is.
+type seriesSink struct {
+	taken sync.WaitGroup
+	held  chan struct{}
+}
+
+func (s *seriesSink) take(event *eventsv1.Event) (*eventsv1.Event, error) {
+	if s.held != nil {
+		<-s.held
+		return event, nil
+	}
+	s.taken.Done()
+	return event, nil
+}
+
+func (s *seriesSink) Create(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	return s.take(event)
+}
+
+func (s *seriesSink) Update(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	return s.take(event)
+}
+
+func (s *seriesSink) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	return s.take(event)
+}
+
+// stuckSink is what 100,000 calls of tools/events cost their caller, one by one, while no write is answered.
+func stuckSink() (map[string]any, error) {
+	const calls, objects = 100_000, 1000
+	sink := &seriesSink{held: make(chan struct{})}
+	broadcaster := events.NewBroadcaster(sink)
+	defer broadcaster.Shutdown()
+	defer close(sink.held)
+	ctx := klog.NewContext(context.Background(), logr.Discard())
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return nil, err
+	}
+	recorder := broadcaster.NewRecorder(scheme.Scheme, "example-controller")
+	pods := make([]*corev1.Pod, objects)
+	for i := range pods {
+		pods[i] = pod(i)
+	}
+	took := make([]time.Duration, calls)
+	for i := range took {
+		began := time.Now()
+		recorder.Eventf(pods[i%objects], nil, corev1.EventTypeWarning, "BackOff", "Restarting", "%d", i)
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	return map[string]any{
+		"name": "record_stuck_sink", "ops": calls,
+		"p50_ns": took[calls/2].Nanoseconds(), "p99_ns": took[calls*99/100].Nanoseconds(),
+	}, nil
+}
+
+// seriesMemory is what tools/events keeps for an open series, of 100,000 with three events each.
+func seriesMemory() (map[string]any, error) {
+	const objects = 100_000
+	heap := func() float64 {
+		goruntime.GC()
+		var stats goruntime.MemStats
+		goruntime.ReadMemStats(&stats)
+		return float64(stats.HeapAlloc)
+	}
+	before := heap()
+	sink := &seriesSink{}
+	broadcaster := events.NewBroadcaster(sink)
+	defer broadcaster.Shutdown()
+	ctx := klog.NewContext(context.Background(), logr.Discard())
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return nil, err
+	}
+	recorder := broadcaster.NewRecorder(scheme.Scheme, "example-controller")
+	// The first is created, the second patched in, the third only counted.
+	for round := range 3 {
+		for first := 0; first < objects; first += batch {
+			if round < 2 {
+				sink.taken.Add(batch)
+			}
+			for i := first; i < first+batch; i++ {
+				recorder.Eventf(pod(i), nil, corev1.EventTypeWarning, "BackOff", "Restarting", message)
+			}
+			if round < 2 {
+				sink.taken.Wait()
+			}
+		}
+	}
+	kept := heap() - before
+	goruntime.KeepAlive(broadcaster)
+	return map[string]any{"name": "series_memory", "series": objects, "bytes_per_series": kept / objects}, nil
 }
