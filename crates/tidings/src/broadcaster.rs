@@ -17,7 +17,7 @@ use crate::acknowledgement::Context;
 use crate::config::{
     BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, SinkOptions,
 };
-use crate::delivery::SinkTask;
+use crate::delivery::{Machines, SinkTask};
 use crate::error::BroadcasterStopped;
 use crate::logging::{LogLine, log_structured};
 use crate::recorder::{Intake, Recorder};
@@ -157,11 +157,13 @@ impl Broadcaster {
     /// Writes every event recorded from now on to `sink`: correlated, in order for each key, tried again where that may help.
     /// client-go's `StartRecordingToSink`.
     ///
-    /// Each sink counts, combines and filters for itself.
+    /// Each sink counts, combines and filters for itself. Where the options have a [`SinkOptions::spill`] whose folder cannot be used, which is
+    /// logged, recording starts without it and the folder is tried again every five seconds;
+    /// [`Broadcaster::start_recording_to_sink_with`] says it instead.
     pub fn start_recording_to_sink(&self, sink: impl Sink) -> Watch {
         let options = self.shared().options.sink.clone();
-        match self.start_recording_to_sink_with(sink, options) {
-            Ok(watch) => watch,
+        match SinkTask::machines(options) {
+            Ok(machines) => self.start_sink(machines, sink),
             // They were checked when the broadcaster was made.
             Err(error) => {
                 tracing::error!(%error, "Unable to start recording to sink (will not retry!)");
@@ -173,22 +175,28 @@ impl Broadcaster {
     /// The same with options of its own.
     ///
     /// # Errors
-    /// When an option is out of range, and which.
+    /// When an option is out of range, and which; when the folder of a [`SinkOptions::spill`] cannot be used.
     pub fn start_recording_to_sink_with(
         &self,
         sink: impl Sink,
         options: SinkOptions,
     ) -> Result<Watch, InvalidSinkOptions> {
+        let mut machines = SinkTask::machines(options)?;
+        // Last, when nothing else can be wrong: it takes a lock.
+        machines.open_spill()?;
+        Ok(self.start_sink(machines, sink))
+    }
+
+    fn start_sink(&self, machines: Machines, sink: impl Sink) -> Watch {
         let shared = self.shared();
-        let machines = SinkTask::machines(options)?;
         let Some(started) = shared.start(TaskKind::Sink) else {
-            return Ok(Watch::never());
+            return Watch::never();
         };
         let watch = started.watch(&shared.intake.mux);
         let clock = shared.options.clock.clone();
         let task = SinkTask::new(machines, started, clock, shared.registry.phase());
         spawn("tidings-sink", task.run(sink));
-        Ok(watch)
+        watch
     }
 
     /// A watcher that the caller reads. client-go's `Watch`.

@@ -223,7 +223,9 @@ impl SinkOptions {
     /// is out of reach. What an earlier process left there is delivered first, and counts as offered again.
     ///
     /// The folder belongs to one sink. Whether it can be used is known when the sink is started:
-    /// [`Broadcaster::start_recording_to_sink_with`](crate::Broadcaster::start_recording_to_sink_with) says it. Each event is written to it once, and once more as a mark when it is done, off the caller's thread; a few
+    /// [`Broadcaster::start_recording_to_sink_with`](crate::Broadcaster::start_recording_to_sink_with) says it. Started without options of its own
+    /// ([`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink)) a sink keeps events in memory only, which is logged
+    /// and counted, until the folder, tried again every five seconds, can be used. Each event is written to it once, and once more as a mark when it is done, off the caller's thread; a few
     /// hundred thousand events a minute are no burden. Delivery is at least once: up to some hundred events that were written, but not marked yet
     /// when the process died, are written again, a repeat counting once more.
     ///
@@ -235,10 +237,14 @@ impl SinkOptions {
     /// What finds no room is in memory only, which is logged and counted. Timestamps of events read back are those of the wire: in whole seconds.
     ///
     /// ```
-    /// use tidings::{BroadcasterOptions, SinkOptions, SpillOptions};
+    /// use tidings::{Broadcaster, MemorySink, SinkOptions, SpillOptions};
     ///
-    /// let spill = SpillOptions::new("/var/lib/example-controller/events").bytes_max(256 << 20);
-    /// let options = BroadcasterOptions::default().sink(SinkOptions::default().spill(spill));
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path(); // such as /var/lib/example-controller/events
+    /// let broadcaster = Broadcaster::new();
+    /// let options = SinkOptions::default().spill(SpillOptions::new(folder).bytes_max(256 << 20));
+    /// broadcaster.start_recording_to_sink_with(MemorySink::new(), options)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spill(mut self, spill: SpillOptions) -> Self {
         self.spill = Some(spill);

@@ -111,6 +111,13 @@ struct Answer {
     result: Result<(), WriteError>,
 }
 
+impl Machines {
+    /// Opens the folder of the spill, if there is one: the task does it otherwise, again and again if it must.
+    pub(crate) fn open_spill(&mut self) -> Result<(), InvalidSinkOptions> {
+        Ok(self.spill.as_mut().map_or(Ok(()), Spill::open)?)
+    }
+}
+
 impl SinkTask {
     /// Makes the core's part, which checks the options.
     pub(crate) fn machines(options: SinkOptions) -> Result<Machines, InvalidSinkOptions> {
@@ -138,8 +145,7 @@ impl SinkTask {
             retry: delivery.retry.clone(),
             delivery: Delivery::new(delivery, entropy())?,
             room,
-            // Last, when nothing else can be wrong: it takes a lock.
-            spill: spill.as_ref().map(Spill::open).transpose()?,
+            spill: spill.map(Spill::new),
         })
     }
 
@@ -179,11 +185,12 @@ impl SinkTask {
         let mut served = Box::pin(self.questions(&sink).serves_events_v1());
         // Asked beside the writing, as soon as it is known what is written.
         let mut check = (!self.is_asking()).then(|| self.check(&sink));
-        if let Some(spill) = &self.spill {
-            self.progress.recovered(spill.recovered());
-        }
         let mut now = self.clock.monotonic();
         loop {
+            if let Some(spill) = &mut self.spill {
+                spill.open_if_due(now).await;
+                self.progress.recovered(spill.take_recovered());
+            }
             self.settle();
             // A sink that answers at once, as one in memory does, needs none of the waiting below.
             for _ in 0..ANSWERS_PER_TURN {
@@ -293,6 +300,7 @@ impl SinkTask {
         let times = [
             self.delivery.poll_timeout(),
             self.rules.poll_timeout(self.room, &self.delivery),
+            self.spill.as_ref().and_then(Spill::open_at),
         ];
         let timeout = times.into_iter().flatten().min();
         let asking = self.is_asking();

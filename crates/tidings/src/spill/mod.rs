@@ -20,11 +20,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidings_core::{Event, EventContext};
+use tidings_core::{Event, EventContext, Monotonic};
 
 use self::log::Log;
 use crate::metrics::SpillMetrics;
+use crate::recorder::is_sampled;
 
 /// The least bound: a file must hold some events.
 const BYTES_MAX_LEAST: u64 = 1 << 20;
@@ -34,6 +36,9 @@ const MARKS_MAX: usize = 256;
 
 /// How many events are read back at a time.
 const READ_EVENTS: usize = 1024;
+
+/// How long until a folder that could not be used is tried again.
+const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
 /// Where a sink keeps events until it is known what became of them: see [`SinkOptions::spill`](crate::SinkOptions::spill).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,8 +120,14 @@ pub(crate) struct Kept {
 
 /// The spill of one sink's task. Files are read and written on tokio's threads for blocking work, one step at a time.
 pub(crate) struct Spill {
-    /// `None` while it is at work, and after a step was lost with its runtime.
+    options: SpillOptions,
+    /// When the folder is to be opened; `None` once it was.
+    open_at: Option<Monotonic>,
+    open_failures: u64,
+    /// `None` until the folder is open, while it is at work, and after a step was lost with its runtime.
     log: Option<Box<Log>>,
+    /// Found when it was opened, and not asked for yet.
+    recovered: u64,
     done: Vec<u64>,
     /// Whether events lie on disk that are not in memory.
     behind: bool,
@@ -126,31 +137,74 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
+    /// A spill whose folder is yet to be opened. Until it is, events are in memory only, which is counted.
+    pub(crate) fn new(options: SpillOptions) -> Self {
+        Self {
+            options,
+            open_at: Some(Monotonic::from_nanos(i64::MIN)),
+            open_failures: 0,
+            log: None,
+            recovered: 0,
+            done: Vec::new(),
+            behind: false,
+            awaited: BTreeMap::new(),
+            metrics: SpillMetrics::new(),
+        }
+    }
+
     /// Opens the folder, and finds what an earlier process left there.
-    pub(crate) fn open(options: &SpillOptions) -> Result<Self, SpillError> {
-        let log = Log::open(options)?;
-        let metrics = SpillMetrics::new();
+    pub(crate) fn open(&mut self) -> Result<(), SpillError> {
+        let log = Log::open(&self.options)?;
+        self.opened(Box::new(log));
+        Ok(())
+    }
+
+    /// When to call [`Spill::open_if_due`].
+    pub(crate) fn open_at(&self) -> Option<Monotonic> {
+        self.open_at
+    }
+
+    /// Tries to open the folder if it is time; where that fails it is tried again later, as another process may be about to end, or a disk about
+    /// to be there.
+    pub(crate) async fn open_if_due(&mut self, now: Monotonic) {
+        if self.open_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let options = self.options.clone();
+        let opening = tokio::task::spawn_blocking(move || Log::open(&options).map(Box::new));
+        match opening.await {
+            Ok(Ok(log)) => self.opened(log),
+            Ok(Err(error)) => {
+                if is_sampled(self.open_failures, 1) {
+                    tracing::error!(%error, "Unable to keep events on disk: they are in memory only (will try again)");
+                }
+                self.open_failures += 1;
+                self.open_at = Some(now.saturating_add(OPEN_AGAIN));
+            }
+            // The runtime is going down, and this task with it.
+            Err(_) => self.open_at = None,
+        }
+    }
+
+    fn opened(&mut self, log: Box<Log>) {
         let recovered = log.unsettled() as u64;
-        metrics.recovered.increment(recovered);
-        metrics.bytes.increment(log.bytes() as f64);
+        self.metrics.recovered.increment(recovered);
+        self.metrics.bytes.increment(log.bytes() as f64);
         if recovered > 0 {
             tracing::info!(
                 events = recovered,
                 "Found events that an earlier process did not deliver"
             );
         }
-        Ok(Self {
-            behind: recovered > 0,
-            log: Some(Box::new(log)),
-            done: Vec::new(),
-            awaited: BTreeMap::new(),
-            metrics,
-        })
+        self.behind = recovered > 0;
+        self.recovered = recovered;
+        self.open_at = None;
+        self.log = Some(log);
     }
 
-    /// How many events an earlier process left; asked once, before the first step.
-    pub(crate) fn recovered(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.unsettled() as u64)
+    /// How many events an earlier process left, once.
+    pub(crate) fn take_recovered(&mut self) -> u64 {
+        std::mem::take(&mut self.recovered)
     }
 
     /// Whether events lie on disk that are not in memory.

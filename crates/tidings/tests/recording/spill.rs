@@ -14,7 +14,7 @@ use tidings::{
 };
 use tokio::sync::watch;
 
-use crate::{LONG, assert_adds_up, pod, source, unfiltered};
+use crate::{LONG, assert_adds_up, manual, pod, source, unfiltered};
 
 /// Tells the test that is to be killed where its spill is.
 const FOLDER: &str = "TIDINGS_TEST_SPILL_FOLDER";
@@ -27,6 +27,15 @@ fn start(folder: &Path, options: SinkOptions, sink: &MemorySink) -> (Broadcaster
         .unwrap();
     let recorder = broadcaster.recorder(source());
     (broadcaster, recorder)
+}
+
+/// How often `text` stands in the files of a spill.
+fn on_disk(folder: &Path, text: &str) -> usize {
+    let files = fs::read_dir(folder).unwrap();
+    let files = files.filter_map(|file| fs::read(file.unwrap().path()).ok());
+    files
+        .map(|bytes| String::from_utf8_lossy(&bytes).matches(text).count())
+        .sum()
 }
 
 /// The numbers that are the messages of what is stored, in order of creation.
@@ -271,6 +280,53 @@ async fn a_spill_that_cannot_be_used_is_said_at_start() {
     ));
 }
 
+/// A start that has no error to return records all the same, and to disk once the folder is free.
+#[tokio::test]
+async fn a_spill_that_cannot_be_used_does_not_end_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let first_sink = MemorySink::new();
+    let (first, recorder) = start(folder.path(), SinkOptions::default(), &first_sink);
+    let held = first_sink.hold();
+    recorder.event(&pod("left", ""), Warning, "BackOff", 0);
+    while on_disk(folder.path(), "left") == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
+    let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(options));
+    let sink = MemorySink::new();
+    let watch = broadcaster.start_recording_to_sink(sink.clone());
+    let written = recorder.record_and_wait(&pod("web-1", ""), Warning, "BackOff", 1);
+    let written = tokio::time::timeout(LONG, written).await.unwrap();
+    assert!(written.unwrap().is_written());
+    assert_eq!(on_disk(folder.path(), "web-1"), 0);
+
+    let report = first.shutdown(Duration::ZERO).await;
+    assert_eq!(report.pending, 1, "{report}");
+    drop(held);
+    hand.advance(Duration::from_secs(5));
+    // What the other left, without any new event.
+    let delivered = async {
+        while sink.events().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, delivered).await.unwrap();
+    let held = sink.hold();
+    recorder.event(&pod("web-2", ""), Warning, "BackOff", 2);
+    let kept = async {
+        while on_disk(folder.path(), "web-2") == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, kept).await.unwrap();
+    drop(held);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!((report.offered, report.delivered), (3, 3), "{report}");
+    assert!(watch.is_ended());
+}
+
 /// Not a test of its own: the process that [`a_killed_process_loses_nothing_of_what_was_spilled`] kills.
 #[tokio::test]
 async fn records_until_it_is_killed() {
@@ -297,15 +353,7 @@ async fn a_killed_process_loses_nothing_of_what_was_spilled() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let on_disk = || {
-        let files = fs::read_dir(folder.path()).unwrap();
-        let files = files.filter_map(|file| fs::read(file.unwrap().path()).ok());
-        let events = |bytes: Vec<u8>| {
-            let bytes = String::from_utf8_lossy(&bytes).into_owned();
-            bytes.matches(r#""reason":"BackOff""#).count()
-        };
-        files.map(events).sum::<usize>()
-    };
+    let on_disk = || on_disk(folder.path(), r#""reason":"BackOff""#);
     let spilled = async {
         while on_disk() < 300 {
             assert_eq!(
