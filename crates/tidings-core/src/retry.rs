@@ -193,9 +193,10 @@ pub enum StatusErrors {
 pub struct RetryPolicy {
     /// How many failures that might pass an event may meet before it is given up; at least 1. Default 30, which is about four minutes.
     pub tries_max: u32,
-    /// Whether an event is given up after [`RetryPolicy::tries_max`] failures also if the last was that the server is out of reach: no answer,
-    /// 429, 502, 503 or 504. Default true. Where events that wait lie on disk ([`SinkOptions::spill`] of the `tidings` crate) they can as well
-    /// wait for the end of the outage.
+    /// Whether an event is given up although every other may fare no better. Default true. If false, only such failures count as tries as are the
+    /// event's own: not that the server is out of reach (no answer, 429, 502, 503, 504), and any other only if another event was written since this
+    /// one last failed. A server that answers 500 or 401 to everything for an hour then costs no event. Where events that wait lie on disk
+    /// ([`SinkOptions::spill`] of the `tidings` crate, which sets this) they can as well wait for the end of that.
     ///
     /// [`SinkOptions::spill`]: https://docs.rs/tidings
     pub give_up_out_of_reach: bool,

@@ -194,7 +194,9 @@ impl Broadcaster {
         };
         let watch = started.watch(&shared.intake.mux);
         let clock = shared.options.clock.clone();
-        let task = SinkTask::new(machines, started, clock, shared.registry.phase());
+        let when_full = shared.options.queue.when_full;
+        let phase = shared.registry.phase();
+        let task = SinkTask::new(machines, started, when_full, clock, phase);
         spawn("tidings-sink", task.run(sink));
         watch
     }

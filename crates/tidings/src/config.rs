@@ -15,8 +15,9 @@ pub enum WhenFull {
     #[default]
     Drop,
     /// It waits, and all later events with it, for every watcher, until that watcher has room; no caller ever waits. As many events
-    /// and bytes can wait as a watcher's queue holds; what comes then is dropped for every watcher, and counted. client-go's
-    /// `WaitIfChannelFull`, which blocks the recorder instead.
+    /// and bytes can wait as a watcher's queue holds; what comes then is dropped for every watcher, and counted. A sink takes no more from its
+    /// queue than half of what its delivery may hold, or its spill keeps, so that nothing accepted is dropped for want of room later.
+    /// client-go's `WaitIfChannelFull`, which blocks the recorder instead.
     Wait,
 }
 

@@ -25,7 +25,7 @@ use tracing::{Instrument, Span};
 
 use crate::acknowledgement::Context;
 use crate::clock::{Clock, entropy};
-use crate::config::{InvalidSinkOptions, SinkOptions};
+use crate::config::{InvalidSinkOptions, SinkOptions, WhenFull};
 use crate::metrics::{SinkMetrics, dropped};
 use crate::mux::Receiver;
 use crate::questions::Questions;
@@ -62,6 +62,8 @@ pub(crate) struct SinkTask {
     receiver: Receiver,
     spill: Option<Spill>,
     room: Room,
+    /// Nothing is taken, but to disk, that there is no room for: who records is to feel it.
+    waits: bool,
     /// Taken from the queue, not correlated yet.
     batch: VecDeque<Event>,
     /// The queue is left alone until this is over.
@@ -152,6 +154,7 @@ impl SinkTask {
     pub(crate) fn new(
         machines: Machines,
         started: Started,
+        when_full: WhenFull,
         clock: Clock,
         phase: watch::Receiver<Phase>,
     ) -> Self {
@@ -162,6 +165,7 @@ impl SinkTask {
             delivery: machines.delivery,
             spill: machines.spill,
             room: machines.room,
+            waits: when_full == WhenFull::Wait,
             receiver: started.receiver,
             batch: VecDeque::new(),
             rest: None,
@@ -304,11 +308,11 @@ impl SinkTask {
         ];
         let timeout = times.into_iter().flatten().min();
         let asking = self.is_asking();
-        // What is in hand cannot be correlated until the sink has answered.
-        let takes = if asking {
-            !self.ended && self.batch.is_empty()
-        } else {
+        // What is in hand cannot be correlated until the sink has answered, or there is room for it.
+        let takes = if !asking && self.may_correlate() {
             !self.ended || !self.batch.is_empty()
+        } else {
+            !self.ended && self.batch.is_empty() && (asking || self.spill.is_some())
         };
         let Self {
             receiver,
@@ -384,10 +388,19 @@ impl SinkTask {
         false
     }
 
+    fn may_correlate(&self) -> bool {
+        !self.waits || self.room.is_left_by(&self.delivery)
+    }
+
     fn correlate_some(&mut self) {
         let now = self.clock.now();
-        let some = self.batch.len().min(EVENTS_PER_TURN);
-        for event in self.batch.drain(..some) {
+        for _ in 0..EVENTS_PER_TURN {
+            if !self.may_correlate() {
+                break;
+            }
+            let Some(event) = self.batch.pop_front() else {
+                break;
+            };
             if let Err(cause) = self.rules.take(now, &event, &mut self.delivery) {
                 dropped(cause).increment(1);
                 self.progress.dropped(cause, 1);

@@ -31,7 +31,7 @@ pub enum RecordError {
     /// The broadcaster is shut down.
     #[error(transparent)]
     Stopped(#[from] BroadcasterStopped),
-    /// Too many events wait for watchers that must not miss any ([`WhenFull::Wait`](crate::WhenFull::Wait)).
+    /// No sink had room for it; or too many events wait for watchers that must not miss any ([`WhenFull::Wait`](crate::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]
     QueueFull,
     /// Nobody can say what becomes of it: [`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink) was not

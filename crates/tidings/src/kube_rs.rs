@@ -130,7 +130,7 @@ impl Recorder {
     /// Publishes `event` about the object of `reference`, without waiting for the server: a failing API server fails no reconcile.
     ///
     /// # Errors
-    /// The broadcaster is shut down, or waits for a watcher that must not miss any event. What the server says comes later, and is counted,
+    /// The broadcaster is shut down, or the queues are full. What the server says comes later, and is counted,
     /// logged, and tried again; [`Recorder::publish_and_wait`] waits for it.
     #[expect(clippy::unused_async, reason = "the shape of kube-rs's call")]
     pub async fn publish(

@@ -325,7 +325,11 @@ impl Recorder {
         } else {
             None
         };
-        self.publish_with(part, context).map(|_| ())
+        match self.publish_with(part, context)? {
+            // Whoever else saw it: it will not be written.
+            Some(0) => Err(RecordError::QueueFull),
+            _ => Ok(()),
+        }
     }
 
     fn publish_with(
@@ -507,10 +511,10 @@ impl<'a> EventBuilder<'a> {
 
     /// Records the event, or says why it was not. What goes wrong is counted, but not logged.
     ///
-    /// `Ok` means that it is on its way; what becomes of it, [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports.
+    /// `Ok` means that it is on its way to one sink at least, if there is any; what becomes of it, [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports.
     ///
     /// # Errors
-    /// The object cannot be referred to, the broadcaster is shut down, or the queues are full.
+    /// The object cannot be referred to, the broadcaster is shut down, or the queues of all sinks are full.
     pub fn try_send(self) -> Result<(), RecordError> {
         self.count_refused();
         self.record()

@@ -13,7 +13,7 @@ use crate::recorder::name_stamps;
 /// How many counts are pending at most because they are written before they are due.
 const EARLY_WRITES: usize = 64;
 
-/// How much may be in memory before the rest waits: in its series, or on disk. Half of what the delivery holds.
+/// How much may be in memory before the rest waits: in its series, on disk, or in the queue. Half of what the delivery holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) events: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    fn is_left_by(self, delivery: &Delivery<Occurrence>) -> bool {
+    pub(crate) fn is_left_by(self, delivery: &Delivery<Occurrence>) -> bool {
         delivery.pending() < self.events && delivery.pending_bytes() < self.bytes
     }
 }

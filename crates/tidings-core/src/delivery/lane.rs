@@ -33,10 +33,12 @@ pub(super) struct Entry<T> {
     pub(super) occurrence: T,
     /// The occurrence's, asked for once.
     pub(super) size: usize,
-    /// Failures that might pass.
+    /// Failures that might pass, and count.
     pub(super) tries: u32,
     /// Those among them that were 401.
     pub(super) unauthorized_tries: u32,
+    /// How many events were delivered, by all lanes, when this was offered or last failed.
+    pub(super) delivered_before: u64,
     /// How often in a row it turned from patch to create or back.
     pub(super) turns: u8,
     pub(super) object: Object,
@@ -44,7 +46,8 @@ pub(super) struct Entry<T> {
 }
 
 impl<T: Deliverable> Entry<T> {
-    pub(super) fn new(occurrence: T) -> Self {
+    /// `delivered`: by all lanes so far.
+    pub(super) fn new(occurrence: T, delivered: u64) -> Self {
         let unanswered = if occurrence.is_repeat() {
             // What became of the earlier ones may be forgotten by now.
             Unanswered::Earlier
@@ -58,6 +61,7 @@ impl<T: Deliverable> Entry<T> {
             occurrence,
             tries: 0,
             unauthorized_tries: 0,
+            delivered_before: delivered,
             turns: 0,
             object: Object::Unknown,
             unanswered,
@@ -72,12 +76,12 @@ impl<T: Deliverable> Entry<T> {
         }
     }
 
-    /// Counts a failure that might pass.
-    pub(super) fn note_failure(&mut self, kind: OccurrenceKind, error: &WriteError) {
-        self.tries = self.tries.saturating_add(1);
+    /// Takes note of a failure that might pass, and `counts` or does not as one of this event's tries.
+    pub(super) fn note_failure(&mut self, kind: OccurrenceKind, error: &WriteError, counts: bool) {
+        self.tries = self.tries.saturating_add(u32::from(counts));
         self.unauthorized_tries = self
             .unauthorized_tries
-            .saturating_add(u32::from(error.is_unauthorized()));
+            .saturating_add(u32::from(counts && error.is_unauthorized()));
         self.turns = 0;
         let unanswered = kind == OccurrenceKind::Create && error.may_have_been_written();
         if unanswered && self.unanswered == Unanswered::No {

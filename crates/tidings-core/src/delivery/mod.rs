@@ -125,7 +125,7 @@ impl<T: Deliverable> Delivery<T> {
     pub fn offer(&mut self, occurrence: T) {
         self.stats.offered += 1;
         let key = occurrence.key();
-        let mut entry = Entry::new(occurrence);
+        let mut entry = Entry::new(occurrence, self.stats.delivered);
         if self.draining {
             return self.settle(entry.occurrence, Fate::Dropped(DropCause::Stopped), None);
         }
@@ -422,14 +422,18 @@ impl<T: Deliverable> Delivery<T> {
         let Some(lane) = self.lanes.get_mut(id) else {
             return Handled::Unknown;
         };
-        lane.head.note_failure(kind, &error);
         let policy = &self.options.retry;
+        let delivered = self.stats.delivered;
+        let before = std::mem::replace(&mut lane.head.delivered_before, delivered);
+        // What befalls every event is no fault of this one.
+        let counts =
+            policy.give_up_out_of_reach || (!error.is_out_of_reach() && delivered > before);
+        lane.head.note_failure(kind, &error, counts);
         if lane.head.unauthorized_tries >= policy.unauthorized_tries_max {
             let fate = Fate::Dropped(DropCause::RejectedUnauthorized);
             return self.settle_head(id, fate, Some(error));
         }
-        let holds_on = error.is_out_of_reach() && !policy.give_up_out_of_reach;
-        if lane.head.tries >= policy.tries_max && !holds_on {
+        if lane.head.tries >= policy.tries_max {
             let fate = Fate::Dropped(DropCause::RetriesExhausted);
             return self.settle_head(id, fate, Some(error));
         }

@@ -718,3 +718,54 @@ fn draining_tries_at_once_what_waits_of_our_own_accord() {
     assert_eq!(bench.delivery.pending(), 0);
     bench.check_sums();
 }
+
+/// Where events can wait, what every write meets is no reason to give up one of them; what others do not meet is.
+#[test]
+fn a_refusal_of_everything_gives_up_nothing_that_can_wait() {
+    let retry = RetryPolicy {
+        give_up_out_of_reach: false,
+        ..RetryPolicy::default()
+    };
+    let (tries_max, unauthorized_tries_max) = (retry.tries_max, retry.unauthorized_tries_max);
+    let mut bench = Bench::new(DeliveryOptions {
+        retry,
+        ..DeliveryOptions::default()
+    });
+    for key in 0..3 {
+        bench.offer(create(key));
+    }
+    let hour = Duration::from_secs(3600);
+    for code in [500, 401, 503, 409] {
+        let end = bench.now.saturating_add(hour);
+        while bench.now < end {
+            while let Some(write) = bench.write() {
+                bench.answer(write.id, Err(status(code, "Conflict")));
+            }
+            bench.wait();
+        }
+        assert_eq!(bench.settled, [], "{code}");
+    }
+    // Others are written again, and these are not.
+    for (key, code, tries) in [(0, 500, tries_max), (1, 401, unauthorized_tries_max)] {
+        let mut failures = 0;
+        while bench.delivery.pending() > 2 - key as usize {
+            bench.offer(create(100));
+            while let Some(write) = bench.write() {
+                let result = if write.occurrence.key == key {
+                    failures += 1;
+                    Err(status(code, ""))
+                } else if write.occurrence.key == 100 {
+                    Ok(())
+                } else {
+                    Err(status(503, ""))
+                };
+                bench.answer(write.id, result);
+            }
+            bench.wait();
+        }
+        assert!(failures >= tries, "{failures} of {tries}");
+        assert!(failures <= tries + 1, "{failures} of {tries}");
+    }
+    assert_eq!(bench.dropped(DropCause::RetriesExhausted), 1);
+    assert_eq!(bench.dropped(DropCause::RejectedUnauthorized), 1);
+}

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use tidings::EventType::{Normal, Warning};
 use tidings::{
     Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, Occurrence,
-    QueueOptions, Sink, SinkAnswer, SinkOptions, SinkVerb, StatusFailure, WhenFull, WriteError,
+    QueueOptions, RecordError, Sink, SinkAnswer, SinkOptions, SinkVerb, StatusFailure, WhenFull,
+    WriteError,
 };
 
 use super::{LONG, assert_adds_up, manual, pod, source, unfiltered};
@@ -203,6 +204,78 @@ async fn sinks_are_independent() {
     let report = broadcaster.shutdown(LONG).await;
     assert_eq!(report.delivered, 200);
     assert_eq!(slow_watch.counts(), quick_watch.counts());
+}
+
+/// Whoever records learns that a sink is slow, and what it was told is on its way arrives.
+#[tokio::test]
+async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
+    let queue = QueueOptions {
+        events_max: 8,
+        when_full: WhenFull::Wait,
+        ..QueueOptions::default()
+    };
+    let delivery = DeliveryOptions {
+        pending_events_max: 8,
+        ..DeliveryOptions::default()
+    };
+    let options = BroadcasterOptions::default()
+        .queue(queue)
+        .sink(unfiltered().delivery(delivery));
+    let broadcaster = Broadcaster::with_options(options).unwrap();
+    let sink = MemorySink::new();
+    let held = sink.hold();
+    broadcaster.start_recording_to_sink(sink.clone());
+    let recorder = broadcaster.recorder(source());
+    let (mut accepted, mut refused) = (0, 0);
+    for number in 0..200 {
+        let object = pod(&format!("foo-{number}"), "");
+        match recorder.build(&object, Normal, "Started").try_send() {
+            Ok(()) => accepted += 1,
+            Err(error) => {
+                assert_eq!(error, RecordError::QueueFull);
+                refused += 1;
+            }
+        }
+        if number % 4 == 0 {
+            // The task has every chance to take what it should not.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    // Once in the queue, once before it, once in hand, and what is pending.
+    assert!(accepted <= 32, "{accepted}");
+    drop(held);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!(report.delivered, accepted, "{report}");
+    assert_eq!(
+        report.dropped.get(DropCause::QueueFull),
+        refused,
+        "{report}"
+    );
+}
+
+/// An event that no sink has room for is not on its way, whoever else saw it.
+#[tokio::test]
+async fn an_event_that_every_sink_misses_is_refused() {
+    let options = BroadcasterOptions::default().queue(QueueOptions {
+        events_max: 2,
+        ..QueueOptions::default()
+    });
+    let broadcaster = Broadcaster::with_options(options).unwrap();
+    let recorder = broadcaster.recorder(source());
+    let try_send = || {
+        let object = pod("foo", "");
+        recorder.build(&object, Normal, "Started").try_send()
+    };
+    // Nothing writes events: a handler may miss what it likes.
+    broadcaster.start_event_watcher(|_| {});
+    let told: Vec<_> = (0..3).map(|_| try_send()).collect();
+    assert_eq!(told, [Ok(()), Ok(()), Ok(())]);
+    broadcaster.start_recording_to_sink(MemorySink::new());
+    // No task had its turn.
+    let told: Vec<_> = (0..3).map(|_| try_send()).collect();
+    assert_eq!(told, [Ok(()), Ok(()), Err(RecordError::QueueFull)]);
+    assert_adds_up(&broadcaster.shutdown(LONG).await);
 }
 
 fn answer() -> impl Strategy<Value = SinkAnswer> {
