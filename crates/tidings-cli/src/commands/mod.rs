@@ -117,7 +117,6 @@ mod tests {
         for character in line.get(start..)?.chars() {
             match (quote, character) {
                 (Some(open), _) if character == open => quote = None,
-                (Some(_), _) => word.get_or_insert_default().push(character),
                 (None, '\'' | '"') => {
                     quote = Some(character);
                     word.get_or_insert_default();
@@ -125,7 +124,7 @@ mod tests {
                 (None, '|' | '>' | '&' | ')') => break,
                 (None, '#') if word.is_none() => break,
                 (None, ' ') => words.extend(word.take()),
-                (None, _) => word.get_or_insert_default().push(character),
+                _ => word.get_or_insert_default().push(character),
             }
         }
         words.extend(word);

@@ -174,16 +174,15 @@ impl Target {
         let fresh = with_suffix(path, ".part.new");
         let file = File::create(&fresh).map_err(|error| failed(&fresh, &error))?;
         let mut target = Self::started(form, Sink::new(Box::new(file), is_gzip(path)), None)?;
-        let found = match previous {
-            Some(previous) => copy(previous, is_gzip(path), target.sink.out())
-                .map_err(|error| failed(&fresh, &error))?,
-            None => {
-                // Never is there a part of another export beside the note.
-                remove(&names.part).map_err(|error| failed(&names.part, &error))?;
-                std::fs::write(&names.note, format!("{what}\n"))
-                    .map_err(|error| failed(&names.note, &error))?;
-                Found::default()
-            }
+        let found = if let Some(previous) = previous {
+            copy(previous, is_gzip(path), target.sink.out())
+                .map_err(|error| failed(&fresh, &error))?
+        } else {
+            // Never is there a part of another export beside the note.
+            remove(&names.part).map_err(|error| failed(&names.part, &error))?;
+            std::fs::write(&names.note, format!("{what}\n"))
+                .map_err(|error| failed(&names.note, &error))?;
+            Found::default()
         };
         target.flush()?;
         std::fs::rename(&fresh, &names.part).map_err(|error| failed(&names.part, &error))?;
