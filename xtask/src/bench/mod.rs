@@ -18,6 +18,9 @@ use serde_json::Value;
 use crate::Result;
 use crate::command::{cargo, find, output, run_lines};
 
+/// What is measured is built as what is run for long.
+const PROFILE: &str = "dist";
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Bench {
     /// Recording: the recorder, the fan-out, the correlator, and a burst into a server
@@ -78,7 +81,8 @@ fn record(root: &Path, args: &Args) -> Result {
     for program in ["record", "record-allocations"] {
         let run = [
             "run",
-            "--release",
+            "--profile",
+            PROFILE,
             "-q",
             "-p",
             "tidings-bench",
@@ -99,7 +103,8 @@ fn record(root: &Path, args: &Args) -> Result {
         let server = server::program(&server::build(root, "tidings-cli")?, "tidings");
         let ours = [
             "run",
-            "--release",
+            "--profile",
+            PROFILE,
             "-q",
             "-p",
             "tidings-bench",

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::PROFILE;
 use crate::Result;
 use crate::command::{self, cargo};
 
@@ -132,9 +133,9 @@ fn resident_bytes(process: u32) -> Option<u64> {
 pub(super) fn build(root: &Path, package: &str) -> Result<PathBuf> {
     command::run(&mut cargo(
         root,
-        &["build", "--release", "-q", "-p", package],
+        &["build", "--profile", PROFILE, "-q", "-p", package],
     ))?;
-    Ok(command::target(root).join("release"))
+    Ok(command::target(root).join(PROFILE))
 }
 
 /// A program of those built.

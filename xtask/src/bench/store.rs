@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Figure, figures, machine, store_table, table};
+use super::{Figure, PROFILE, figures, machine, store_table, table};
 use crate::Result;
 use crate::command::{self, cargo, output};
 use crate::tools::Tools;
@@ -198,7 +198,8 @@ fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result
 fn build(root: &Path) -> Result<PathBuf> {
     let words = [
         "build",
-        "--release",
+        "--profile",
+        PROFILE,
         "-q",
         "-p",
         "tidings-bench",
@@ -209,7 +210,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     Ok(target
-        .join("release")
+        .join(PROFILE)
         .join(format!("store{}", std::env::consts::EXE_SUFFIX)))
 }
 
