@@ -11,11 +11,17 @@ use flate2::write::GzEncoder;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, header};
 
+use crate::error::Status;
+
 /// Answers up to this length go as they are.
 const THRESHOLD: usize = 128 * 1024;
 
 /// Compresses what is worth it, for a client that `accepts_gzip`.
 pub(crate) async fn compress(accepts_gzip: bool, response: Response) -> Response {
+    // A status gets its body on its way out.
+    if response.extensions().get::<Status>().is_some() {
+        return response;
+    }
     let short = response.body().size_hint().upper();
     if !accepts_gzip || short.is_some_and(|len| len <= THRESHOLD as u64) {
         return response;
@@ -80,4 +86,28 @@ fn gzip(head: Vec<Result<Bytes, axum::Error>>, chunks: BodyDataStream) -> Body {
             Some((end, None))
         },
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_what_is_long_and_stands_as_it_is_is_compressed() {
+        let long = "x".repeat(THRESHOLD + 1);
+        for (response, expected) in [
+            (long.clone().into_response(), true),
+            ("x".into_response(), false),
+            // Its body is made anew, in the form the client accepts.
+            (Status::internal(long).into_response(), false),
+        ] {
+            let response = compress(true, response).await;
+            let compressed = response.headers().contains_key(header::CONTENT_ENCODING);
+            assert_eq!(compressed, expected);
+        }
+        let response = compress(false, "x".repeat(THRESHOLD + 1).into_response()).await;
+        assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
+    }
 }

@@ -18,6 +18,9 @@ use crate::server::ApiServer;
 /// Longest accepted body by default, in bytes; kube-apiserver's own limit.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// A write of one event has this long, whatever the limit of all requests (`requestTimeoutUpperBound`).
+const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
+
 /// Reads a body of at most so many bytes.
 ///
 /// # Errors
@@ -59,9 +62,13 @@ pub(crate) fn admit(server: &Arc<ApiServer>, kind: RequestKind, request: &Reques
         server.metrics.terminated(kind, 429);
         return Admitted::Refused(too_many_requests());
     };
+    let mut longest = server.options.request_timeout;
+    if kind.writes_one() {
+        longest = longest.min(WRITE_TIME_MAX);
+    }
     let timeout = match Query::parse(request.uri().query()).timeout() {
-        Ok(None | Some(Duration::ZERO)) => server.options.request_timeout,
-        Ok(Some(asked)) => asked.min(server.options.request_timeout),
+        Ok(None | Some(Duration::ZERO)) => longest,
+        Ok(Some(asked)) => asked.min(longest),
         Err(status) => return Admitted::Refused(status.into_response()),
     };
     Admitted::Within(Limit {

@@ -82,12 +82,20 @@ impl Query {
         }
     }
 
-    /// How long the client is willing to wait (`?timeout=8s`), in Go's notation.
+    /// How long the client is willing to wait (`?timeout=8s`), in Go's notation; zero and less are no limit.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, Status> {
         let Some(text) = self.get("timeout") else {
             return Ok(None);
         };
-        parse_go_duration(text).map(Some).ok_or_else(|| {
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let time = parse_go_duration(unsigned).map(|time| {
+            if text.starts_with('-') {
+                Duration::ZERO
+            } else {
+                time
+            }
+        });
+        time.map(Some).ok_or_else(|| {
             let why = if text.starts_with(|first: char| first.is_ascii_digit())
                 && text.ends_with(|last: char| last.is_ascii_digit())
             {
@@ -424,33 +432,54 @@ impl ListOptions {
     }
 }
 
-/// Reads a duration in Go's notation, such as `1h30m`, `8s` or `500ms`; negative and fractional ones are not accepted.
+/// Reads a duration in Go's notation, such as `1h30m`, `8s`, `1.5s` or `500ms` (`time.ParseDuration`); negative ones are
+/// not accepted.
 pub fn parse_go_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
     let mut rest = text;
-    let mut total = Duration::ZERO;
+    let mut nanos: u128 = 0;
     while !rest.is_empty() {
-        let digits = rest.find(|character: char| !character.is_ascii_digit())?;
-        let (number, after) = rest.split_at(digits);
-        let unit_len = after
-            .find(|character: char| character.is_ascii_digit())
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_len);
-        let unit = match unit {
-            "h" => Duration::from_secs(3600),
-            "m" => Duration::from_secs(60),
-            "s" => Duration::from_secs(1),
-            "ms" => Duration::from_millis(1),
-            "us" | "µs" => Duration::from_micros(1),
-            "ns" => Duration::from_nanos(1),
+        let (whole, after) = leading_digits(rest);
+        let (fraction, after) = after.strip_prefix('.').map_or(("", after), leading_digits);
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let is_number = |character: char| character.is_ascii_digit() || character == '.';
+        let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
+        let unit: u128 = match unit {
+            "h" => 3_600_000_000_000,
+            "m" => 60_000_000_000,
+            "s" => 1_000_000_000,
+            "ms" => 1_000_000,
+            "us" | "µs" | "μs" => 1_000,
+            "ns" => 1,
             _ => return None,
         };
-        total = total.checked_add(unit.checked_mul(number.parse().ok()?)?)?;
+        // More than a billionth of an hour is lost here, which is less than a clock can tell.
+        let fraction = fraction.get(..fraction.len().min(FRACTION_DIGITS_MAX))?;
+        let number = |digits: &str| match digits {
+            "" => Some(0),
+            digits => digits.parse::<u64>().ok().map(u128::from),
+        };
+        let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+        nanos += number(whole)? * unit + number(fraction)? * unit / scale;
+        if nanos > i64::MAX as u128 {
+            return None;
+        }
         rest = after;
     }
-    (!text.is_empty()).then_some(total)
+    let nanos = u64::try_from(nanos).ok()?;
+    (!text.is_empty()).then_some(Duration::from_nanos(nanos))
+}
+
+/// So many digits behind the point are read.
+const FRACTION_DIGITS_MAX: usize = 15;
+
+fn leading_digits(text: &str) -> (&str, &str) {
+    let end = text.find(|character: char| !character.is_ascii_digit());
+    text.split_at(end.unwrap_or(text.len()))
 }
 
 #[cfg(test)]
@@ -522,6 +551,11 @@ mod tests {
             ("500ms", 500),
             ("0", 0),
             ("1h0m0s", 3_600_000),
+            ("1.5s", 1500),
+            (".5s", 500),
+            ("1.s", 1000),
+            ("0.1h2.5s", 362_500),
+            ("0.0010000000000000000000000000001s", 1),
         ] {
             assert_eq!(
                 parse_go_duration(text),
@@ -529,8 +563,35 @@ mod tests {
                 "{text}"
             );
         }
-        for text in ["", "8", "s", "-1s", "1.5s", "1d", "99999999999999999999h"] {
+        for text in [
+            "",
+            "8",
+            "s",
+            ".s",
+            ".",
+            "1..5s",
+            "-1s",
+            "1.5",
+            "1d",
+            "2562048h",
+            "99999999999999999999h",
+        ] {
             assert_eq!(parse_go_duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_client_in_no_hurry_gives_no_time() {
+        for (text, millis) in [
+            ("2.5s", 2500),
+            ("-1s", 0),
+            ("+1s", 1000),
+            ("0", 0),
+            ("-0", 0),
+        ] {
+            let query = Query(vec![("timeout".to_owned(), text.to_owned())]);
+            let expected = Some(Duration::from_millis(millis));
+            assert_eq!(query.timeout().unwrap(), expected, "{text}");
         }
     }
 }

@@ -21,6 +21,7 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -34,7 +35,7 @@ use crate::router;
 use crate::server::{ApiOptions, ApiServer};
 use crate::tls::Tls;
 
-/// A silent HTTP/2 connection is pinged this often, and dropped if no answer comes as fast.
+/// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer comes.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// So many requests are open at once on one HTTP/2 connection; kube-apiserver's own value.
 const HTTP2_STREAMS_MAX: u32 = 100;
@@ -114,6 +115,13 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer
     let options = &server.options;
     // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
     let _ = stream.set_nodelay(true);
+    // Who is gone without a word is found out also where there is nothing to say to it, as on a quiet watch.
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE)
+        .with_interval(KEEP_ALIVE);
+    if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
+        tracing::debug!(%error, "a connection is not kept alive");
+    }
     let peer = stream.peer_addr().ok();
     let stream =
         match tokio::time::timeout(options.tls_handshake_timeout, acceptor.accept(stream)).await {
@@ -170,7 +178,7 @@ async fn drive<C>(
     let longest = options
         .request_timeout
         .saturating_add(options.read_header_timeout);
-    let mut overdue = pin!(activity.overdue(longest));
+    let mut overdue = pin!(activity.overdue(longest, Overdue::First));
     let mut ending = false;
     loop {
         tokio::select! {
@@ -181,7 +189,12 @@ async fn drive<C>(
                 return;
             }
             () = &mut overdue => {
-                return tracing::debug!("a client did not take an answer in time");
+                tracing::debug!("a client did not take an answer in time");
+                if activity.all_are_overdue() {
+                    return;
+                }
+                // Others of the same connection are read: they go on, new ones have to come by another.
+                overdue.set(activity.overdue(longest, Overdue::All));
             }
             () = &mut stopped, if !ending => {}
             () = &mut idle => {
@@ -206,6 +219,12 @@ struct Activity {
     open: Mutex<HashMap<u64, Instant>>,
 }
 
+#[derive(Clone, Copy)]
+enum Overdue {
+    First,
+    All,
+}
+
 impl Activity {
     /// Resolves when nothing was going on for some time: `first` if no request ever came, otherwise between `pause` and
     /// twice that.
@@ -223,16 +242,29 @@ impl Activity {
         }
     }
 
-    /// Resolves when the time of an open request is over. None is over sooner than `longest` after it began.
-    async fn overdue(&self, longest: Duration) {
+    /// Resolves when the time of an open request, or of all of them, is over. None is over sooner than `longest` after it
+    /// began.
+    async fn overdue(&self, longest: Duration, which: Overdue) {
         loop {
-            let first = self.open().values().min().copied();
-            tokio::time::sleep_until(first.unwrap_or_else(|| paced::deadline(longest))).await;
+            let end = match which {
+                Overdue::First => self.open().values().min().copied(),
+                Overdue::All => self.open().values().max().copied(),
+            };
+            tokio::time::sleep_until(end.unwrap_or_else(|| paced::deadline(longest))).await;
             let now = clock::timer();
-            if self.open().values().any(|end| *end <= now) {
+            let over = match which {
+                Overdue::First => self.open().values().any(|end| *end <= now),
+                Overdue::All => self.all_are_overdue(),
+            };
+            if over {
                 return;
             }
         }
+    }
+
+    fn all_are_overdue(&self) -> bool {
+        let now = clock::timer();
+        self.open().values().all(|end| *end <= now)
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Instant>> {

@@ -28,9 +28,9 @@ use crate::retention::RetentionRules;
 pub struct ApiOptions {
     /// How long an event is kept after the last write to it (`--event-ttl`). Default: one hour.
     pub event_ttl: Duration,
-    /// So many reading requests are served at once, watches aside (`--max-requests-inflight`). Default: 400.
+    /// So many reading requests are served at once, watches aside (`--max-requests-inflight`); 0 is no limit. Default: 400.
     pub max_requests_inflight: usize,
-    /// So many writing requests are served at once (`--max-mutating-requests-inflight`). Default: 200.
+    /// So many writing requests are served at once (`--max-mutating-requests-inflight`); 0 is no limit. Default: 200.
     pub max_mutating_requests_inflight: usize,
     /// The longest body of a request, in bytes (`--max-request-bytes`); longer ones get 413. Default: 3 MiB, which is
     /// kube-apiserver's limit.
@@ -142,8 +142,19 @@ impl ApiServer {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         authenticator: Authenticator,
-        options: ApiOptions,
+        mut options: ApiOptions,
     ) -> Self {
+        for places in [
+            &mut options.max_requests_inflight,
+            &mut options.max_mutating_requests_inflight,
+        ] {
+            let most = Semaphore::MAX_PERMITS;
+            *places = if *places == 0 {
+                most
+            } else {
+                most.min(*places)
+            };
+        }
         Self {
             store,
             clock,

@@ -7,17 +7,18 @@ use axum::RequestExt;
 use axum::extract::{RawPathParams, Request};
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, Uri, header};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::AuditLevel;
-use crate::auth::{User, UserInfo};
+use crate::auth::UserInfo;
 use crate::codec::{self, Api};
 use crate::error::Status;
+use crate::metrics::RequestKind;
 use crate::negotiate::{Media, body_media};
-use crate::routes::AUDIT_ID;
+use crate::routes::{AUDIT_ID, Identity};
 use crate::server::ApiServer;
 
 /// Of a text a client chose, so many bytes are written down.
@@ -51,6 +52,8 @@ struct Record<'a> {
     request_uri: &'a str,
     verb: &'static str,
     user: &'a UserInfo,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    impersonated_user: Option<&'a UserInfo>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
     source_ips: Vec<String>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -95,7 +98,7 @@ struct Empty {}
 pub(crate) struct Entry {
     api: Api,
     verb: &'static str,
-    user: User,
+    identity: Identity,
     received: Timestamp,
     uri: Uri,
     headers: HeaderMap,
@@ -109,24 +112,26 @@ impl Entry {
     /// The entry of a request that writes events, or tries to, if there is a log for it.
     pub(crate) async fn begin(
         server: &ApiServer,
-        user: &User,
+        kind: RequestKind,
+        identity: Identity,
         request: &mut Request,
     ) -> Option<Self> {
-        let log = server.audit.as_ref()?;
-        let verb = match *request.method() {
-            Method::POST => "create",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            Method::DELETE => "delete",
+        let log = server
+            .audit
+            .as_ref()
+            .filter(|_| kind.resource == "events")?;
+        let verb = match kind.verb {
+            "POST" => "create",
+            "PUT" => "update",
+            "PATCH" | "APPLY" => "patch",
+            "DELETE" => "delete",
+            "DELETECOLLECTION" => "deletecollection",
             _ => return None,
         };
-        let path = request.uri().path();
-        let api = if path.starts_with("/api/v1/namespaces/") {
+        let api = if kind.group.is_empty() {
             Api::Core
-        } else if path.starts_with("/apis/events.k8s.io/v1/namespaces/") {
-            Api::Events
         } else {
-            return None;
+            Api::Events
         };
         let names: Option<RawPathParams> = request.extract_parts().await.ok();
         let named = |wanted: &str| {
@@ -141,11 +146,8 @@ impl Entry {
         }
         Some(Self {
             api,
-            verb: match verb {
-                "delete" if name.is_empty() => "deletecollection",
-                verb => verb,
-            },
-            user: user.clone(),
+            verb,
+            identity,
             received: server.clock.now(),
             uri: request.uri().clone(),
             headers: request.headers().clone(),
@@ -157,15 +159,15 @@ impl Entry {
     }
 
     /// Writes down what came of it.
-    pub(crate) fn write(mut self, server: &ApiServer, response: &mut Response) {
+    pub(crate) fn write(&self, server: &ApiServer, response: &mut Response) {
         let Some(log) = &server.audit else { return };
-        if let Some(ObjectName(chosen)) = response.extensions_mut().remove() {
-            self.name = chosen;
-        }
+        let chosen = response.extensions_mut().remove::<ObjectName>();
+        let name = chosen.as_ref().map_or(&self.name, |ObjectName(name)| name);
         // A delete that was done answers with a Status, too.
         let failure = response.extensions().get::<Status>();
         let failure = failure.filter(|_| !response.status().is_success());
         let body = self.body.0.get();
+        let nobody = UserInfo::default();
         let record = Record {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
@@ -177,13 +179,14 @@ impl Entry {
             stage: "ResponseComplete",
             request_uri: cut(self.uri.path_and_query().map_or("", |path| path.as_str())),
             verb: self.verb,
-            user: &self.user,
+            user: self.identity.user.as_deref().unwrap_or(&nobody),
+            impersonated_user: self.identity.impersonated.as_deref(),
             source_ips: self.peer.iter().map(|peer| peer.ip().to_string()).collect(),
             user_agent: text(&self.headers, &header::USER_AGENT),
             object_ref: ObjectRef {
                 resource: "events",
                 namespace: cut(&self.namespace),
-                name: cut(&self.name),
+                name: cut(name),
                 api_group: self.api.group(),
                 api_version: "v1",
             },

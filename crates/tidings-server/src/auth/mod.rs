@@ -49,12 +49,13 @@ pub struct User(Arc<UserInfo>);
 #[non_exhaustive]
 pub struct UserInfo {
     /// The name.
-    #[serde(rename = "username")]
+    #[serde(rename = "username", skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// A name that is never given again; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
     /// What else whoever authenticated the user knows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -119,8 +119,8 @@ impl Default for Metrics {
                 DURATIONS,
             ),
             sli_durations: Histograms::new(REQUEST, LONG_DURATIONS),
-            response_sizes: Histograms::new(REQUEST, RESPONSE_SIZES),
-            body_sizes: Histograms::new([resource, verb], BODY_SIZES),
+            response_sizes: Histograms::of_bytes(REQUEST, RESPONSE_SIZES),
+            body_sizes: Histograms::of_bytes([resource, verb], BODY_SIZES),
             terminations: Counters::new([
                 verb,
                 group,
@@ -134,7 +134,7 @@ impl Default for Metrics {
             aborts: Counters::new([verb, group, version, resource, subresource, scope]),
             long_running: Mutex::default(),
             watch_events: Counters::new(GROUP),
-            watch_event_sizes: Histograms::new(GROUP, WATCH_EVENT_SIZES),
+            watch_event_sizes: Histograms::of_bytes(GROUP, WATCH_EVENT_SIZES),
             watch_lists: Histograms::new([group, version, resource, scope], LONG_DURATIONS),
             lists: Counters::new(STORED),
             listed_fetched: Counters::new(STORED),
@@ -206,14 +206,14 @@ impl Metrics {
         self.durations.of(with_dry_run).observe_duration(took);
         self.sli_durations.of(labels).observe_duration(took);
         if matches!(verb, "GET" | "LIST") {
-            self.response_sizes.of(labels).observe(bytes as f64);
+            self.response_sizes.of(labels).observe_bytes(bytes);
         }
     }
 
     fn request_body(&self, kind: RequestKind, len: u64) {
         self.body_sizes
             .of([kind.resource, kind.verb])
-            .observe(len as f64);
+            .observe_bytes(len);
     }
 
     fn long_running(&self, kind: RequestKind, by: i64) {
@@ -265,7 +265,7 @@ impl Metrics {
         let sizes = self.watch_event_sizes.of(labels);
         let mut count = 0;
         for len in lens {
-            sizes.observe(len as f64);
+            sizes.observe_bytes(len as u64);
             count += 1;
         }
         self.watch_events.of(labels).add(count);

@@ -97,7 +97,7 @@ impl RequestKind {
                 .is_some_and(|value| value.as_bytes().starts_with(b"application/apply-patch"))
         };
         let verb = match *method {
-            Method::GET if watch_path || query.flag("watch") => "WATCH",
+            Method::GET if watch_path || (!named && query.flag("watch")) => "WATCH",
             Method::GET if !named => "LIST",
             Method::DELETE if !named => "DELETECOLLECTION",
             Method::PATCH if apply() => "APPLY",
@@ -116,6 +116,12 @@ impl RequestKind {
     /// Whether events are watched, which lasts long.
     pub(crate) fn is_watch(self) -> bool {
         self.verb == "WATCH" && self.resource == "events"
+    }
+
+    /// Whether one event is written.
+    pub(crate) fn writes_one(self) -> bool {
+        let verb = matches!(self.verb, "POST" | "PUT" | "PATCH" | "APPLY" | "DELETE");
+        verb && self.resource == "events"
     }
 
     /// Whether somebody asks how the server is.
@@ -147,7 +153,7 @@ fn plain_verb(method: &Method) -> &'static str {
         Method::PATCH => "PATCH",
         Method::DELETE => "DELETE",
         Method::HEAD => "HEAD",
-        _ => "OTHER",
+        _ => "other",
     }
 }
 
@@ -177,7 +183,14 @@ pub(crate) struct Measured {
 
 impl Measured {
     pub(crate) fn begin(server: Arc<ApiServer>, kind: RequestKind, request: &Request) -> Self {
-        let dry_run = Query::parse(request.uri().query()).has("dryRun");
+        let query = Query::parse(request.uri().query());
+        let dry_run = if !query.has("dryRun") {
+            ""
+        } else if query.values("dryRun").all(|value| value == "All") {
+            "All"
+        } else {
+            "invalid"
+        };
         let long_running = kind.is_watch();
         if let Some(len) = request.body().size_hint().exact().filter(|len| *len > 0) {
             server.metrics.request_body(kind, len);
@@ -188,7 +201,7 @@ impl Measured {
         Self {
             server,
             kind,
-            dry_run: if dry_run { "All" } else { "" },
+            dry_run,
             started: clock::monotonic(),
             // Dropped without an answer it is one that the client gave up.
             code: Metrics::CLIENT_GONE,
@@ -266,7 +279,7 @@ mod tests {
             ("GET", "/readyz/ping", "GET    /readyz "),
             ("GET", "/openapi/v3/api/v1", "GET    /openapi "),
             ("GET", "/api/v1", "GET    /api/v1 "),
-            ("BREW", "/api/v2/x/../y", "OTHER     "),
+            ("BREW", "/api/v2/x/../y", "other     "),
             ("GET", "/apis/other.example/v1/events", "GET     "),
             ("GET", "/api/v1/pods", "GET     "),
         ] {
@@ -284,7 +297,9 @@ mod tests {
             ("/api/v1/events?watch=1", true),
             ("/api/v1/events/?watch=1", true),
             ("/api/v1/events", false),
-            ("/api/v1/namespaces/a/events/b?watch=true", true),
+            // One event is got, whatever is asked besides.
+            ("/api/v1/namespaces/a/events/b?watch=true", false),
+            ("/api/v1/watch/namespaces/a/events/b", true),
             ("/apis/events.k8s.io/v1/watch/namespaces/a/events", true),
             ("/apis/authorization.k8s.io/v1/events?watch=1", false),
             ("/api/v1/namespaces/events?watch=1", false),

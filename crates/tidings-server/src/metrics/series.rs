@@ -29,30 +29,37 @@ pub(crate) struct Histogram {
     bounds: &'static [f64],
     /// One for each bound, and one for what is above all.
     counts: Vec<AtomicU64>,
-    /// In millionths: microseconds, or bytes times a million.
+    /// Microseconds, or bytes.
     sum: AtomicU64,
+    /// How much of the sum is one of what the bounds are in.
+    parts: f64,
 }
 
 impl Histogram {
-    pub(crate) fn new(bounds: &'static [f64]) -> Self {
+    fn new(bounds: &'static [f64], parts: f64) -> Self {
         Self {
             bounds,
             counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
             sum: AtomicU64::new(0),
+            parts,
         }
     }
 
-    pub(crate) fn observe(&self, value: f64) {
+    fn observe(&self, value: f64, parts: u64) {
         let at = self.bounds.partition_point(|bound| *bound < value);
         if let Some(count) = self.counts.get(at) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        let millionths = (value * 1e6) as u64;
-        self.sum.fetch_add(millionths, Ordering::Relaxed);
+        self.sum.fetch_add(parts, Ordering::Relaxed);
     }
 
     pub(crate) fn observe_duration(&self, duration: Duration) {
-        self.observe(duration.as_secs_f64());
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.observe(duration.as_secs_f64(), micros);
+    }
+
+    pub(crate) fn observe_bytes(&self, bytes: u64) {
+        self.observe(bytes as f64, bytes);
     }
 }
 
@@ -81,20 +88,33 @@ impl<const N: usize> Counters<N> {
 pub(crate) struct Histograms<const N: usize> {
     labels: [&'static str; N],
     bounds: &'static [f64],
+    parts: f64,
     values: RwLock<BTreeMap<[&'static str; N], Arc<Histogram>>>,
 }
 
 impl<const N: usize> Histograms<N> {
+    /// Of durations, with bounds in seconds.
     pub(crate) fn new(labels: [&'static str; N], bounds: &'static [f64]) -> Self {
         Self {
             labels,
             bounds,
+            parts: 1e6,
             values: RwLock::default(),
         }
     }
 
+    /// Of lengths, with bounds in bytes.
+    pub(crate) fn of_bytes(labels: [&'static str; N], bounds: &'static [f64]) -> Self {
+        Self {
+            parts: 1.0,
+            ..Self::new(labels, bounds)
+        }
+    }
+
     pub(crate) fn of(&self, values: [&'static str; N]) -> Arc<Histogram> {
-        get_or_insert(&self.values, values, || Histogram::new(self.bounds))
+        get_or_insert(&self.values, values, || {
+            Histogram::new(self.bounds, self.parts)
+        })
     }
 }
 
@@ -169,7 +189,7 @@ impl Text {
             self.labels(labels, Some(&bound));
             let _ = writeln!(self.0, " {total}");
         }
-        let sum = histogram.sum.load(Ordering::Relaxed) as f64 / 1e6;
+        let sum = histogram.sum.load(Ordering::Relaxed) as f64 / histogram.parts;
         self.sample(&format!("{name}_sum"), labels, sum);
         self.sample(&format!("{name}_count"), labels, total);
     }

@@ -12,14 +12,42 @@ use crate::codec::Api;
 use crate::error::Status;
 use crate::server::ApiServer;
 
-/// Finds out whose request it is, and takes the credentials away.
+/// Whose request it is.
+#[derive(Debug, Default)]
+pub(crate) struct Identity {
+    /// Who was let in; nobody if that was refused.
+    pub(crate) user: Option<User>,
+    /// As whom it is to be served instead, if that was asked for and allowed.
+    pub(crate) impersonated: Option<User>,
+}
+
+/// Finds out whose request it is, and takes the credentials away. What is known of it is known in spite of an error.
 ///
 /// # Errors
 /// 401 for whoever is not known, 500 if that cannot be checked, and whatever is wrong with impersonation.
 pub(super) async fn authenticate(
     server: &ApiServer,
     parts: &mut request::Parts,
-) -> Result<User, Status> {
+) -> (Identity, Result<User, Status>) {
+    let mut identity = Identity::default();
+    let found = find(server, parts).await;
+    // It has served its purpose, and cannot end in a log from here on.
+    parts.headers.remove(header::AUTHORIZATION);
+    let user = match found {
+        Ok(user) => identity.user.insert(user).clone(),
+        Err(status) => return (identity, Err(status)),
+    };
+    match impersonated(server, &user, &parts.headers).await {
+        Ok(None) => (identity, Ok(user)),
+        Ok(Some(impersonated)) => {
+            identity.impersonated = Some(impersonated.clone());
+            (identity, Ok(impersonated))
+        }
+        Err(status) => (identity, Err(status)),
+    }
+}
+
+async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status> {
     let began = clock::monotonic();
     let found = server
         .authenticator
@@ -27,17 +55,13 @@ pub(super) async fn authenticate(
         .await;
     let took = clock::monotonic().saturating_duration_since(began);
     server.metrics.authenticated(&found, took);
-    let user = match found {
-        Ok(user) => user,
-        Err(Refusal::Unauthorized) => {
+    found.map_err(|refusal| match refusal {
+        Refusal::Unauthorized => {
             let warnings: Vec<String> = spaced(&parts.headers).into_iter().collect();
-            return Err(Status::unauthorized().warning(&warnings));
+            Status::unauthorized().warning(&warnings)
         }
-        Err(Refusal::Unchecked) => return Err(Status::cannot_check()),
-    };
-    // It has served its purpose, and cannot end in a log from here on.
-    parts.headers.remove(header::AUTHORIZATION);
-    impersonate(server, user, &parts.headers).await
+        Refusal::Unchecked => Status::cannot_check(),
+    })
 }
 
 /// Two spaces before a token make it none, which is easily overlooked.
@@ -50,23 +74,23 @@ fn spaced(headers: &http::HeaderMap) -> Option<String> {
     })
 }
 
-async fn impersonate(
+async fn impersonated(
     server: &ApiServer,
-    user: User,
+    user: &User,
     headers: &http::HeaderMap,
-) -> Result<User, Status> {
+) -> Result<Option<User>, Status> {
     let Some(asked) = impersonation::asked(headers)? else {
-        return Ok(user);
+        return Ok(None);
     };
     for needed in &asked.needed {
-        require(server, &user, needed).await?;
+        require(server, user, needed).await?;
     }
     tracing::debug!(
         user = user.name,
         acting_as = asked.user.name,
         "impersonating"
     );
-    Ok(asked.user)
+    Ok(Some(asked.user))
 }
 
 /// Lets pass what the user may do.

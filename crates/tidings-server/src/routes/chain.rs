@@ -4,6 +4,7 @@
 //! One function and not a stack of layers: each layer would box the request's future and copy the request once more,
 //! which together took as long as the work on a small event.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -11,6 +12,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
 
 use super::access;
 use crate::audit;
@@ -43,24 +45,38 @@ async fn let_in(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let user = match access::authenticate(&server, &mut parts).await {
-        Ok(user) => user,
-        Err(status) => return status.into_response(),
-    };
-    parts.extensions.insert(user.clone());
+    let (identity, user) = access::authenticate(&server, &mut parts).await;
+    if let Ok(user) = &user {
+        parts.extensions.insert(user.clone());
+    }
     let mut request = Request::from_parts(parts, body);
-    let Some(entry) = audit::Entry::begin(&server, &user, &mut request).await else {
-        return allowed(&server, kind, &user, request, next).await;
-    };
-    // In a task of its own: what a client that goes away leaves behind is finished, and written down.
-    let served = tokio::spawn(async move {
-        let mut response = allowed(&server, kind, &user, request, next).await;
-        entry.write(&server, &mut response);
+    let entry = audit::Entry::begin(&server, kind, identity, &mut request).await;
+    let audited = entry.is_some();
+    let answer = async move {
+        let mut response = match user {
+            Ok(user) => unharmed(allowed(&server, kind, &user, request, next)).await,
+            Err(status) => status.into_response(),
+        };
+        if let Some(entry) = &entry {
+            entry.write(&server, &mut response);
+        }
         response
-    });
-    served
-        .await
-        .unwrap_or_else(|error| Status::internal(error.to_string()).into_response())
+    };
+    if !audited {
+        return answer.await;
+    }
+    // In a task of its own: what a client that goes away leaves behind is finished, and written down.
+    tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
+}
+
+/// A panic of a handler is one request's, and no end of its connection.
+async fn unharmed(answer: impl Future<Output = Response>) -> Response {
+    let answer = AssertUnwindSafe(answer).catch_unwind();
+    answer.await.unwrap_or_else(|_| panicked())
+}
+
+fn panicked() -> Response {
+    Status::internal("this request made the server panic; its log says how").into_response()
 }
 
 /// Serves what the user may do. A cluster may be asked for long about that: who waits for it holds no permit.
@@ -103,8 +119,6 @@ async fn serve(request: Request, next: Next) -> Response {
 }
 
 pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// An Audit-Id of a client is given back if it is no longer than this.
-const AUDIT_ID_BYTES_MAX: usize = 64;
 
 /// What every answer has in common, of the request what it takes to give it.
 struct Common {
@@ -120,7 +134,7 @@ impl Common {
         let given = request
             .headers()
             .get(&AUDIT_ID)
-            .filter(|id| id.len() <= AUDIT_ID_BYTES_MAX)
+            .filter(|id| !id.is_empty())
             .cloned();
         let made = || {
             let id = crate::random::uuid().ok()?;

@@ -20,6 +20,15 @@ fn checks(path: &str) -> &'static [&'static str] {
     }
 }
 
+/// Our name of a check that kube-apiserver calls otherwise.
+fn ours(check: &str) -> &str {
+    match check {
+        "etcd" => "store",
+        "log" => "ping",
+        other => other,
+    }
+}
+
 /// What is wrong, if anything.
 async fn failure(server: &ApiServer, check: &str) -> Option<String> {
     match check {
@@ -35,7 +44,7 @@ async fn failure(server: &ApiServer, check: &str) -> Option<String> {
 pub(crate) async fn all(State(server): State<Arc<ApiServer>>, request: Request) -> Response {
     let query = Query::parse(request.uri().query());
     let path = request.uri().path();
-    let mut excluded: BTreeSet<&str> = query.values("exclude").collect();
+    let mut excluded: BTreeSet<&str> = query.values("exclude").map(ours).collect();
     let mut lines = Vec::new();
     let mut failures = Vec::new();
     for check in checks(path) {
@@ -86,16 +95,11 @@ pub(crate) async fn one(
     Path(check): Path<String>,
     request: Request,
 ) -> Response {
-    // kube-apiserver's names for what is one check here, or none.
-    let check = match check.as_str() {
-        "etcd" => "store".to_owned(),
-        "log" => "ping".to_owned(),
-        _ => check,
-    };
-    if !checks(request.uri().path()).contains(&check.as_str()) {
+    let check = ours(&check);
+    if !checks(request.uri().path()).contains(&check) {
         return super::not_found();
     }
-    match failure(&server, &check).await {
+    match failure(&server, check).await {
         None => "ok".into_response(),
         Some(why) => (
             StatusCode::INTERNAL_SERVER_ERROR,

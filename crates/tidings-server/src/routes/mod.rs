@@ -33,6 +33,7 @@ use axum::routing::{MethodRouter, any, get, post};
 use crate::error::Status;
 use crate::server::ApiServer;
 
+pub(crate) use access::Identity;
 pub(crate) use body::present;
 pub(crate) use chain::AUDIT_ID;
 pub(crate) use discovery::build_info;

@@ -296,7 +296,9 @@ impl Watching {
         }
         let mut frames: Vec<Bytes> = Vec::new();
         let mut len = 0;
-        while len < CHUNK_LEN
+        // A revision is told in whole: a client that goes on behind it would miss the rest.
+        while let Some(change) = pending.front()
+            && (len < CHUNK_LEN || change.revision() == self.sent_revision)
             && let Some(change) = pending.pop_front()
         {
             if let Some(frame) = self.change(&change)? {

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -153,16 +153,12 @@ async fn connections_beyond_the_limit_wait() {
     server.running.shutdown().await;
 }
 
-/// Asks over HTTP/2 without allowing a single byte of an answer's body to be sent, and waits for the end of the connection.
-async fn ask_and_take_nothing(server: &Server, path: &str, authorization: &str) {
-    let (mut read, mut write) = tokio::io::split(tls(server, "h2").await);
-    // SETTINGS with an INITIAL_WINDOW_SIZE of nothing.
-    write
-        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0")
-        .await
-        .unwrap();
+/// SETTINGS with an INITIAL_WINDOW_SIZE of nothing.
+const NO_WINDOW: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
+
+/// HEADERS of a whole request: GET by https, the path, localhost for an authority, and who asks.
+fn get(stream: u8, path: &str, authorization: &str) -> Vec<u8> {
     let len = |text: &str| u8::try_from(text.len()).unwrap();
-    // GET by https, the path, localhost for an authority, and who asks.
     let mut headers = vec![0x82, 0x87, 0x04, len(path)];
     headers.extend(path.bytes());
     headers.extend(b"\x01\x09localhost");
@@ -170,9 +166,26 @@ async fn ask_and_take_nothing(server: &Server, path: &str, authorization: &str) 
         headers.extend([0x0f, 0x08, len(authorization)]);
         headers.extend(authorization.bytes());
     }
-    let mut frame = vec![0, 0, u8::try_from(headers.len()).unwrap(), 1, 5, 0, 0, 0, 1];
+    let mut frame = vec![
+        0,
+        0,
+        u8::try_from(headers.len()).unwrap(),
+        1,
+        5,
+        0,
+        0,
+        0,
+        stream,
+    ];
     frame.extend(headers);
-    write.write_all(&frame).await.unwrap();
+    frame
+}
+
+/// Asks over HTTP/2 without allowing a single byte of an answer's body to be sent, and waits for the end of the connection.
+async fn ask_and_take_nothing(server: &Server, path: &str, authorization: &str) {
+    let (mut read, mut write) = tokio::io::split(tls(server, "h2").await);
+    write.write_all(NO_WINDOW).await.unwrap();
+    write.write_all(&get(1, path, authorization)).await.unwrap();
     // Sooner than a ping without an answer would end it.
     let answer = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut read))
         .await
@@ -191,5 +204,57 @@ async fn answers_that_nobody_takes_are_ended() {
         ask_and_take_nothing(&server, "/api/v1/events", "Bearer t-admin"),
         ask_and_take_nothing(&server, watch, "Bearer t-admin"),
     );
+    server.running.shutdown().await;
+}
+
+/// The next frame: type, stream, payload.
+async fn frame(read: &mut (impl AsyncRead + Unpin)) -> (u8, u8, Vec<u8>) {
+    let mut head = [0; 9];
+    read.read_exact(&mut head).await.unwrap();
+    let len = usize::from(head[1]) << 8 | usize::from(head[2]);
+    let mut payload = vec![0; len];
+    read.read_exact(&mut payload).await.unwrap();
+    (head[3], head[8], payload)
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_takes_costs_no_other() {
+    const DATA: u8 = 0;
+    const GOAWAY: u8 = 7;
+    let server = start(100).await;
+    let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
+    let watch = "/api/v1/namespaces/a/events?watch=1&timeoutSeconds=60";
+    write.write_all(NO_WINDOW).await.unwrap();
+    for frame in [
+        get(1, "/api/v1/events", "Bearer t-admin"),
+        get(3, watch, "Bearer t-admin"),
+        // All that the watch has to say is welcome.
+        b"\0\0\x04\x08\0\0\0\0\x03\0\0\xff\xff".to_vec(),
+    ] {
+        write.write_all(&frame).await.unwrap();
+    }
+    let told = async {
+        // No more is asked of a connection whose answers are not taken.
+        while frame(&mut read).await.0 != GOAWAY {}
+        let event = r#"{"metadata":{"name":"x"},"involvedObject":{"namespace":"a"}}"#;
+        let mut other = tls(&server, "http/1.1").await;
+        let post = format!(
+            "POST /api/v1/namespaces/a/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer t-admin\r\n\
+             content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{event}",
+            event.len()
+        );
+        other.write_all(post.as_bytes()).await.unwrap();
+        assert!(until_the_end(&mut other).await.starts_with("HTTP/1.1 201"));
+        loop {
+            let (kind, stream, payload) = frame(&mut read).await;
+            if (kind, stream) == (DATA, 3) {
+                return String::from_utf8(payload).unwrap();
+            }
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(40), told)
+        .await
+        .unwrap();
+    assert!(told.contains("ADDED"), "{told}");
     server.running.shutdown().await;
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::{Method, Request};
+use http::{HeaderName, HeaderValue, Method, Request};
 use serde_json::{Value, json};
 use tidings_server::clock::SystemClock;
 use tidings_server::{
@@ -24,6 +24,16 @@ async fn logged(
     level: AuditLevel,
     requests: &[(Method, &str, &str, String)],
 ) -> Vec<Value> {
+    logged_with(folder, level, requests, &[]).await
+}
+
+/// The same with other headers.
+async fn logged_with(
+    folder: &Path,
+    level: AuditLevel,
+    requests: &[(Method, &str, &str, String)],
+    headers: &[(&str, &str)],
+) -> Vec<Value> {
     let mut options = AuditOptions::new(folder.join("audit.log"));
     options.level = level;
     let log = AuditLog::open(options, Arc::new(SystemClock)).unwrap();
@@ -41,7 +51,7 @@ async fn logged(
     );
     let server = Arc::new(server.with_audit_log(log));
     for (method, path, content_type, body) in requests {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(*path)
             .header("authorization", "Bearer s3cret")
@@ -50,6 +60,12 @@ async fn logged(
             .header("content-type", *content_type)
             .body(Body::from(body.clone()))
             .unwrap();
+        for (name, value) in headers {
+            let name = HeaderName::try_from(*name).unwrap();
+            request
+                .headers_mut()
+                .insert(name, HeaderValue::try_from(*value).unwrap());
+        }
         let response = router(Arc::clone(&server)).oneshot(request).await.unwrap();
         axum::body::to_bytes(response.into_body(), usize::MAX)
             .await
@@ -188,4 +204,63 @@ async fn the_body_is_written_down_if_asked() {
     assert_eq!(lines[1]["responseStatus"]["code"], 200);
     assert!(lines[2].get("requestObject").is_none());
     assert_eq!(lines[2]["responseStatus"]["code"], 400);
+}
+
+#[tokio::test]
+async fn who_acts_as_somebody_else_is_named_and_who_is_not_known_is_not() {
+    let shop = events("shop");
+    let create = [(
+        Method::POST,
+        shop.as_str(),
+        "application/json",
+        event("shop", "a").to_string(),
+    )];
+    for (header, code, user, impersonated) in [
+        (("impersonate-user", "bob"), 403, json!("ann"), json!("bob")),
+        (("impersonate-uid", "7"), 400, json!("ann"), json!(null)),
+        (
+            ("authorization", "Bearer wrong"),
+            401,
+            json!(null),
+            json!(null),
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = logged_with(folder.path(), AuditLevel::Metadata, &create, &[header]).await;
+        assert_eq!(lines.len(), 1, "{header:?}");
+        let line = &lines[0];
+        assert_eq!(line["responseStatus"]["code"], code, "{line}");
+        assert_eq!(line["user"]["username"], user, "{line}");
+        assert_eq!(line["impersonatedUser"]["username"], impersonated, "{line}");
+        assert!(!line.to_string().contains("s3cret"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn only_writes_of_events_are_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = "application/json";
+    let requests = [
+        (
+            Method::DELETE,
+            "/api/v1/namespaces/shop",
+            json,
+            String::new(),
+        ),
+        (
+            Method::POST,
+            "/api/v1/namespaces/shop/pods",
+            json,
+            "{}".to_owned(),
+        ),
+        (
+            Method::DELETE,
+            "/api/v1/namespaces/shop/events/a",
+            json,
+            String::new(),
+        ),
+    ];
+    let lines = logged(folder.path(), AuditLevel::Metadata, &requests).await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["verb"], "delete");
 }

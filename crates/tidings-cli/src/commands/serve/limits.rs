@@ -10,10 +10,10 @@ use super::values::{bytes, duration, duration_of_seconds};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits and times")]
 pub(super) struct LimitFlags {
-    /// So many reading requests are served at once, watches aside; more get 429
+    /// So many reading requests are served at once, watches aside; more get 429. 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = 400)]
     max_requests_inflight: usize,
-    /// So many writing requests are served at once; more get 429
+    /// So many writing requests are served at once; more get 429. 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
     /// The longest body of a request, in bytes; Ki, Mi, k and M may follow. Longer ones get 413
