@@ -85,6 +85,10 @@ impl Codec {
             .dictionaries
             .write()
             .unwrap_or_else(PoisonError::into_inner);
+        // Nothing is written with the one before any more.
+        if let Some(before) = dictionaries.all.get(&dictionaries.current) {
+            before.compressors.clear();
+        }
         dictionaries
             .all
             .insert(id, Arc::new(Dictionary::new(bytes)));
@@ -199,6 +203,10 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
+    fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+    }
+
     fn with<R>(
         &self,
         make: impl FnOnce() -> io::Result<T>,

@@ -341,3 +341,51 @@ async fn an_index_whose_making_was_interrupted_is_made_anew() {
     );
     store.close().await;
 }
+
+#[tokio::test]
+async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = EmbeddedOptions {
+        index_memory_bytes: 0,
+        free_space_min: 0,
+        ..EmbeddedOptions::default()
+    };
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let shared = &store.shared;
+    let key = Bytes::from_static(b"a");
+    let look_up = || shared.read(|view| view.look_up(&key)).unwrap();
+    let before = look_up();
+    let created = store.create(key.clone(), NewRecord::new("one")).await;
+    let created = created.unwrap();
+    // Every commit has the part before it written out; the first has the key.
+    let known = |view: &View<'_>| {
+        let hash = view.tables.index.hash(b"a");
+        let found = view.in_memory(hash, b"a", view.state.revision);
+        Ok::<_, Fault>(!matches!(found, super::part::Found::Unknown))
+    };
+    for number in 0.. {
+        if !shared.read(known).unwrap() {
+            break;
+        }
+        let other = Bytes::from(format!("b{number}"));
+        store.create(other, NewRecord::new("")).await.unwrap();
+    }
+
+    let body = keys::encode_body(&key, &Index::default(), b"two");
+    let put = Box::new(Put {
+        fields: Fields::of(&Index::default(), &key),
+        key: key.clone(),
+        value: Bytes::from_static(b"two"),
+        expires_at: None,
+        body: shared.codec.pack(body),
+        expected: None,
+        looked_up: before,
+        found: None,
+    });
+    let written = shared.submit(0, |reply| Request::Put(put, reply)).await;
+    assert!(
+        matches!(written, Err(WriteError::AlreadyExists { revision }) if revision == created),
+        "{written:?}"
+    );
+    store.close().await;
+}
