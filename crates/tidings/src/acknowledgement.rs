@@ -136,16 +136,16 @@ impl Context {
         }
     }
 
-    /// What travels with an event that lies at a place in a sink's spill, for that sink only.
+    /// What travels with an event that lies at a place in a sink's spill, or found none there, for that sink only.
     pub(crate) fn spilled_at(
         earlier: Option<&Self>,
-        place: u64,
+        place: Option<u64>,
         recovered: bool,
     ) -> Arc<dyn EventContext> {
         Arc::new(Self {
             span: earlier.map_or_else(Span::none, |earlier| earlier.span.clone()),
             ticket: earlier.and_then(|earlier| earlier.ticket.clone()),
-            spilled: Mutex::new(vec![place]),
+            spilled: Mutex::new(place.into_iter().collect()),
             recovered,
         })
     }

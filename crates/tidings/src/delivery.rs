@@ -490,17 +490,19 @@ impl SinkTask {
     }
 }
 
-/// The event as one that answers for its place on disk.
+/// The event as one that answers for its place on disk, if it has one, and may answer for those of others: in this sink only, which is why its context
+/// is none that other sinks have, too.
 fn placed(kept: Kept) -> Event {
     let Kept {
         event,
         sequence,
         recovered,
     } = kept;
-    let Some(sequence) = sequence else {
+    let context = Context::of(event.context());
+    if sequence.is_none() && context.is_none() {
         return event;
-    };
-    let context = Context::spilled_at(Context::of(event.context()), sequence, recovered);
+    }
+    let context = Context::spilled_at(context, sequence, recovered);
     event.with_context(context)
 }
 
@@ -578,5 +580,41 @@ async fn request<S: Sink>(sink: Arc<S>, write: Write<Occurrence>, started: Monot
         started,
         span,
         result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1;
+    use tidings_core::EventContext;
+
+    use super::*;
+
+    fn kept(event: Event, sequence: Option<u64>) -> Kept {
+        Kept {
+            event,
+            sequence,
+            recovered: false,
+        }
+    }
+
+    /// One that found no room on disk may be written for others that did. Their places mean nothing to another sink with the same event.
+    #[test]
+    fn places_on_disk_stay_with_their_sink() {
+        let (context, _wait) = Context::awaited(Span::none());
+        let event = Event::from_wire(v1::Event::default()).with_context(context);
+        let own = |event: &Event| Context::of(event.context()).unwrap().take_spilled();
+        let earlier = placed(kept(event.clone(), Some(7)));
+        let refused = placed(kept(event.clone(), None));
+        let absorbing: &Arc<dyn EventContext> = refused.context().unwrap();
+        absorbing.absorb(&**earlier.context().unwrap());
+        assert!(own(&event).is_empty());
+        assert_eq!(own(&refused), [7]);
+        assert!(refused.context().unwrap().is_awaited());
+        assert!(
+            placed(kept(Event::from_wire(v1::Event::default()), None))
+                .context()
+                .is_none()
+        );
     }
 }
