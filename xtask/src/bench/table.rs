@@ -89,10 +89,11 @@ pub(super) fn burst(figures: &[Figure]) -> String {
 
 /// What is no time of one call: series, a sink that is stuck, bodies.
 pub(super) fn series(figures: &[Figure]) -> String {
+    type Shown = fn(f64) -> String;
     let count = |count: f64| format!("{count:.2}");
     let bytes = |bytes: f64| format!("{bytes:.0} B");
     #[rustfmt::skip]
-    let rows: [(&str, &str, &str, fn(f64) -> String); 7] = [
+    let rows: [(&str, &str, &str, Shown); 7] = [
         ("a call while no write is answered, median", "record_stuck_sink", "p50_ns", nanoseconds),
         ("the same, 99 of 100", "record_stuck_sink", "p99_ns", nanoseconds),
         ("memory of an open series, of 100,000", "series_memory", "bytes_per_series", bytes),
