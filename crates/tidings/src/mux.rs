@@ -8,7 +8,7 @@
 //!   stop, in order, less those its full queue made it miss, which are counted.
 //! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any watcher does or omits.
 //! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher has no room for its first event.
-//! - Wakers are made, called and dropped outside the lock: they may run anything.
+//! - Wakers are made, called and dropped, and events dropped, outside the lock: they may run anything.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -97,9 +97,9 @@ impl Mux {
 
     /// Hands `event` to every watcher, or to the incoming queue when a watcher that must not miss any has no room.
     pub(crate) fn publish(&self, event: Event) -> Published {
-        let mut wakers = Vec::new();
-        let published = self.state().publish(event, &self.options, &mut wakers);
-        wake(wakers);
+        let mut after = After::default();
+        let published = self.state().publish(event, &self.options, &mut after);
+        after.unlocked();
         published
     }
 
@@ -154,16 +154,16 @@ impl Mux {
 
     /// Detaches a watcher: it sees what was accepted before, and nothing after. Idempotent.
     pub(crate) fn stop(&self, id: u64) {
-        let mut wakers = Vec::new();
-        self.state().stop(id, &self.options, &mut wakers);
-        wake(wakers);
+        let mut after = After::default();
+        self.state().stop(id, &self.options, &mut after);
+        after.unlocked();
     }
 
     /// Accepts nothing more, and lets every watcher read what was accepted before. Idempotent.
     pub(crate) fn shutdown(&self) {
-        let mut wakers = Vec::new();
-        self.state().shutdown(&mut wakers);
-        wake(wakers);
+        let mut after = After::default();
+        self.state().shutdown(&mut after);
+        after.unlocked();
     }
 
     /// How many watchers there are, those that were stopped but not dropped included.
@@ -172,25 +172,36 @@ impl Mux {
         self.state().slots.len()
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.state.try_lock().is_err()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 }
 
-fn wake(wakers: Vec<Waker>) {
-    for waker in wakers {
-        waker.wake();
+/// What is to be done when the lock is released.
+#[derive(Default)]
+struct After {
+    wakers: Vec<Waker>,
+    /// Whose context may be the last of its kind, and wake somebody or end a span as it goes.
+    dropped: Vec<Event>,
+}
+
+impl After {
+    fn unlocked(self) {
+        for waker in self.wakers {
+            waker.wake();
+        }
     }
 }
 
 impl State {
-    fn publish(
-        &mut self,
-        event: Event,
-        options: &QueueOptions,
-        wakers: &mut Vec<Waker>,
-    ) -> Published {
+    fn publish(&mut self, event: Event, options: &QueueOptions, after: &mut After) -> Published {
         if self.stopped {
+            after.dropped.push(event);
             return Published::Stopped;
         }
         if options.when_full == WhenFull::Wait
@@ -208,6 +219,7 @@ impl State {
                     add(&slot.counts.missed, 1);
                     missed_by += 1;
                 }
+                after.dropped.push(event);
                 return Published::Full { missed_by };
             }
             self.incoming.push(event, size);
@@ -224,7 +236,7 @@ impl State {
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let (missed_by, sinks) = self.hand_over(event, sequence, Some(options), wakers);
+        let (missed_by, sinks) = self.hand_over(event, sequence, Some(options), after);
         Published::Accepted { missed_by, sinks }
     }
 
@@ -235,7 +247,7 @@ impl State {
         event: Event,
         sequence: u64,
         bounds: Option<&QueueOptions>,
-        wakers: &mut Vec<Waker>,
+        after: &mut After,
     ) -> (usize, Option<usize>) {
         let size = event.size();
         let (mut missed_by, mut sinks) = (0, None);
@@ -264,17 +276,21 @@ impl State {
             }) {
                 add(&slot.counts.missed, 1);
                 missed_by += 1;
+                after.dropped.push(event);
                 continue;
             }
             sinks = sinks.map(|sinks| sinks + usize::from(slot.writes));
-            slot.push(event);
-            wakers.extend(slot.waker.take());
+            slot.push(event, after);
+            after.wakers.extend(slot.waker.take());
         }
+        // There was nobody to see it.
+        drop(slots);
+        after.dropped.extend(event);
         (missed_by, sinks)
     }
 
     /// Hands over what waits in `incoming`, as far as every watcher has room.
-    fn advance(&mut self, options: &QueueOptions, wakers: &mut Vec<Waker>) {
+    fn advance(&mut self, options: &QueueOptions, after: &mut After) {
         loop {
             let sequence = self.next_sequence - self.incoming.events.len() as u64;
             match self.incoming.events.front() {
@@ -284,7 +300,7 @@ impl State {
             let Some(event) = self.incoming.pop() else {
                 return;
             };
-            self.hand_over(event, sequence, Some(options), wakers);
+            self.hand_over(event, sequence, Some(options), after);
         }
     }
 
@@ -299,7 +315,7 @@ impl State {
         })
     }
 
-    fn stop(&mut self, id: u64, options: &QueueOptions, wakers: &mut Vec<Waker>) {
+    fn stop(&mut self, id: u64, options: &QueueOptions, after: &mut After) {
         let first = self.next_sequence - self.incoming.events.len() as u64;
         let Some(slot) = self
             .slots
@@ -312,35 +328,38 @@ impl State {
         for (event, sequence) in self.incoming.events.iter().zip(first..) {
             if sequence >= slot.from {
                 add(&slot.counts.offered, 1);
-                slot.push(event.clone());
+                slot.push(event.clone(), after);
             }
         }
         slot.stopped = true;
-        wakers.extend(slot.waker.take());
-        self.advance(options, wakers);
+        after.wakers.extend(slot.waker.take());
+        self.advance(options, after);
     }
 
-    fn shutdown(&mut self, wakers: &mut Vec<Waker>) {
+    fn shutdown(&mut self, after: &mut After) {
         self.stopped = true;
         // Past the bounds, so that a watcher that does not read keeps nothing from the others.
         while let Some(event) = self.incoming.pop() {
             let sequence = self.next_sequence - self.incoming.events.len() as u64 - 1;
-            self.hand_over(event, sequence, None, wakers);
+            self.hand_over(event, sequence, None, after);
         }
         for slot in &mut self.slots {
             slot.stopped = true;
-            wakers.extend(slot.waker.take());
+            after.wakers.extend(slot.waker.take());
         }
     }
 }
 
 impl Slot {
     /// Nobody waits for what a handler or a reader makes of an event, however long it keeps it.
-    fn push(&mut self, event: Event) {
-        let event = if self.writes {
-            event
+    fn push(&mut self, event: Event, after: &mut After) {
+        let is_awaited = event.context().is_some_and(|context| context.is_awaited());
+        let event = if !self.writes && is_awaited {
+            let unawaited = event.clone().unawaited();
+            after.dropped.push(event);
+            unawaited
         } else {
-            event.unawaited()
+            event
         };
         let size = event.size();
         self.queue.push(event, size);
@@ -418,7 +437,7 @@ impl Receiver {
         context: &mut Context<'_>,
         batch: &mut VecDeque<Event>,
     ) -> Poll<bool> {
-        let mut wakers = Vec::new();
+        let mut after = After::default();
         let mut waker = Some(context.waker().clone());
         let taken = {
             let state = &mut *self.mux.state();
@@ -430,7 +449,7 @@ impl Receiver {
                     } else {
                         batch.append(&mut slot.queue.events);
                     }
-                    state.advance(&self.mux.options, &mut wakers);
+                    state.advance(&self.mux.options, &mut after);
                     Poll::Ready(true)
                 }
                 Some(slot) if !slot.stopped => {
@@ -440,7 +459,7 @@ impl Receiver {
                 Some(_) | None => Poll::Ready(false),
             }
         };
-        wake(wakers);
+        after.unlocked();
         // The one before, if there was one.
         drop(waker);
         taken
@@ -449,7 +468,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        let mut wakers = Vec::new();
+        let mut after = After::default();
         let slot = {
             let state = &mut *self.mux.state();
             let slot = state
@@ -457,11 +476,11 @@ impl Drop for Receiver {
                 .iter()
                 .position(|slot| slot.id == self.id)
                 .map(|index| state.slots.remove(index));
-            state.advance(&self.mux.options, &mut wakers);
+            state.advance(&self.mux.options, &mut after);
             slot
         };
         // Its events are freed outside the lock.
         drop(slot);
-        wake(wakers);
+        after.unlocked();
     }
 }

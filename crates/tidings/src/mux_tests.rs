@@ -12,8 +12,8 @@ use crate::config::{QueueOptions, WhenFull};
 use crate::mux::{Mux, Published, Receiver};
 use crate::recorder::name_stamps;
 use tidings_core::{
-    ClusterScopedNamespace, Event, EventSource, EventType, NewEvent, Reference, ReferenceFields,
-    TEXT_BYTES_MAX,
+    ClusterScopedNamespace, Event, EventContext, EventSource, EventType, NewEvent, Reference,
+    ReferenceFields, TEXT_BYTES_MAX,
 };
 
 fn event(message: &str) -> Event {
@@ -397,4 +397,55 @@ fn wakers_are_dropped_outside_the_lock() {
         assert!(receiver.poll_take(&mut context, &mut batch).is_pending());
     }
     assert_eq!(answer.try_recv(), Ok(1));
+}
+
+/// Takes the mux's lock as it goes, as a span that ends may by logging an event.
+struct Reenters {
+    mux: Arc<Mux>,
+    locked: Sender<bool>,
+}
+
+impl EventContext for Reenters {
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
+    fn unawaited(&self) -> Option<Arc<dyn EventContext>> {
+        None
+    }
+
+    fn kept(&self) -> Option<Arc<dyn EventContext>> {
+        None
+    }
+
+    fn absorb(&self, _: &dyn EventContext) {}
+}
+
+impl Drop for Reenters {
+    fn drop(&mut self) {
+        self.locked.send(self.mux.is_locked()).unwrap();
+    }
+}
+
+#[test]
+fn no_event_is_dropped_under_the_lock() {
+    for when_full in [WhenFull::Drop, WhenFull::Wait] {
+        let mux = Mux::new(options(1, when_full));
+        let (locked, was_locked) = channel();
+        let publish = || {
+            let context = Arc::new(Reenters {
+                mux: Arc::clone(&mux),
+                locked: locked.clone(),
+            });
+            mux.publish(event("m").with_context(context))
+        };
+        // Seen by nobody, by one who does not write, by one of whom too many wait, and too late.
+        publish();
+        let reader = mux.watch(Vec::new()).unwrap();
+        (0..3).for_each(|_| drop(publish()));
+        mux.shutdown();
+        assert_eq!(publish(), Published::Stopped);
+        drop(reader);
+        assert_eq!(was_locked.try_iter().collect::<Vec<_>>(), [false; 5]);
+    }
 }
