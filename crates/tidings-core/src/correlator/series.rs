@@ -21,9 +21,10 @@
 //! What is due is handed out in such portions as the caller has room for; what is not handed out yet is not lost, and goes on counting.
 //!
 //! Invariants: every event is settled by exactly one of the writes handed out, or is still counted in [`SeriesStats::behind`]; counts are
-//! absolute and only grow; an entry that is behind has a time at which it is written.
+//! absolute and only grow; an entry that is behind has a time at which it is written, and one look finds
+//! those that are.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -106,6 +107,8 @@ pub struct Series {
     open: Cache<Open>,
     /// When which entry is to be written or forgotten.
     due: BTreeMap<(Monotonic, u64), Key>,
+    /// Those of them that are behind.
+    due_behind: BTreeSet<(Monotonic, u64)>,
     last_due: u64,
     /// Of client-go's rules: the next passes over all entries, from the first call on.
     passes: Option<Passes>,
@@ -135,6 +138,7 @@ impl Series {
             keys: Keys::new(names.seed()),
             open: Cache::new(options.cache_entries_max, options.cache_bytes_max),
             due: BTreeMap::new(),
+            due_behind: BTreeSet::new(),
             last_due: 0,
             passes: None,
             writes: VecDeque::new(),
@@ -243,6 +247,7 @@ impl Series {
             && let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
         {
+            self.due_behind.remove(entry.key());
             let key = entry.remove();
             if let Some(open) = self.open.peek(&key) {
                 open.due = None;
@@ -263,18 +268,16 @@ impl Series {
         if self.behind == 0 {
             return;
         }
-        // By client-go's rules nothing is due by itself.
-        let all = if self.options.client_go {
-            self.open.keys()
+        let keys: Vec<Key> = if self.options.client_go {
+            // By its rules nothing is due by itself.
+            let mut keys = self.open.keys();
+            keys.retain(|key| self.open.peek(key).is_some_and(|open| open.behind > 0));
+            keys.truncate(writes_max);
+            keys
         } else {
-            Vec::new()
+            let due = self.due_behind.iter().take(writes_max);
+            due.filter_map(|due| self.due.get(due).cloned()).collect()
         };
-        let keys = self.due.values().chain(&all);
-        let keys: Vec<Key> = keys
-            .filter(|key| self.open.peek(key).is_some_and(|open| open.behind > 0))
-            .take(writes_max)
-            .cloned()
-            .collect();
         for key in keys {
             self.write(now, &key);
             self.schedule(&key);
@@ -345,6 +348,7 @@ impl Series {
         };
         if let Some(due) = open.due.take() {
             self.due.remove(&due);
+            self.due_behind.remove(&due);
         }
         let end = open.last_seen.saturating_add(self.options.idle);
         let at = if open.behind > 0 {
@@ -353,8 +357,12 @@ impl Series {
             end
         };
         self.last_due += 1;
-        open.due = Some((at, self.last_due));
-        self.due.insert((at, self.last_due), key.clone());
+        let due = (at, self.last_due);
+        open.due = Some(due);
+        if open.behind > 0 {
+            self.due_behind.insert(due);
+        }
+        self.due.insert(due, key.clone());
     }
 
     /// Ends the series under `key` if nothing was seen of it for too long.
@@ -374,6 +382,7 @@ impl Series {
     fn forget(&mut self, key: &Key, open: &mut Open) {
         if let Some(due) = open.due.take() {
             self.due.remove(&due);
+            self.due_behind.remove(&due);
         }
         if open.behind > 0 {
             self.behind -= open.behind;
