@@ -15,7 +15,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
-use kube::{Api, Client};
+use kube::{Api, Client, Config};
 use tidings::{Broadcaster, EventSource, KubeSink, Recorder};
 
 /// What every reconciliation has at hand.
@@ -55,13 +55,15 @@ fn on_error(map: Arc<ConfigMap>, error: &Empty, context: Arc<Context>) -> Action
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().init();
-    let client = Client::try_default().await?;
+    let config = Config::infer().await?;
 
     let broadcaster = Broadcaster::new();
     broadcaster.start_structured_logging(tracing::Level::INFO);
-    broadcaster.start_recording_to_sink(KubeSink::new(client.clone()));
+    // A client of its own: kube's default one tries again by itself, below what the delivery decides.
+    broadcaster.start_recording_to_sink(KubeSink::from_config(config.clone())?);
     let recorder = broadcaster.recorder(EventSource::component("config-map-counter"));
 
+    let client = Client::try_from(config)?;
     Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
         .shutdown_on_signal()
         .run(reconcile, on_error, Arc::new(Context { recorder }))

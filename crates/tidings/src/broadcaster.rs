@@ -74,6 +74,7 @@ impl Default for Broadcaster {
 
 impl Broadcaster {
     /// A broadcaster with the default options.
+    #[must_use = "when its last handle is dropped, it takes no more events"]
     pub fn new() -> Self {
         Self::unchecked(BroadcasterOptions::default())
     }
@@ -102,7 +103,8 @@ impl Broadcaster {
         }
     }
 
-    /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers; each outlives it harmlessly.
+    /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers; each outlives it harmlessly,
+    /// but keeps it not alive: what is recorded when the last handle of the broadcaster is gone is dropped, and counted.
     pub fn recorder(&self, source: EventSource) -> Recorder {
         Recorder::new(Arc::clone(&self.shared().intake), source)
     }
@@ -144,7 +146,8 @@ impl Broadcaster {
 
     /// Logs every event through `tracing` at `level`. client-go's `StartStructuredLogging`.
     ///
-    /// The line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`, `apiVersion`, `type`, `reason` and `note`.
+    /// The line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`, `apiVersion`, `type`, `reason`, `action` and `related` where
+    /// the event has them, and `note`.
     /// The last is client-go's `message`, under the name it has in events.k8s.io/v1: `tracing` calls the line itself `message`.
     pub fn start_structured_logging(&self, level: tracing::Level) -> Watch {
         self.start_event_watcher(move |event| {
@@ -264,6 +267,24 @@ impl Broadcaster {
                 }
             }
         });
+    }
+
+    /// Takes no more events; what was taken is still worked off.
+    #[cfg(feature = "kube")]
+    pub(crate) fn stop_intake(&self) {
+        self.shared().stop_intake();
+    }
+
+    /// Whether no handler or sink is at work.
+    #[cfg(feature = "kube")]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.shared().registry.running() == 0
+    }
+
+    /// Has handlers and sinks give up what they have.
+    #[cfg(feature = "kube")]
+    pub(crate) fn abandon(&self) {
+        self.shared().registry.enter(Phase::Abandoned);
     }
 
     fn shared(&self) -> &Arc<Shared> {

@@ -9,12 +9,12 @@
 //! use kube::Resource;
 //! use tidings::kube_rs::{Event, EventType, Recorder, Reporter}; // was: kube::runtime::events
 //!
-//! # async fn reconcile(client: kube::Client, pod: Pod) -> Result<(), kube::Error> {
+//! # async fn reconcile(config: kube::Config, pod: Pod) -> Result<(), kube::Error> {
 //! let reporter = Reporter {
 //!     controller: "example.com/my-controller".into(),
 //!     instance: std::env::var("CONTROLLER_POD_NAME").ok(),
 //! };
-//! let recorder = Recorder::new(client, reporter);
+//! let recorder = Recorder::from_config(config, reporter)?; // or, as kube-rs's: Recorder::new(client, reporter)
 //! recorder
 //!     .publish(
 //!         &Event {
@@ -31,16 +31,21 @@
 //! # }
 //! ```
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
+use kube::{Client, Config};
 use tidings_core::{EventSource, SeriesOptions};
 
 pub use tidings_core::EventType;
 
+use crate::recorder::is_sampled;
 use crate::{
-    Acknowledgement, Broadcaster, EventBuilder, FlushReport, KubeSink, RecordError, SinkOptions,
+    Acknowledgement, Broadcaster, EventBuilder, FlushReport, KubeSink, RecordError, Sink,
+    SinkOptions,
 };
 
 /// What is published: kube-rs's `Event`, field by field.
@@ -92,11 +97,50 @@ impl Reporter {
     }
 }
 
+/// How many recorders that were dropped without a shutdown may go on writing what was published.
+const LEFT_MAX: usize = 64;
+
 /// Publishes events: kube-rs's `Recorder`. Clones share everything; make one for the program, as repeats are counted within one.
+///
+/// One that is made for each reconcile works, but costs a task each, and counts no repeats. When the last clone is dropped without
+/// [`Recorder::shutdown`], what was published is still written while the program goes on. Up to 64 may be busy with that, while a server is away
+/// for example; then the one that was dropped first gives up what it has, which is logged.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     broadcaster: Broadcaster,
     recorder: crate::Recorder,
+    _own: Option<Arc<Own>>,
+}
+
+/// A broadcaster that nobody else has: it takes no more events when the last clone of its recorder is dropped.
+#[derive(Debug)]
+struct Own(Broadcaster);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        /// Those still at work, in the order they were dropped.
+        static LEFT: Mutex<VecDeque<Broadcaster>> = Mutex::new(VecDeque::new());
+        static PENDING: AtomicU64 = AtomicU64::new(0);
+
+        self.0.stop_intake();
+        if self.0.report().pending > 0 {
+            let before = PENDING.fetch_add(1, Ordering::Relaxed);
+            if is_sampled(before, 1) {
+                tracing::warn!(
+                    recorders = before + 1,
+                    "recorder dropped without shutdown while events are pending: make one for the program, and end with shutdown"
+                );
+            }
+        }
+        let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain(|broadcaster| !broadcaster.is_ended());
+        left.push_back(self.0.clone());
+        let first = (left.len() > LEFT_MAX).then(|| left.pop_front()).flatten();
+        drop(left);
+        if let Some(first) = first {
+            first.abandon();
+        }
+    }
 }
 
 impl Recorder {
@@ -104,17 +148,38 @@ impl Recorder {
     ///
     /// It needs what kube-rs's needs: `create` and `patch` on `events` of `events.k8s.io`. End with [`Recorder::shutdown`], so that the last
     /// events and counts are written.
+    ///
+    /// A client made with kube's defaults tries again by itself what the delivery tries again, too; [`Recorder::from_config`] makes one that
+    /// does not.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "the shape of kube-rs's call")]
     pub fn new(client: Client, reporter: Reporter) -> Self {
+        Self::writing_to(KubeSink::new(client), &reporter)
+    }
+
+    /// The same through a client made for this, which leaves trying again to the delivery.
+    ///
+    /// # Errors
+    /// As of [`KubeSink::from_config`].
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the shape of `Recorder::new`"
+    )]
+    pub fn from_config(config: Config, reporter: Reporter) -> Result<Self, kube::Error> {
+        Ok(Self::writing_to(KubeSink::from_config(config)?, &reporter))
+    }
+
+    fn writing_to(sink: impl Sink, reporter: &Reporter) -> Self {
         let broadcaster = Broadcaster::new();
         let options = SinkOptions::default().events_v1(SeriesOptions::default());
-        if let Err(error) = broadcaster.start_recording_to_sink_with(KubeSink::new(client), options)
-        {
+        if let Err(error) = broadcaster.start_recording_to_sink_with(sink, options) {
             // The defaults are valid.
             tracing::error!(%error, "Unable to start recording to sink (will not retry!)");
         }
-        Self::of(&broadcaster, &reporter)
+        Self {
+            _own: Some(Arc::new(Own(broadcaster.clone()))),
+            ..Self::of(&broadcaster, reporter)
+        }
     }
 
     /// A recorder that publishes through `broadcaster`: with options, sinks and log of the program's choice, and shared with
@@ -124,6 +189,7 @@ impl Recorder {
         Self {
             broadcaster: broadcaster.clone(),
             recorder: broadcaster.recorder(reporter.source()),
+            _own: None,
         }
     }
 
@@ -186,3 +252,49 @@ fn failure(error: RecordError) -> kube::Error {
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/from-kube-rs.md")]
 struct FromKubeRs;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemorySink;
+
+    /// As kube-rs's documentation has it: a recorder for each reconcile, here while the server does not answer.
+    #[tokio::test]
+    async fn recorders_that_are_dropped_leave_a_bounded_number_at_work() {
+        let sink = MemorySink::new();
+        let held = sink.hold();
+        let mut broadcasters = Vec::new();
+        for number in 0..LEFT_MAX + 16 {
+            let recorder = Recorder::writing_to(sink.clone(), &"example.com/test".into());
+            broadcasters.push(recorder.broadcaster.clone());
+            let event = Event {
+                type_: EventType::Normal,
+                reason: "Started".into(),
+                note: None,
+                action: "Starting".into(),
+                secondary: None,
+            };
+            let pod = ObjectReference {
+                kind: Some("Pod".into()),
+                namespace: Some("default".into()),
+                name: Some(format!("web-{number}")),
+                ..ObjectReference::default()
+            };
+            recorder.publish(&event, &pod).await.unwrap();
+        }
+        let (first, others) = broadcasters.split_at(16);
+        let ended = async |broadcasters: &[Broadcaster]| {
+            for broadcaster in broadcasters {
+                while !broadcaster.is_ended() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        };
+        let minute = Duration::from_secs(60);
+        tokio::time::timeout(minute, ended(first)).await.unwrap();
+        assert!(others.iter().all(|other| !other.is_ended()));
+        drop(held);
+        tokio::time::timeout(minute, ended(others)).await.unwrap();
+        assert_eq!(sink.events().len(), LEFT_MAX);
+    }
+}

@@ -12,11 +12,9 @@
 //! # #[cfg(feature = "kube")]
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = kube::Client::try_default().await?;
-//!
 //! let broadcaster = Broadcaster::new();
 //! broadcaster.start_structured_logging(tracing::Level::INFO);
-//! broadcaster.start_recording_to_sink(KubeSink::new(client));
+//! broadcaster.start_recording_to_sink(KubeSink::from_config(kube::Config::infer().await?)?);
 //! let recorder = broadcaster.recorder(EventSource::component("example-controller"));
 //!
 //! # let (pod, code) = (Pod::default(), 3);

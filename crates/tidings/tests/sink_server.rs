@@ -232,7 +232,7 @@ async fn kube_rs_calls_are_recorded_as_kube_rs_records_them() {
 
     let cluster = Cluster::start().await;
     let client = Client::try_from(cluster.config.clone()).unwrap();
-    let recorder = Recorder::new(client.clone(), "kube".into());
+    let recorder = Recorder::from_config(cluster.config.clone(), "kube".into()).unwrap();
     let service = k8s_openapi::api::core::v1::ObjectReference {
         kind: Some("Service".into()),
         name: Some("kubernetes".into()),

@@ -53,7 +53,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 ///
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
 /// let sink = KubeSink::from_config(kube::Config::infer().await?)?;
-/// Broadcaster::new().start_recording_to_sink(sink);
+/// // To be kept for as long as events are to be recorded.
+/// let broadcaster = Broadcaster::new();
+/// broadcaster.start_recording_to_sink(sink);
 /// # Ok(())
 /// # }
 /// ```
@@ -131,11 +133,12 @@ impl KubeSink {
     /// Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, whatever is named here.
     ///
     /// ```no_run
-    /// # fn start(client: kube::Client) {
-    /// use tidings::{Broadcaster, KubeSink};
+    /// # fn start(broadcaster: &tidings::Broadcaster, config: kube::Config) -> Result<(), kube::Error> {
+    /// use tidings::KubeSink;
     ///
-    /// let sink = KubeSink::new(client).check_access_at_start([""]);
-    /// Broadcaster::new().start_recording_to_sink(sink);
+    /// let sink = KubeSink::from_config(config)?.check_access_at_start([""]);
+    /// broadcaster.start_recording_to_sink(sink);
+    /// # Ok(())
     /// # }
     /// ```
     #[must_use]
