@@ -15,7 +15,7 @@ pub enum DropCause {
     SpamFiltered,
     /// The object it is about could not be referred to.
     InvalidReference,
-    /// It was no acceptable event: an unknown type, for example.
+    /// It was no acceptable event: an unknown type, for example; or what lay on disk of it was damaged.
     InvalidEvent,
     /// It was recorded after shutdown.
     Stopped,

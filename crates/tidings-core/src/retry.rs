@@ -191,7 +191,7 @@ pub enum StatusErrors {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How many failures that might pass an event may meet before it is given up; at least 1. Default 30, which is about four minutes.
+    /// How many failures that might pass an event may meet before it is given up; at least 1. Default 30, which is two to four minutes.
     pub tries_max: u32,
     /// Whether an event is given up although every other may fare no better. Default true. If false, only such failures count as tries as are the
     /// event's own: not that the server is out of reach (no answer, 429, 502, 503, 504), and any other only if another event was written since this

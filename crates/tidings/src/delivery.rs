@@ -192,7 +192,7 @@ impl SinkTask {
         let mut now = self.clock.monotonic();
         loop {
             if let Some(spill) = &mut self.spill {
-                spill.open_if_due(now).await;
+                spill.handle_timeout(now).await;
                 self.progress.recovered(spill.take_recovered());
             }
             self.settle();
@@ -207,9 +207,9 @@ impl SinkTask {
                 self.answered(now, answer);
                 self.settle();
             }
-            self.metrics
-                .pending(self.delivery.pending(), self.delivery.pending_bytes());
-            if !self.is_asking() && self.read_spilled().await {
+            let pending = self.progress.counts().pending;
+            self.metrics.pending(pending, self.delivery.pending_bytes());
+            if !self.is_asking() && self.read_spilled(now).await {
                 now = self.clock.monotonic();
                 self.correlate_some();
                 continue;
@@ -304,7 +304,7 @@ impl SinkTask {
         let times = [
             self.delivery.poll_timeout(),
             self.rules.poll_timeout(self.room, &self.delivery),
-            self.spill.as_ref().and_then(Spill::open_at),
+            self.spill.as_ref().and_then(Spill::poll_timeout),
         ];
         let timeout = times.into_iter().flatten().min();
         let asking = self.is_asking();
@@ -369,16 +369,21 @@ impl SinkTask {
     }
 
     /// Reads events back from disk, if there are any and there is room for them; writes marks that are due. True: there is something to correlate.
-    async fn read_spilled(&mut self) -> bool {
+    async fn read_spilled(&mut self, now: Monotonic) -> bool {
         let Some(spill) = &mut self.spill else {
             return false;
         };
         let pending = self.delivery.pending();
         let (events, bytes) = (self.room.events, self.room.bytes);
         let has_room = pending <= events / 2 && self.delivery.pending_bytes() <= bytes / 2;
-        if spill.is_behind() && self.batch.is_empty() && has_room {
+        if spill.may_read() && self.batch.is_empty() && has_room {
             // An event takes more room in memory than on disk.
-            let read = spill.read(events - pending, bytes / 4).await;
+            let read = spill.read(now, events - pending, bytes / 4).await;
+            let lost = spill.take_lost();
+            if lost > 0 {
+                dropped(DropCause::InvalidEvent).increment(lost);
+                self.progress.dropped(DropCause::InvalidEvent, lost);
+            }
             self.batch = read.into_iter().map(placed).collect();
             return spill.is_behind();
         }
@@ -524,12 +529,12 @@ async fn more_events(
     (more, more)
 }
 
-/// Logs a loss: each one that a sink is the cause of, and ever fewer of those that come in masses. `before`: of this cause so far.
+/// Logs a loss, and ever fewer of those of one cause. `before`: of this cause so far.
 #[cold]
 fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
     let event = settled.occurrence.event();
     let error = settled.error.as_ref().map(tracing::field::display);
-    if cause.is_benign() {
+    if cause.is_benign() || (error.is_some() && !is_sampled(before, 1)) {
         tracing::debug!(
             event = event.name().as_ref(),
             namespace = event.namespace(),
@@ -543,6 +548,7 @@ fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
             namespace = event.namespace(),
             reason = event.reason(),
             cause = cause.as_str(),
+            dropped = before + 1,
             error,
             "Unable to write event (will not retry!)"
         );

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use tidings_core::{Event, Reference};
+use tracing::field::display;
 
 /// An event as client-go's `StartLogging` writes it.
 pub(crate) struct LogLine<'a>(pub(crate) &'a Event);
@@ -82,9 +83,11 @@ impl fmt::Display for KRef<'_> {
     }
 }
 
-/// Logs `event` through `tracing`, with the fields of client-go's `StartStructuredLogging`.
+/// Logs `event` through `tracing`, with the fields of client-go's `StartStructuredLogging`, and what it leaves out: action and related object.
 pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
     let regarding = event.regarding();
+    let action = Some(event.action()).filter(|action| !action.is_empty());
+    let related = event.related().map(|related| display(KRef(related)));
     // A level is part of what tracing knows of a line at compile time, hence one line for each.
     macro_rules! line {
         ($level:expr) => {
@@ -96,6 +99,8 @@ pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
                 apiVersion = regarding.api_version(),
                 r#type = event.event_type(),
                 reason = event.reason(),
+                action,
+                related,
                 note = event.message(),
                 "Event occurred"
             )

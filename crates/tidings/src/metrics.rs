@@ -8,8 +8,8 @@
 //! | `tidings_recorder_delivered_total` | counter | | events a sink wrote |
 //! | `tidings_recorder_aggregated_total` | counter | | events merged into the write of a later one |
 //! | `tidings_recorder_dropped_total` | counter | `cause` | events given up, once per sink or watcher that lost it |
-//! | `tidings_recorder_pending_events` | gauge | | events waiting for a sink, or being written |
-//! | `tidings_recorder_pending_bytes` | gauge | | about how much memory these take |
+//! | `tidings_recorder_pending_events` | gauge | | events offered to sinks of which it is not known yet what became, wherever they wait |
+//! | `tidings_recorder_pending_bytes` | gauge | | about how much memory those take that wait to be written, or are being written |
 //! | `tidings_recorder_writes_total` | counter | `verb`, `outcome` | requests to sinks; `outcome` is `ok` or `error` |
 //! | `tidings_recorder_write_seconds` | histogram | `verb` | how long these took |
 //! | `tidings_recorder_handled_total` | counter | | events handed to handlers: loggers and other event watchers |
@@ -63,12 +63,12 @@ pub(crate) fn describe() {
     describe_gauge!(
         PENDING_EVENTS,
         count,
-        "Events waiting for a sink, or being written."
+        "Events offered to sinks and not settled, wherever they wait."
     );
     describe_gauge!(
         PENDING_BYTES,
         Unit::Bytes,
-        "About how much memory the pending events take."
+        "About how much memory the events take that wait to be written, or are."
     );
     describe_counter!(WRITES, count, "Requests to sinks.");
     describe_histogram!(
@@ -198,7 +198,7 @@ pub(crate) struct SinkMetrics {
     patch: WriteMetrics,
     caches: [CacheMetrics; 3],
     /// What this sink last added to the gauges, which all sinks share.
-    pending: (usize, usize),
+    pending: (u64, usize),
 }
 
 struct WriteMetrics {
@@ -238,7 +238,7 @@ impl SinkMetrics {
     }
 
     /// What this sink holds now. The gauges are sums over all sinks, so only the difference is told.
-    pub(crate) fn pending(&mut self, events: usize, bytes: usize) {
+    pub(crate) fn pending(&mut self, events: u64, bytes: usize) {
         let (last_events, last_bytes) = std::mem::replace(&mut self.pending, (events, bytes));
         if last_events != events {
             self.pending_events

@@ -15,7 +15,9 @@ use metrics::{
     SharedString, Unit,
 };
 use tidings::EventType::Normal;
-use tidings::{Broadcaster, EventSource, MemorySink, Reference, ReferenceFields};
+use tidings::{
+    Broadcaster, EventSource, MemorySink, Reference, ReferenceFields, SeriesOptions, SinkOptions,
+};
 
 /// Keeps every metric by name and labels; histograms count their samples.
 #[derive(Clone, Default)]
@@ -174,6 +176,22 @@ async fn every_stage_and_every_cause_is_counted() {
     ]
     .map(|(name, value)| (name.to_owned(), value));
     assert_eq!(values, BTreeMap::from(expected));
+
+    // The first two are written as one; the last waits for its heartbeat, and not for any write.
+    let series = SinkOptions::default().events_v1(SeriesOptions::default());
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(MemorySink::new(), series)
+        .unwrap();
+    let recorder = broadcaster.recorder(EventSource::component("eventTest"));
+    for _ in 0..3 {
+        recorder.warning(&pod("foo"), "BackOff", "again");
+    }
+    while broadcaster.report().delivered == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(kept.read()["tidings_recorder_pending_events{}"], 1);
+    broadcaster.shutdown(Duration::from_secs(60)).await;
 
     let described = kept.described.lock().unwrap();
     for name in values.keys() {

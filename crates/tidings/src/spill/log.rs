@@ -36,6 +36,18 @@ struct Segment {
 struct Cursor {
     number: u64,
     offset: u64,
+    /// Everything below was read, or need not be.
+    sequence: u64,
+}
+
+/// What reading came to.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) kept: Vec<Kept>,
+    /// The places of events that are damaged.
+    pub(super) lost: Vec<u64>,
+    /// The disk gave no answer: what lies there is to be read later.
+    pub(super) failed: bool,
 }
 
 pub(super) struct Log {
@@ -95,6 +107,7 @@ impl Log {
             cursor: Cursor {
                 number: numbers.first().copied().unwrap_or(number),
                 offset: 0,
+                sequence: 0,
             },
             folder,
             bytes_max: options.bytes_max,
@@ -229,15 +242,16 @@ impl Log {
             self.cursor = Cursor {
                 number: last.number,
                 offset: last.bytes,
+                sequence: self.next_sequence,
             };
         }
     }
 
     /// The next events that are not done: up to `events_max` of them, and about `bytes_max` bytes, but one at least, if there is one.
-    pub(super) fn read_next(&mut self, events_max: usize, bytes_max: usize) -> Vec<Kept> {
-        let mut kept = Vec::new();
-        while kept.is_empty() {
-            let Cursor { number, offset } = self.cursor;
+    pub(super) fn read_next(&mut self, events_max: usize, bytes_max: usize) -> Taken {
+        let mut read = Taken::default();
+        while read.kept.is_empty() {
+            let Cursor { number, offset, .. } = self.cursor;
             // It may have been removed since, with all before it.
             let Some(segment) = self
                 .segments
@@ -248,25 +262,21 @@ impl Log {
             };
             let (current, end) = (segment.number, segment.bytes);
             let offset = if current == number { offset } else { 0 };
-            self.cursor = Cursor {
-                number: current,
-                offset,
-            };
+            (self.cursor.number, self.cursor.offset) = (current, offset);
             if offset < end {
                 let wanted = (events_max.max(1), bytes_max.min(READ_BYTES));
-                match self.read_from(current, offset, end, wanted, &mut kept) {
-                    Ok(read) if read > 0 => {
-                        self.cursor.offset = offset + read;
+                match self.read_from(current, offset, end, wanted, &mut read) {
+                    Ok(bytes) if bytes > 0 => {
+                        self.cursor.offset = offset + bytes;
                         continue;
                     }
-                    Ok(_) => tracing::error!(
-                        file = current,
-                        offset,
-                        "A spilled event is unreadable: the rest of its file is left out"
-                    ),
-                    Err(error) => self.failed(&error, "Unable to read events from disk"),
+                    Ok(_) => self.lose_rest(current, &mut read.lost),
+                    Err(error) => {
+                        self.failed(&error, "Unable to read events from disk (will try again)");
+                        read.failed = true;
+                        break;
+                    }
                 }
-                // Left on disk, for whoever can read it.
                 self.cursor.offset = end;
             }
             if self
@@ -276,28 +286,40 @@ impl Log {
             {
                 break;
             }
-            self.cursor = Cursor {
-                number: current + 1,
-                offset: 0,
-            };
+            (self.cursor.number, self.cursor.offset) = (current + 1, 0);
         }
-        kept
+        read
+    }
+
+    /// Where a record is damaged nobody knows where the next one begins.
+    fn lose_rest(&mut self, number: u64, lost: &mut Vec<u64>) {
+        let before = lost.len();
+        let from = self.cursor.sequence;
+        let unsettled = self.unsettled.iter();
+        let rest = unsettled.filter(|(place, file)| **file == number && **place >= from);
+        lost.extend(rest.map(|(place, _)| *place));
+        tracing::error!(
+            file = number,
+            offset = self.cursor.offset,
+            events = lost.len() - before,
+            "A spilled event is damaged: it and the rest of its file are lost"
+        );
     }
 
     /// Reads events of one file from `offset`; returns how many bytes they took.
     fn read_from(
-        &self,
+        &mut self,
         number: u64,
         offset: u64,
         end: u64,
         (events_max, bytes_max): (usize, usize),
-        kept: &mut Vec<Kept>,
+        into: &mut Taken,
     ) -> io::Result<u64> {
         let mut file = File::open(events_path(&self.folder, number))?;
         file.seek(SeekFrom::Start(offset))?;
         let mut file = file.take(end - offset);
         let (mut bytes, mut read, mut wanted) = (Vec::new(), 0, bytes_max);
-        while kept.len() < events_max {
+        while into.kept.len() < events_max {
             let rest = bytes.get(read..).unwrap_or_default();
             match record::read(rest, |sequence| self.unsettled.contains_key(&sequence)) {
                 Found::Record {
@@ -306,11 +328,17 @@ impl Log {
                     bytes,
                 } => {
                     read += bytes;
-                    kept.extend(event.map(|event| Kept {
-                        event: *event,
-                        sequence: Some(sequence),
-                        recovered: sequence < self.recovered_below,
-                    }));
+                    self.cursor.sequence = sequence + 1;
+                    match event {
+                        Some(event) => into.kept.push(Kept {
+                            event: *event,
+                            sequence: Some(sequence),
+                            recovered: sequence < self.recovered_below,
+                        }),
+                        // Whole, and yet no event.
+                        None if self.unsettled.contains_key(&sequence) => into.lost.push(sequence),
+                        None => {}
+                    }
                 }
                 Found::More(needed) => {
                     if read > 0 {

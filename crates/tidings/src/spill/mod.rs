@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tidings_core::{Event, EventContext, Monotonic};
 
-use self::log::Log;
+use self::log::{Log, Taken};
 use crate::metrics::SpillMetrics;
 use crate::recorder::is_sampled;
 
@@ -37,8 +37,8 @@ const MARKS_MAX: usize = 256;
 /// How many events are read back at a time.
 const READ_EVENTS: usize = 1024;
 
-/// How long until a folder that could not be used is tried again.
-const OPEN_AGAIN: Duration = Duration::from_secs(5);
+/// How long until a folder that could not be used, or read, is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// Where a sink keeps events until it is known what became of them: see [`SinkOptions::spill`](crate::SinkOptions::spill).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +128,10 @@ pub(crate) struct Spill {
     log: Option<Box<Log>>,
     /// Found when it was opened, and not asked for yet.
     recovered: u64,
+    /// Found to be damaged, and not asked for yet.
+    lost: u64,
+    /// The disk gave no answer: not read before this.
+    read_again: Option<Monotonic>,
     done: Vec<u64>,
     /// Whether events lie on disk that are not in memory.
     behind: bool,
@@ -145,6 +149,8 @@ impl Spill {
             open_failures: 0,
             log: None,
             recovered: 0,
+            lost: 0,
+            read_again: None,
             done: Vec::new(),
             behind: false,
             awaited: BTreeMap::new(),
@@ -159,14 +165,15 @@ impl Spill {
         Ok(())
     }
 
-    /// When to call [`Spill::open_if_due`].
-    pub(crate) fn open_at(&self) -> Option<Monotonic> {
-        self.open_at
+    /// When to call [`Spill::handle_timeout`].
+    pub(crate) fn poll_timeout(&self) -> Option<Monotonic> {
+        self.open_at.or(self.read_again)
     }
 
-    /// Tries to open the folder if it is time; where that fails it is tried again later, as another process may be about to end, or a disk about
-    /// to be there.
-    pub(crate) async fn open_if_due(&mut self, now: Monotonic) {
+    /// Does what is due: reads again where the disk gave no answer, or tries to open the folder. Where that fails it is tried again later, as
+    /// another process may be about to end, or a disk about to be there.
+    pub(crate) async fn handle_timeout(&mut self, now: Monotonic) {
+        self.read_again = self.read_again.filter(|at| *at > now);
         if self.open_at.is_none_or(|at| at > now) {
             return;
         }
@@ -179,7 +186,7 @@ impl Spill {
                     tracing::error!(%error, "Unable to keep events on disk: they are in memory only (will try again)");
                 }
                 self.open_failures += 1;
-                self.open_at = Some(now.saturating_add(OPEN_AGAIN));
+                self.open_at = Some(now.saturating_add(TRY_AGAIN));
             }
             // The runtime is going down, and this task with it.
             Err(_) => self.open_at = None,
@@ -207,9 +214,19 @@ impl Spill {
         std::mem::take(&mut self.recovered)
     }
 
+    /// How many events were found to be damaged since the last call.
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
     /// Whether events lie on disk that are not in memory.
     pub(crate) fn is_behind(&self) -> bool {
         self.behind
+    }
+
+    /// Whether they can be read now.
+    pub(crate) fn may_read(&self) -> bool {
+        self.behind && self.read_again.is_none()
     }
 
     /// Whether half of the room on disk is taken.
@@ -222,15 +239,18 @@ impl Spill {
     pub(crate) async fn append(&mut self, events: Vec<Event>, has_room: bool) -> Vec<Kept> {
         let direct = has_room && !self.behind;
         let appended = events.len();
-        let events = self
-            .step(events, move |log, events| {
+        let events = if self.log.is_some() {
+            let step = self.step(move |log| {
                 let events = log.append(events);
                 if direct {
                     log.skip_read();
                 }
                 events
-            })
-            .await;
+            });
+            step.await.unwrap_or_default()
+        } else {
+            in_memory(events)
+        };
         let (mut on_disk, mut now) = (0, Vec::new());
         for kept in events {
             on_disk += usize::from(kept.sequence.is_some());
@@ -250,25 +270,35 @@ impl Spill {
         now
     }
 
-    /// The next events that lie on disk and are not in memory, and not many more than there is room for.
-    pub(crate) async fn read(&mut self, room: usize, room_bytes: usize) -> Vec<Kept> {
+    /// The next events that lie on disk and are not in memory, and not many more than there is room for. None if the disk gives no answer: it is
+    /// asked again after a while.
+    pub(crate) async fn read(
+        &mut self,
+        now: Monotonic,
+        room: usize,
+        room_bytes: usize,
+    ) -> Vec<Kept> {
         let events_max = room.min(READ_EVENTS);
-        let events = self
-            .step(Vec::new(), move |log, _| {
-                log.read_next(events_max, room_bytes)
-            })
+        let read = self
+            .step(move |log| log.read_next(events_max, room_bytes))
             .await;
-        self.behind = !events.is_empty();
-        let Some(last) = events.last().and_then(|kept| kept.sequence) else {
-            // Nothing more lies there, or nothing that can be read.
+        let Taken { kept, lost, failed } = read.unwrap_or_default();
+        self.lost += lost.len() as u64;
+        self.done.extend(lost);
+        self.behind = failed || !kept.is_empty();
+        if failed {
+            self.read_again = Some(now.saturating_add(TRY_AGAIN));
+            return kept;
+        }
+        let Some(last) = kept.last().and_then(|kept| kept.sequence) else {
+            // Nothing more lies there.
             self.awaited.clear();
-            return events;
+            return kept;
         };
         // Who waits for what is before these and was not read waits for nothing.
         let later = self.awaited.split_off(&(last + 1));
         let mut awaited = std::mem::replace(&mut self.awaited, later);
-        events
-            .into_iter()
+        kept.into_iter()
             .map(
                 |kept| match kept.sequence.and_then(|place| awaited.remove(&place)) {
                     Some(context) => Kept {
@@ -293,7 +323,7 @@ impl Spill {
 
     /// Writes the marks.
     pub(crate) async fn mark(&mut self) {
-        self.step(Vec::new(), |_, _| Vec::new()).await;
+        self.step(|_| ()).await;
     }
 
     /// Writes the marks, here and now.
@@ -303,34 +333,31 @@ impl Spill {
         }
     }
 
-    /// Writes the marks and does `work`, off this thread.
-    async fn step(
+    /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with.
+    async fn step<T: Send + 'static>(
         &mut self,
-        events: Vec<Event>,
-        work: impl FnOnce(&mut Log, Vec<Event>) -> Vec<Kept> + Send + 'static,
-    ) -> Vec<Kept> {
-        let Some(mut log) = self.log.take() else {
-            return in_memory(events);
-        };
+        work: impl FnOnce(&mut Log) -> T + Send + 'static,
+    ) -> Option<T> {
+        let mut log = self.log.take()?;
         let done = std::mem::take(&mut self.done);
         let before = log.bytes();
         let step = tokio::task::spawn_blocking(move || {
             log.mark_done(&done);
-            let kept = work(&mut log, events);
-            (log, kept)
+            let result = work(&mut log);
+            (log, result)
         });
         match step.await {
-            Ok((log, kept)) => {
+            Ok((log, result)) => {
                 self.metrics
                     .bytes
                     .increment(log.bytes() as f64 - before as f64);
                 self.log = Some(log);
-                kept
+                Some(result)
             }
             // The runtime is going down, and this task with it; what is on disk is found by the next process.
             Err(error) => {
                 tracing::error!(%error, "Unable to keep events on disk");
-                Vec::new()
+                None
             }
         }
     }

@@ -33,7 +33,7 @@ fn names(kept: &[Kept]) -> Vec<String> {
 fn read_all(log: &mut Log) -> Vec<String> {
     let mut all = Vec::new();
     loop {
-        let kept = log.read_next(7, 1 << 20);
+        let kept = log.read_next(7, 1 << 20).kept;
         if kept.is_empty() {
             return all;
         }
@@ -65,7 +65,7 @@ fn what_is_not_done_is_found_again_in_order_and_whole() {
         .filter(|number| ![0, 3, 19].contains(number))
         .map(|number| format!("web.{number}"))
         .collect();
-    let first = log.read_next(1, 1 << 20);
+    let first = log.read_next(1, 1 << 20).kept;
     let (read, whole) = (&first[0].event, event(1, "m"));
     assert!(first[0].recovered);
     assert_eq!(read.to_wire(), whole.to_wire());
@@ -104,6 +104,62 @@ fn the_bound_holds_and_what_is_done_makes_room() {
     assert!(files(folder.path()) <= 4, "{} files", files(folder.path()));
     assert!(log.append(vec![event(1, &long)])[0].sequence.is_some());
     assert!(SpillOptions::new("x").bytes_max(7).validate().is_err());
+}
+
+/// The one file of events that there is.
+fn only_file(folder: &Path) -> std::path::PathBuf {
+    let paths = fs::read_dir(folder).unwrap();
+    let mut paths = paths.map(|entry| entry.unwrap().path());
+    let is_events = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "events");
+    paths.find(is_events).unwrap()
+}
+
+#[tokio::test]
+async fn a_disk_that_gives_no_answer_is_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spill = Spill::new(SpillOptions::new(folder.path()));
+    spill.open().unwrap();
+    let events = (0..3).map(|number| event(number, "m")).collect();
+    assert!(spill.append(events, false).await.is_empty());
+    let path = only_file(folder.path());
+    fs::rename(&path, folder.path().join("away")).unwrap();
+    let now = Monotonic::ZERO;
+    assert!(spill.read(now, 9, 1 << 20).await.is_empty());
+    assert!(spill.is_behind() && !spill.may_read());
+    fs::rename(folder.path().join("away"), &path).unwrap();
+    let now = spill.poll_timeout().unwrap();
+    spill.handle_timeout(now).await;
+    assert!(spill.may_read());
+    let read = spill.read(now, 9, 1 << 20).await;
+    assert_eq!(names(&read), ["web.0", "web.1", "web.2"]);
+    assert_eq!(spill.take_lost(), 0);
+}
+
+#[tokio::test]
+async fn what_is_damaged_is_counted_and_makes_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spill = Spill::new(SpillOptions::new(folder.path()));
+    spill.open().unwrap();
+    let events = (0..4).map(|number| event(number, "m")).collect();
+    assert!(spill.append(events, false).await.is_empty());
+    let path = only_file(folder.path());
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 + 20;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
+    assert_eq!(names(&read), ["web.0", "web.1"]);
+    assert_eq!(spill.take_lost(), 0);
+    assert!(spill.read(Monotonic::ZERO, 9, 1 << 20).await.is_empty());
+    assert!(!spill.is_behind());
+    assert_eq!(spill.take_lost(), 2);
+    spill.settled(vec![0, 1]);
+    spill.mark().await;
+    assert_eq!(spill.log.as_ref().map(|log| log.unsettled()), Some(0));
+    // What comes later can be read.
+    assert!(spill.append(vec![event(4, "m")], false).await.is_empty());
+    let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
+    assert_eq!(names(&read), ["web.4"]);
 }
 
 proptest! {

@@ -101,6 +101,8 @@ async fn an_hour_costs_no_more_writes_than_with_client_go() {
     for (name, seen, client_go, ours) in rows {
         let written = hour(SeriesOptions::default(), seen).await;
         assert_eq!(written, ours, "{name}");
+        let preset = hour(SeriesOptions::client_go(), seen).await;
+        assert_eq!(preset, client_go, "{name}, by client-go's rules");
         assert!(
             written.0 + written.1 <= client_go.0 + client_go.1,
             "{name}: {written:?} writes, {client_go:?} by client-go"

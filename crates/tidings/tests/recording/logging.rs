@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use tidings::EventType::{Normal, Warning};
-use tidings::{Broadcaster, BroadcasterOptions};
+use tidings::{Broadcaster, BroadcasterOptions, MemorySink, SinkAnswer, StatusFailure, WriteError};
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -70,6 +70,45 @@ async fn structured_lines_have_client_go_s_fields() {
             "ERROR Unable start event watcher (will not retry!) error=broadcaster already stopped",
         ]
     );
+}
+
+#[tokio::test]
+async fn structured_lines_have_action_and_related_object_where_there_are_some() {
+    let (log, _guard) = Log::capture();
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    broadcaster.start_structured_logging(Level::INFO);
+    let builder = recorder.build(&pod("foo", ""), Normal, "Bound");
+    builder.action("Binding").related(&pod("bar", "")).send();
+    broadcaster.shutdown(LONG).await;
+    let expected = r#"type="Normal" reason="Bound" action="Binding" related=baz/bar note="""#;
+    assert!(log.lines()[0].ends_with(expected), "{:?}", log.lines());
+}
+
+/// Lost permissions are said, and not once for every event.
+#[tokio::test]
+async fn a_flood_of_refusals_is_no_flood_of_lines() {
+    let (log, _guard) = Log::capture();
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    let sink = MemorySink::new();
+    let failure = StatusFailure {
+        code: 403,
+        ..StatusFailure::default()
+    };
+    let refusal = SinkAnswer::Fail(WriteError::status(failure, "no"));
+    sink.answer_next(vec![refusal; 100]);
+    broadcaster.start_recording_to_sink(sink);
+    for number in 0..100 {
+        recorder.event(&pod(&format!("foo-{number}"), ""), Normal, "Started", "m");
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert_eq!(report.dropped.total(), 100);
+    let errors = log
+        .lines()
+        .into_iter()
+        .filter(|line| line.starts_with("ERROR"));
+    let told: Vec<_> = errors.map(|line| line.contains("dropped=64")).collect();
+    // The first, and then whenever there were twice as many.
+    assert_eq!(told, [false, false, false, false, false, false, true]);
 }
 
 #[tokio::test]
