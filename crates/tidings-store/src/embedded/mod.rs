@@ -18,6 +18,8 @@ mod checkpoint;
 mod codec;
 mod committer;
 mod dictionaries;
+#[cfg(test)]
+mod faults;
 mod folder;
 mod frame;
 mod history;

@@ -231,9 +231,14 @@ impl Segment {
 
     /// Writes a frame behind the last one and syncs it. Nobody sees it before [`publish`](Self::publish).
     pub(crate) fn append(&self, built: &Built) -> Result<(), AppendError> {
+        #[cfg(test)]
+        super::faults::strike_write(&self.path, &self.file, &built.bytes, self.len())
+            .map_err(AppendError::Write)?;
         self.file
             .write_all_at(&built.bytes, self.len())
             .map_err(AppendError::Write)?;
+        #[cfg(test)]
+        super::faults::strike(&self.path).map_err(AppendError::Sync)?;
         self.file.sync_data().map_err(AppendError::Sync)
     }
 
@@ -255,6 +260,8 @@ impl Segment {
 
     /// Takes off whatever lies behind the last published frame.
     pub(crate) fn roll_back(&self) -> io::Result<()> {
+        #[cfg(test)]
+        super::faults::strike(&self.path)?;
         self.file.set_len(self.len())?;
         self.file.sync_all()
     }

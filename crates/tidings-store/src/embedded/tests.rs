@@ -389,3 +389,64 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     );
     store.close().await;
 }
+
+/// Writes, syncs and cuts of the log fail at random. What was acknowledged is there, what was refused is not, and the store
+/// goes on without being opened anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_disk_lose_nothing_acknowledged() {
+    let (mut refused, mut unknown) = (0, 0);
+    for seed in 0..8 {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(UnixMillis(NOW));
+        let store = Arc::new(open(folder.path(), &clock).unwrap());
+        let log = folder.path().join("log");
+        faults::begin(&log, seed);
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    let mut outcomes = Vec::new();
+                    for number in 0..30 {
+                        let key = Bytes::from(format!("{writer}/{number}"));
+                        // Two buckets, so that a commit has one frame or two.
+                        let record = living("1", 60 + number % 2 * 6000);
+                        outcomes.push((key.clone(), store.create(key, record).await));
+                    }
+                    outcomes
+                })
+            })
+            .collect();
+        let mut outcomes = Vec::new();
+        for writer in writers {
+            outcomes.extend(writer.await.unwrap());
+        }
+        faults::end(&log);
+        let last = store.create("last".into(), living("1", 60)).await;
+        outcomes.push(("last".into(), last));
+        assert!(outcomes.last().unwrap().1.is_ok(), "{outcomes:?}");
+
+        let list = async |store: &EmbeddedStore| {
+            let page = store.list(ListRequest::default()).await.unwrap();
+            let records = page.records.into_iter();
+            let records = records.map(|record| (record.key, record.revision));
+            records.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let listed = list(&store).await;
+        for (key, outcome) in outcomes {
+            match outcome {
+                Ok(revision) => assert_eq!(listed.get(&key), Some(&revision), "seed {seed}"),
+                Err(WriteError::Fault(Fault::Storage(_))) => {
+                    assert_eq!(listed.get(&key), None, "seed {seed}");
+                    refused += 1;
+                }
+                Err(WriteError::Fault(Fault::Unknown(_))) => unknown += 1,
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+        }
+        store.close().await;
+        let store = open(folder.path(), &clock).unwrap();
+        assert_eq!(list(&store).await, listed, "seed {seed}");
+        store.close().await;
+    }
+    assert!(refused > 0 && unknown > 0);
+}
