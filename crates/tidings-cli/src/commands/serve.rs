@@ -21,6 +21,9 @@ use std::time::Duration;
 use tidings_server::{ManagedFields, StartError, StartOptions};
 use tracing_subscriber::EnvFilter;
 
+/// What is logged without `RUST_LOG`. The index's own files are of no interest to whoever runs a server.
+const DEFAULT_FILTER: &str = "info,lsm_tree=warn";
+
 /// The server ran and was ended by a signal.
 const ENDED: u8 = 0;
 /// The server could not start.
@@ -117,7 +120,8 @@ enum LogFormat {
 }
 
 fn start_logging(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let logging = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
