@@ -108,7 +108,7 @@ const LEFT_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Recorder {
     broadcaster: Broadcaster,
-    recorder: crate::Recorder,
+    inner: crate::Recorder,
     _own: Option<Arc<Own>>,
 }
 
@@ -188,7 +188,7 @@ impl Recorder {
     pub fn of(broadcaster: &Broadcaster, reporter: &Reporter) -> Self {
         Self {
             broadcaster: broadcaster.clone(),
-            recorder: broadcaster.recorder(reporter.source()),
+            inner: broadcaster.recorder(reporter.source()),
             _own: None,
         }
     }
@@ -234,7 +234,7 @@ impl Recorder {
 
     fn build<'a>(&'a self, event: &'a Event, reference: &ObjectReference) -> EventBuilder<'a> {
         let builder = self
-            .recorder
+            .inner
             .build(reference, event.type_, &event.reason)
             .action(&event.action)
             .message(event.note.as_deref().unwrap_or_default());
