@@ -93,9 +93,13 @@ impl Expiries {
         }
     }
 
-    /// Notes that this process wrote a revision.
-    pub(super) fn wrote(&self, revision: Revision, expires_at: UnixMillis) {
-        self.state().wrote(revision, expires_at, self.written_max);
+    /// Notes that this process wrote a revision. Says whether another end was taken for its own until now: a watch cannot
+    /// tell apart two writes of one value under one lease that are on their way at once.
+    pub(super) fn wrote(&self, revision: Revision, expires_at: UnixMillis) -> bool {
+        let mut state = self.state();
+        let before = state.written.get(&revision).copied();
+        state.wrote(revision, expires_at, self.written_max);
+        before.is_some_and(|before| before != expires_at)
     }
 
     /// The end of a revision this process wrote lately.
@@ -255,7 +259,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let expiries = Expiries::new(2);
         for revision in 1..=3 {
-            expiries.wrote(revision, UnixMillis(1));
+            assert!(!expiries.wrote(revision, UnixMillis(1)));
         }
         assert_eq!(expiries.of_revision(1), None);
         assert_eq!(expiries.of_revision(3), Some(UnixMillis(1)));
@@ -267,5 +271,19 @@ mod tests {
             expiries.of(b"k", &version(1, 1, ""), || None),
             Known::Lease(1)
         );
+    }
+
+    #[test]
+    fn two_writes_that_look_alike_are_told_apart_by_their_answers() {
+        let expiries = Expiries::new(8);
+        let (key, value) = (Bytes::from("k"), Bytes::from("v"));
+        let first = expiries.begin(&key, &value, 9, UnixMillis(10));
+        let second = expiries.begin(&key, &value, 9, UnixMillis(20));
+        let seen = expiries.of(&key, &version(1, 9, "v"), || None);
+        assert_eq!(seen, Known::End(Some(UnixMillis(10))));
+        assert!(expiries.wrote(1, UnixMillis(20)));
+        assert!(!expiries.wrote(1, UnixMillis(20)));
+        assert_eq!(expiries.of_revision(1), Some(UnixMillis(20)));
+        drop((first, second));
     }
 }

@@ -127,7 +127,13 @@ impl Shared {
             .iter()
             .filter(|change| matches!(change, Change::Delete { expired: true, .. }))
             .count();
-        let applied = changes.iter().map(|change| self.applied(change)).collect();
+        let applied: Vec<_> = changes.iter().map(|change| self.applied(change)).collect();
+        let ends: Vec<_> = applied
+            .iter()
+            .filter_map(|(key, revision, entry)| {
+                Some((key.clone(), *revision, (*entry)?.expires_at?))
+            })
+            .collect();
         let logged = changes.into_iter().map(|change| Logged {
             change: Arc::new(change),
             previous_index: None,
@@ -136,8 +142,22 @@ impl Shared {
         // The history first: whoever sees the index at a revision finds the changes up to it.
         self.changes.publish(logged, revision);
         self.index.apply(applied, revision);
+        // What a write's answer said in between, it could not say to the index yet.
+        for (key, revision, taken) in ends {
+            let end = self.expiries.of_revision(revision);
+            if let Some(end) = end.filter(|end| *end != taken) {
+                self.index.correct(&key, revision, end);
+            }
+        }
         self.expired.fetch_add(expired as u64, Ordering::AcqRel);
         self.fed.send_replace(revision);
+    }
+
+    /// Notes when a version ends that this process wrote.
+    pub(super) fn wrote(&self, key: &Bytes, revision: Revision, expires_at: UnixMillis) {
+        if self.expiries.wrote(revision, expires_at) {
+            self.index.correct(key, revision, expires_at);
+        }
     }
 
     fn applied(&self, change: &Change) -> Applied {

@@ -166,6 +166,23 @@ impl LocalIndex {
         state.check_len(self.len_max);
     }
 
+    /// Sets right when a version ends, if that is the one the index holds.
+    pub(super) fn correct(&self, key: &Bytes, revision: Revision, expires_at: UnixMillis) {
+        let mut state = self.state();
+        let held = state.entries.get(key).copied();
+        if let Some(mut entry) = held.filter(|entry| entry.revision == revision) {
+            entry.expires_at = Some(expires_at);
+            state.set(key, Some(entry));
+        }
+        for (waiting, changed_at, entry) in &mut state.waiting {
+            if let Some(entry) = entry
+                && (&*waiting, *changed_at) == (key, revision)
+            {
+                entry.expires_at = Some(expires_at);
+            }
+        }
+    }
+
     /// Changes were missed: nothing is known any more.
     pub(super) fn reset(&self) {
         let mut state = self.state();

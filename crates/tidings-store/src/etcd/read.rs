@@ -128,7 +128,8 @@ impl Shared {
             // Only a key's first change behind the revision has a version of the revision before it.
             if let Some(previous) =
                 previous.filter(|it| it.revision <= revision && in_range(&it.key))
-                && previous.expires_at.is_some_and(|end| end <= now)
+                && let end = self.expiries.of_revision(previous.revision)
+                && end.or(previous.expires_at).is_some_and(|end| end <= now)
             {
                 keys.insert(previous.key.clone());
             }

@@ -95,7 +95,7 @@ impl Shared {
             let other = match answered {
                 Ok(Answered::Done(revision)) => {
                     if let Some(end) = record.expires_at {
-                        self.expiries.wrote(revision, end);
+                        self.wrote(&key, revision, end);
                     }
                     return Ok(revision);
                 }
@@ -117,7 +117,7 @@ impl Shared {
                     };
                     let revision = self.settle(lost, failure).await?;
                     if let Some(end) = record.expires_at {
-                        self.expiries.wrote(revision, end);
+                        self.wrote(&key, revision, end);
                     }
                     return Ok(revision);
                 }
