@@ -53,9 +53,20 @@ async fn stored(
     let created = server.post_bytes(&all, content_type, body).await?;
     created.expect(201)?;
     let mut stored = server.get(&path).await?.expect(200)?;
-    for field in ["uid", "resourceVersion", "creationTimestamp"] {
-        if let Some(metadata) = stored.get_mut("metadata").and_then(Value::as_object_mut) {
+    if let Some(metadata) = stored.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["uid", "resourceVersion", "creationTimestamp"] {
             metadata.remove(field);
+        }
+        let managers = metadata
+            .get_mut("managedFields")
+            .and_then(Value::as_array_mut);
+        // In which second it was written is the one thing they may differ in.
+        for manager in managers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            manager.remove("time");
         }
     }
     server.delete(&path, None).await?.expect(200)?;
