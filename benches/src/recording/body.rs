@@ -1,15 +1,11 @@
 //! The body of a create, in either form: how long it takes to make and how many bytes it has.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
-use tidings::EventType::Warning;
-use tidings::{ClusterScopedNamespace, Occurrence, ToReference};
-use tidings_core::{
-    Event, Monotonic, NameStamps, NewEvent, Now, Series, SeriesOptions, TEXT_BYTES_MAX,
-};
+use tidings::Occurrence;
+use tidings_core::{Monotonic, Now};
 
-use super::{MESSAGE, pod, source};
+use super::series::Script;
 use crate::{Figure, Measure, time};
 
 const BATCH: u64 = 500;
@@ -41,26 +37,12 @@ fn body(name: &'static str, measure: Measure, make: fn(&Occurrence) -> Vec<u8>) 
 
 /// A new event of events.k8s.io/v1.
 fn occurrence() -> Option<Occurrence> {
-    let names = Arc::new(NameStamps::new(1));
-    let mut series = Series::new(SeriesOptions::default(), &names).ok()?;
-    let at = jiff::Timestamp::UNIX_EPOCH;
-    let new = NewEvent {
-        source: &source(),
-        regarding: &pod(0).to_reference().ok()?,
-        related: None,
-        event_type: Warning,
-        reason: "BackOff",
-        action: "Restarting",
-        message: &MESSAGE,
-        annotations: None,
-        labels: None,
-        cluster_scoped_namespace: &ClusterScopedNamespace::Default,
-        text_bytes_max: TEXT_BYTES_MAX,
-    };
+    let script = Script::new();
+    let mut series = script.series()?;
     let now = Now {
         monotonic: Monotonic::ZERO,
-        wall: at,
+        wall: script.at,
     };
-    series.handle_event(now, &Event::new(&new, &names, at));
+    series.handle_event(now, &script.event(0));
     series.poll_write()
 }

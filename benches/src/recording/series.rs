@@ -19,14 +19,15 @@ const OBJECTS: usize = 100_000;
 /// How many calls are timed one by one.
 const CALLS: usize = 100_000;
 
-struct Script {
+/// What the events of a measurement have in common.
+pub(super) struct Script {
     names: Arc<NameStamps>,
     source: EventSource,
-    at: jiff::Timestamp,
+    pub(super) at: jiff::Timestamp,
 }
 
 impl Script {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             names: Arc::new(NameStamps::new(1)),
             source: source(),
@@ -34,7 +35,7 @@ impl Script {
         }
     }
 
-    fn event(&self, object: usize) -> Event {
+    pub(super) fn event(&self, object: usize) -> Event {
         let regarding = reference(object);
         let new = NewEvent {
             source: &self.source,
@@ -53,7 +54,7 @@ impl Script {
     }
 
     /// No series that is no option is refused.
-    fn series(&self) -> Option<Series> {
+    pub(super) fn series(&self) -> Option<Series> {
         Series::new(SeriesOptions::default(), &self.names).ok()
     }
 }
