@@ -2,7 +2,7 @@
 //! of `k8s.io/apiserver/pkg/server/config.go`.
 //!
 //! One function and not a stack of layers: each layer would box the request's future and copy the request once more,
-//! which together took as long as the work on a small event.
+//! which together took about a fifth of a small create's processor time.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
