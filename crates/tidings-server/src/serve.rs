@@ -250,7 +250,9 @@ impl Activity {
                 Overdue::First => self.open().values().min().copied(),
                 Overdue::All => self.open().values().max().copied(),
             };
-            tokio::time::sleep_until(end.unwrap_or_else(|| paced::deadline(longest))).await;
+            // Those that end last may be over long before their time.
+            let look_again = paced::deadline(longest);
+            tokio::time::sleep_until(end.unwrap_or(look_again).min(look_again)).await;
             let now = clock::timer();
             let over = match which {
                 Overdue::First => self.open().values().any(|end| *end <= now),
