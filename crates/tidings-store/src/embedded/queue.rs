@@ -96,13 +96,16 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Moves requests into `into`, waiting at most this long for the first, and for those who return.
+    /// Moves requests into `into`, waiting at most this long for the first, and for those who return. If none of them was
+    /// there in time, whoever comes later is a lone writer and is not kept waiting.
     pub(crate) fn take(&self, into: &mut Vec<T>, wait: Duration, returning: Returning) -> Taken {
         let state = self.state();
-        let mut state = self.sleep(state, 1, wait);
-        if !state.items.is_empty() {
-            state = self.sleep(state, returning.count.min(TAKE_MAX), returning.patience);
-        }
+        let mut state = self.sleep(state, 1, wait.min(returning.patience));
+        state = if state.items.is_empty() {
+            self.sleep(state, 1, wait)
+        } else {
+            self.sleep(state, returning.count.min(TAKE_MAX), returning.patience)
+        };
         if state.items.is_empty() && state.closed {
             return Taken::Closed;
         }
