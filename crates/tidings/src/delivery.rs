@@ -471,11 +471,8 @@ impl SinkTask {
                     self.progress.aggregated(others);
                     self.metrics.aggregated(others);
                 }
-                Fate::Aggregated => {
-                    self.rules.lost(&settled.occurrence);
-                    self.progress.aggregated(events);
-                    self.metrics.aggregated(events);
-                }
+                // Its events are settled by the write that took its place.
+                Fate::Aggregated => self.rules.lost(&settled.occurrence),
                 Fate::Dropped(cause) => {
                     self.rules.lost(&settled.occurrence);
                     dropped(cause).increment(events);

@@ -14,7 +14,7 @@ pub struct Counts {
     pub offered: u64,
     /// Written by the sink; handled, of a handler.
     pub delivered: u64,
-    /// Merged into the write of a later event that carries all they had to say.
+    /// Written with a later event, whose write carries all they had to say.
     pub aggregated: u64,
     /// Given up, by cause.
     pub dropped: DropCounts,

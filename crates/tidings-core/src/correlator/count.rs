@@ -91,6 +91,7 @@ impl Counter {
                     PatchForm::Count
                 },
                 series: None,
+                events: 1,
                 context: None,
             });
         }
@@ -111,6 +112,7 @@ impl Counter {
             aggregate,
             patch: PatchForm::Nothing,
             series: None,
+            events: 1,
             context: None,
             event,
         })
@@ -157,6 +159,7 @@ impl Counter {
                 PatchForm::Nothing
             },
             series: None,
+            events: 1,
             context: None,
         })
     }

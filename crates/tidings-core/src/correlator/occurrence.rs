@@ -39,17 +39,12 @@ pub struct Occurrence {
     pub(super) kind: OccurrenceKind,
     pub(super) aggregate: bool,
     pub(super) patch: PatchForm,
-    /// Of a series: when it was last seen, and how many events this write settles.
-    pub(super) series: Option<SeriesState>,
+    /// Of a series: when it was last seen.
+    pub(super) series: Option<Timestamp>,
+    /// How many events this write settles.
+    pub(super) events: u64,
     /// Of the event that made it to be written.
     pub(super) context: Option<Arc<dyn EventContext>>,
-}
-
-/// Where a series has come to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SeriesState {
-    pub(super) last: Timestamp,
-    pub(super) events: u64,
 }
 
 /// What a patch of an occurrence has in it.
@@ -111,11 +106,9 @@ impl Occurrence {
         self.count
     }
 
-    /// Answers for the events of `earlier`, too: those of one series are lost if this is.
+    /// Answers for the events of `earlier`, too: they are lost if this is.
     pub(crate) fn absorb(&mut self, earlier: &mut Self) {
-        if let (Some(own), Some(earlier)) = (&mut self.series, &mut earlier.series) {
-            own.events += std::mem::take(&mut earlier.events);
-        }
+        self.events += std::mem::take(&mut earlier.events);
         absorb(&mut self.context, earlier.context.as_ref());
     }
 
@@ -127,7 +120,7 @@ impl Occurrence {
     /// When it was last seen.
     pub fn last_timestamp(&self) -> Option<Timestamp> {
         match self.series {
-            Some(series) => Some(series.last),
+            Some(last) => Some(last),
             None => self.event.last_timestamp(),
         }
     }
@@ -140,10 +133,10 @@ impl Occurrence {
         }
     }
 
-    /// How many recorded events are settled with this write: those of its series that no write before it settled. 1 outside series, where
-    /// what gives way to a later write is settled by that.
+    /// How many recorded events are settled with this write: its own, those of its series that no write before it settled, and those whose
+    /// writes gave way to this one. 0 of a write that gave way itself.
     pub fn events(&self) -> u64 {
-        self.series.map_or(1, |series| series.events)
+        self.events
     }
 
     /// The message; that of combined events says that it is one.
@@ -219,8 +212,8 @@ impl Occurrence {
     ///
     /// That of a series has what events.k8s.io/v1 asks for, and none of the fields that are deprecated there.
     pub fn to_wire(&self) -> v1::Event {
-        if let Some(series) = self.series {
-            return self.to_series_wire(series);
+        if let Some(last) = self.series {
+            return self.to_series_wire(last);
         }
         let mut wire = self.event.to_wire();
         wire.metadata.name = Some(self.name().into_owned());
@@ -240,8 +233,8 @@ impl Occurrence {
         wire
     }
 
-    fn to_series_wire(&self, series: SeriesState) -> v1::Event {
-        let mut wire = self.first.strict(series.last).to_wire();
+    fn to_series_wire(&self, last: Timestamp) -> v1::Event {
+        let mut wire = self.first.strict(last).to_wire();
         wire.metadata.resource_version = None;
         wire.source = None;
         (wire.first_timestamp, wire.last_timestamp, wire.count) = (None, None, None);
@@ -251,7 +244,7 @@ impl Occurrence {
         }
         wire.series = (self.count > 1).then_some(v1::EventSeries {
             count: Some(self.count),
-            last_observed_time: Some(MicroTime(series.last)),
+            last_observed_time: Some(MicroTime(last)),
         });
         wire
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::occurrence::{PatchForm, SeriesState};
+use super::occurrence::PatchForm;
 use super::{InvalidSeriesOptions, Occurrence, OccurrenceKind, SeriesOptions};
 use crate::cache::{Cache, CacheStats};
 use crate::context::absorb;
@@ -444,10 +444,8 @@ impl Open {
             kind,
             aggregate: false,
             patch: PatchForm::Series,
-            series: Some(SeriesState {
-                last: self.last,
-                events: std::mem::take(&mut self.behind),
-            }),
+            series: Some(self.last),
+            events: std::mem::take(&mut self.behind),
             context: self.context.take(),
         }
     }

@@ -156,6 +156,34 @@ async fn every_loss_has_its_cause() {
     );
 }
 
+/// What was merged into a write shares its fate.
+#[tokio::test]
+async fn what_is_merged_is_lost_with_the_write_it_was_merged_into() {
+    let options = SinkOptions::default().delivery(DeliveryOptions {
+        workers: 1,
+        ..DeliveryOptions::default()
+    });
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default().sink(options));
+    let sink = MemorySink::new();
+    sink.answer_next([SinkAnswer::Serve, SinkAnswer::Fail(forbidden())]);
+    broadcaster.start_recording_to_sink(sink.clone());
+    // The task has no turn before all are recorded, and takes them at once: those about one pod become one write, the second.
+    for pod in [pod("foo", ""), pod("bar", "")] {
+        for _ in 0..20 {
+            recorder.event(&pod, Warning, "BackOff", "again");
+        }
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!(sink.calls().len(), 2);
+    assert_eq!((report.delivered, report.aggregated), (1, 19), "{report}");
+    assert_eq!(
+        report.dropped.get(DropCause::RejectedForbidden),
+        20,
+        "{report}"
+    );
+}
+
 /// A sink that panics.
 struct Panicking;
 
