@@ -326,13 +326,6 @@ impl Spill {
         self.step(|_| ()).await;
     }
 
-    /// Writes the marks, here and now.
-    pub(crate) fn finish(&mut self) {
-        if let Some(log) = &mut self.log {
-            log.mark_done(&std::mem::take(&mut self.done));
-        }
-    }
-
     /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with.
     async fn step<T: Send + 'static>(
         &mut self,
@@ -375,9 +368,10 @@ fn in_memory(events: Vec<Event>) -> Vec<Kept> {
 
 impl Drop for Spill {
     fn drop(&mut self) {
-        self.finish();
-        if let Some(log) = &self.log {
+        if let Some(log) = &mut self.log {
+            // Before files go with their last marks.
             self.metrics.bytes.decrement(log.bytes() as f64);
+            log.mark_done(&self.done);
         }
     }
 }
