@@ -84,7 +84,8 @@
 //! offered = delivered + aggregated + dropped, by cause + pending
 //! ```
 //!
-//! holds: in the [`FlushReport`] of [`Broadcaster::shutdown`], in [`Broadcaster::report`], in [`Watch::counts`], and in the [`metrics`]. The
+//! holds: in the [`FlushReport`] of [`Broadcaster::shutdown`], in [`Broadcaster::report`], in [`Watch::counts`], and in the [`metrics`], where
+//! what an ended sink leaves is no longer pending but abandoned. The
 //! causes are those of [`DropCause`]. With the defaults a burst of 20,000 events arrives whole.
 //!
 //! End with [`Broadcaster::shutdown`]: it delivers what is pending if the deadline allows, and says what it could not. With

@@ -8,6 +8,7 @@
 //! | `tidings_recorder_delivered_total` | counter | | events a sink wrote |
 //! | `tidings_recorder_aggregated_total` | counter | | events merged into the write of a later one |
 //! | `tidings_recorder_dropped_total` | counter | `cause` | events given up, once per sink or watcher that lost it |
+//! | `tidings_recorder_abandoned_total` | counter | | events a sink still had when it ended: at the deadline of a shutdown, or with its runtime. Those on disk are for the next process |
 //! | `tidings_recorder_pending_events` | gauge | | events offered to sinks of which it is not known yet what became, wherever they wait |
 //! | `tidings_recorder_pending_bytes` | gauge | | about how much memory those take that wait to be written, or are being written |
 //! | `tidings_recorder_writes_total` | counter | `verb`, `outcome` | requests to sinks; `outcome` is `ok` or `error` |
@@ -34,6 +35,7 @@ pub(crate) const EVENTS: &str = "tidings_recorder_events_total";
 pub(crate) const DELIVERED: &str = "tidings_recorder_delivered_total";
 pub(crate) const AGGREGATED: &str = "tidings_recorder_aggregated_total";
 pub(crate) const DROPPED: &str = "tidings_recorder_dropped_total";
+pub(crate) const ABANDONED: &str = "tidings_recorder_abandoned_total";
 pub(crate) const PENDING_EVENTS: &str = "tidings_recorder_pending_events";
 pub(crate) const PENDING_BYTES: &str = "tidings_recorder_pending_bytes";
 pub(crate) const WRITES: &str = "tidings_recorder_writes_total";
@@ -60,6 +62,7 @@ pub(crate) fn describe() {
         "Events merged into the write of a later one."
     );
     describe_counter!(DROPPED, count, "Events given up, by cause.");
+    describe_counter!(ABANDONED, count, "Events a sink still had when it ended.");
     describe_gauge!(
         PENDING_EVENTS,
         count,
@@ -166,6 +169,12 @@ impl std::fmt::Debug for RecorderMetrics {
 /// The counter of events given up for `cause`.
 pub(crate) fn dropped(cause: DropCause) -> Counter {
     counter!(DROPPED, "cause" => cause.as_str())
+}
+
+/// The counter of events that sinks still had when they ended.
+pub(crate) fn abandoned() -> Counter {
+    describe();
+    counter!(ABANDONED)
 }
 
 /// What a spill counts.

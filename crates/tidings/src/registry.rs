@@ -5,9 +5,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use metrics::Counter;
 use tidings_core::{DropCause, DropCounts};
 use tokio::sync::watch;
 
+use crate::metrics::abandoned;
 use crate::mux::QueueCounts;
 use crate::report::Counts;
 
@@ -102,6 +104,7 @@ impl Registry {
         self.books().running.push(Arc::clone(&progress));
         let ending = Ending {
             progress: Arc::clone(&progress),
+            abandoned: (place.kind == TaskKind::Sink).then(abandoned),
             place,
         };
         (progress, ending)
@@ -240,14 +243,18 @@ impl Drop for Place {
 }
 
 /// Closes a task's books when it ends, however it ends, and then gives up its place.
-#[derive(Debug)]
 pub(crate) struct Ending {
     progress: Arc<Progress>,
+    /// Counts what a sink leaves.
+    abandoned: Option<Counter>,
     place: Place,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        if let Some(abandoned) = &self.abandoned {
+            abandoned.increment(self.progress.counts().pending);
+        }
         self.place.registry.close(&self.progress);
         self.progress.ended.send_replace(true);
     }

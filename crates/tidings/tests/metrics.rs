@@ -14,10 +14,13 @@ use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata,
     SharedString, Unit,
 };
-use tidings::EventType::Normal;
+use tidings::EventType::{Normal, Warning};
 use tidings::{
-    Broadcaster, DropCause, EventSource, MemorySink, Reference, ReferenceFields, SeriesOptions, SinkOptions,
+    Broadcaster, DropCause, EventSource, MemorySink, Occurrence, Reference, ReferenceFields,
+    SeriesOptions, Sink, SinkOptions, SpillOptions, WriteError,
 };
+
+use tokio::sync::Notify;
 
 /// Keeps every metric by name and labels; histograms count their samples.
 #[derive(Clone, Default)]
@@ -118,6 +121,24 @@ fn pod(name: &str) -> Reference {
     })
 }
 
+/// Answers what is about one pod when it is told to, and never what is about another.
+struct Slow(Arc<Notify>);
+
+impl Sink for Slow {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        match occurrence.event().regarding().name() {
+            "slow" => self.0.notified().await,
+            "stuck" => std::future::pending().await,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn patch(&self, _: &Occurrence) -> Result<(), WriteError> {
+        Ok(())
+    }
+}
+
 #[tokio::test]
 async fn every_stage_and_every_cause_is_counted() {
     let kept = Kept::default();
@@ -195,6 +216,37 @@ async fn every_stage_and_every_cause_is_counted() {
     }
     assert_eq!(kept.read()["tidings_recorder_pending_events{}"], 1);
     broadcaster.shutdown(Duration::from_secs(60)).await;
+
+    // What is left at a deadline is in no gauge any more, and not forgotten. What lies on disk then lies there for somebody else, and what is
+    // done is removed at the end: here the first of two files.
+    let broadcaster = Broadcaster::new();
+    let folder = tempfile::tempdir().unwrap();
+    let spill = SinkOptions::default().spill(SpillOptions::new(folder.path()).bytes_max(1 << 20));
+    let slow = Arc::new(Notify::new());
+    broadcaster
+        .start_recording_to_sink_with(Slow(Arc::clone(&slow)), spill)
+        .unwrap();
+    let recorder = broadcaster.recorder(EventSource::component("eventTest"));
+    let on_disk = || kept.read().get("tidings_recorder_spill_bytes{}").copied();
+    recorder.warning(&pod("slow"), "BackOff", "x".repeat(150_000));
+    while on_disk().is_none() {
+        tokio::task::yield_now().await;
+    }
+    recorder.warning(&pod("stuck"), "BackOff", "again");
+    let written = recorder.record_and_wait(&pod("foo"), Warning, "BackOff", "again");
+    assert!(written.await.unwrap().is_written());
+    slow.notify_one();
+    while broadcaster.report().delivered < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(on_disk().is_some_and(|bytes| bytes > 150_000));
+    broadcaster.shutdown(Duration::ZERO).await;
+    let values = kept.read();
+    assert_eq!(values["tidings_recorder_abandoned_total{}"], 1);
+    for gauge in ["pending_events", "pending_bytes", "spill_bytes"] {
+        let gauge = format!("tidings_recorder_{gauge}{{}}");
+        assert_eq!(values.get(&gauge), None, "{gauge}");
+    }
 
     let described = kept.described.lock().unwrap();
     for name in values.keys() {
