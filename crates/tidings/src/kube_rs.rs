@@ -98,13 +98,15 @@ impl Reporter {
 }
 
 /// How many recorders that were dropped without a shutdown may go on writing what was published.
-const LEFT_MAX: usize = 64;
+const LEFT_MAX: usize = 4_096;
+/// How many events these may have: as many as one alone may, in its queue and in its delivery.
+const LEFT_EVENTS_MAX: u64 = 65_536;
 
 /// Publishes events: kube-rs's `Recorder`. Clones share everything; make one for the program, as repeats are counted within one.
 ///
 /// One that is made for each reconcile works, but costs a task each, and counts no repeats. When the last clone is dropped without
-/// [`Recorder::shutdown`], what was published is still written while the program goes on. Up to 64 may be busy with that, while a server is away
-/// for example; then the one that was dropped first gives up what it has, which is logged.
+/// [`Recorder::shutdown`], what was published is still written while the program goes on. Up to 4,096 may be busy with that, while a server is
+/// away for example, with up to 65,536 events; then those that were dropped first give up what they have, which is logged and counted.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     broadcaster: Broadcaster,
@@ -118,28 +120,77 @@ struct Own(Broadcaster);
 
 impl Drop for Own {
     fn drop(&mut self) {
-        /// Those still at work, in the order they were dropped.
-        static LEFT: Mutex<VecDeque<Broadcaster>> = Mutex::new(VecDeque::new());
+        static LEFT: Mutex<Left> = Mutex::new(Left::new(LEFT_MAX, LEFT_EVENTS_MAX));
         static PENDING: AtomicU64 = AtomicU64::new(0);
 
         self.0.stop_intake();
-        if self.0.report().pending > 0 {
-            let before = PENDING.fetch_add(1, Ordering::Relaxed);
-            if is_sampled(before, 1) {
-                tracing::warn!(
-                    recorders = before + 1,
-                    "recorder dropped without shutdown while events are pending: make one for the program, and end with shutdown"
-                );
-            }
+        let pending = self.0.report().pending;
+        if pending == 0 {
+            return;
+        }
+        let before = PENDING.fetch_add(1, Ordering::Relaxed);
+        if is_sampled(before, 1) {
+            tracing::warn!(
+                recorders = before + 1,
+                "recorder dropped without shutdown while events are pending: make one for the program, and end with shutdown"
+            );
         }
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        left.retain(|broadcaster| !broadcaster.is_ended());
-        left.push_back(self.0.clone());
-        let first = (left.len() > LEFT_MAX).then(|| left.pop_front()).flatten();
+        let given_up = left.push(self.0.clone(), pending);
         drop(left);
-        if let Some(first) = first {
-            first.abandon();
+        for broadcaster in given_up {
+            broadcaster.abandon();
         }
+    }
+}
+
+/// Recorders that were dropped while they had something to write.
+struct Left {
+    /// In the order they were dropped, and how many events each had when it was last looked at.
+    recorders: VecDeque<(Broadcaster, u64)>,
+    /// The sum of these.
+    events: u64,
+    recorders_max: usize,
+    events_max: u64,
+}
+
+impl Left {
+    const fn new(recorders_max: usize, events_max: u64) -> Self {
+        Self {
+            recorders: VecDeque::new(),
+            events: 0,
+            recorders_max,
+            events_max,
+        }
+    }
+
+    /// Takes in one more; returns those that there is no room for any more.
+    fn push(&mut self, broadcaster: Broadcaster, pending: u64) -> Vec<Broadcaster> {
+        self.recorders.push_back((broadcaster, pending));
+        self.events += pending;
+        if self.has_room() {
+            return Vec::new();
+        }
+        // Most have written theirs since.
+        self.recorders.retain_mut(|(broadcaster, pending)| {
+            *pending = broadcaster.report().pending;
+            *pending > 0 && !broadcaster.is_ended()
+        });
+        self.events = self.recorders.iter().map(|(_, pending)| pending).sum();
+        let mut given_up = Vec::new();
+        while !self.has_room()
+            && let Some((first, pending)) = self.recorders.pop_front()
+        {
+            self.events -= pending;
+            given_up.push(first);
+        }
+        given_up
+    }
+
+    fn has_room(&self) -> bool {
+        // What one has alone is bounded by its options.
+        self.recorders.len() <= self.recorders_max
+            && (self.events <= self.events_max || self.recorders.len() == 1)
     }
 }
 
@@ -258,43 +309,71 @@ mod tests {
     use super::*;
     use crate::MemorySink;
 
-    /// As kube-rs's documentation has it: a recorder for each reconcile, here while the server does not answer.
+    async fn publish(recorder: &Recorder, number: usize) {
+        let event = Event {
+            type_: EventType::Normal,
+            reason: "Started".into(),
+            note: None,
+            action: "Starting".into(),
+            secondary: None,
+        };
+        let pod = ObjectReference {
+            kind: Some("Pod".into()),
+            namespace: Some("default".into()),
+            name: Some(format!("web-{number}")),
+            ..ObjectReference::default()
+        };
+        recorder.publish(&event, &pod).await.unwrap();
+    }
+
+    /// As kube-rs's documentation has it: a recorder for each reconcile.
     #[tokio::test]
-    async fn recorders_that_are_dropped_leave_a_bounded_number_at_work() {
+    async fn what_recorders_that_are_dropped_have_published_is_written() {
+        const RECORDERS: usize = 1_000;
         let sink = MemorySink::new();
         let held = sink.hold();
-        let mut broadcasters = Vec::new();
-        for number in 0..LEFT_MAX + 16 {
+        for number in 0..RECORDERS {
             let recorder = Recorder::writing_to(sink.clone(), &"example.com/test".into());
-            broadcasters.push(recorder.broadcaster.clone());
-            let event = Event {
-                type_: EventType::Normal,
-                reason: "Started".into(),
-                note: None,
-                action: "Starting".into(),
-                secondary: None,
-            };
-            let pod = ObjectReference {
-                kind: Some("Pod".into()),
-                namespace: Some("default".into()),
-                name: Some(format!("web-{number}")),
-                ..ObjectReference::default()
-            };
-            recorder.publish(&event, &pod).await.unwrap();
+            publish(&recorder, number).await;
         }
-        let (first, others) = broadcasters.split_at(16);
-        let ended = async |broadcasters: &[Broadcaster]| {
-            for broadcaster in broadcasters {
-                while !broadcaster.is_ended() {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
+        drop(held);
+        let written = async {
+            while sink.events().len() < RECORDERS {
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let minute = Duration::from_secs(60);
-        tokio::time::timeout(minute, ended(first)).await.unwrap();
-        assert!(others.iter().all(|other| !other.is_ended()));
-        drop(held);
-        tokio::time::timeout(minute, ended(others)).await.unwrap();
-        assert_eq!(sink.events().len(), LEFT_MAX);
+        tokio::time::timeout(Duration::from_secs(60), written)
+            .await
+            .expect("every event is written");
+    }
+
+    #[tokio::test]
+    async fn what_is_left_is_bounded_in_recorders_and_in_events() {
+        let mut left = Left::new(3, 10);
+        let (mut recorders, none) = (Vec::new(), [0_u64; 0]);
+        // Gives `left` a recorder with so many events; says how many each has that is given up for it.
+        let mut push = async |events: usize| {
+            let sink = MemorySink::new();
+            let held = sink.hold();
+            let recorder = Recorder::writing_to(sink, &"example.com/test".into());
+            for number in 0..events {
+                publish(&recorder, number).await;
+            }
+            let broadcaster = recorder.broadcaster.clone();
+            let given_up = left.push(broadcaster.clone(), events as u64);
+            recorders.push((recorder, held));
+            let given_up = given_up.iter().map(|given_up| given_up.report().pending);
+            (broadcaster, given_up.collect::<Vec<_>>())
+        };
+        let (_, given_up) = push(20).await;
+        assert_eq!(given_up, none, "one is kept, whatever it has");
+        assert_eq!(push(1).await.1, [20]);
+        let (ended, _) = push(2).await;
+        assert_eq!(push(3).await.1, none);
+        // It has ended, and will not write what it has.
+        assert_eq!(ended.shutdown(Duration::ZERO).await.pending, 2);
+        assert_eq!(push(4).await.1, none);
+        assert_eq!(push(1).await.1, [1]);
+        assert_eq!(push(4).await.1, [3]);
     }
 }
