@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use serde_saphyr::SerializeError;
 
 use crate::columns::Columns;
 use crate::event::{Event, age};
@@ -182,7 +183,11 @@ impl Printer {
 
     fn yaml(&self, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
         self.safely(out, |mut out| {
-            serde_saphyr::to_io_writer(&mut out, value).map_err(io::Error::other)
+            serde_saphyr::to_io_writer(&mut out, value).map_err(|error| match error {
+                // Whoever reads may have read enough.
+                SerializeError::IO { error } => error,
+                error => io::Error::other(error),
+            })
         })
     }
 
@@ -429,6 +434,39 @@ mod tests {
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
         assert_eq!(lines, whole["items"].as_array().unwrap().clone());
+    }
+
+    /// Of a pipe whose reader has read enough, each form says so.
+    #[test]
+    fn an_error_of_the_output_is_given_as_it_is() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let now = "2026-03-04T05:20:00Z".parse().unwrap();
+        for is_terminal in [false, true] {
+            for format in [
+                "table",
+                "json",
+                "yaml",
+                "jsonl",
+                "name",
+                "jsonpath={.items}",
+            ] {
+                let screen = Screen {
+                    is_terminal,
+                    ..Screen::default()
+                };
+                let mut printer = Printer::new(format.parse().unwrap(), screen, true);
+                let error = printer.list(events(), now, &mut Closed).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{format}");
+            }
+        }
     }
 
     #[test]
