@@ -232,6 +232,8 @@ struct Recorder {
     lines: Receiver<String>,
     /// How many it had recorded, last and at the time before that.
     recorded: [u64; 2],
+    /// It is to record at least so many: half of what it was asked for.
+    least: u64,
     said: Value,
 }
 
@@ -250,6 +252,7 @@ impl Recorder {
             child: Some(child),
             lines,
             recorded: [0; 2],
+            least: stage.per_second * time.as_secs() / 2,
             said: Value::Null,
         })
     }
@@ -293,8 +296,8 @@ impl Recorder {
         }
     }
 
-    /// Whether every event has one fate and none is lost, also by what the server has; of `killed` at most what it recorded in its last tenths of a
-    /// second, and none twice.
+    /// Whether there were events, every one has one fate and none is lost, also by what the server has; of `killed` at most what it recorded in its
+    /// last tenths of a second, and none twice.
     fn agrees(&self, server: &Value, killed: Option<&Self>) -> Result<String> {
         let of = |field| number(&self.said, field).ok_or(format!("no {field} in {}", self.said));
         let [offered, delivered, aggregated] =
@@ -306,14 +309,14 @@ impl Recorder {
         );
         let adds_up = offered == delivered + aggregated && dropped == 0 && pending == 0;
         let (figures, is_there) = match killed {
-            None => (figures, counted == offered),
+            None => (figures, counted == offered && offered >= self.least),
             Some(killed) => {
                 let [last, before] = killed.recorded;
                 // It went on after it last said so.
                 let most = last + (last - before);
                 let figures =
                     format!("recorded {before} to {most} before its death; then {figures}");
-                (figures, (before..=most).contains(&counted))
+                (figures, before > 0 && (before..=most).contains(&counted))
             }
         };
         if adds_up && is_there {
