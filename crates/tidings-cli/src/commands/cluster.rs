@@ -1,6 +1,7 @@
 //! Which cluster is meant, and a client for it: kubectl's flags, its kubeconfig and its rules of which comes first.
 
 use std::error::Error;
+use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -93,6 +94,54 @@ fn request_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A cluster's API server.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) client: Client,
+    /// The longest an answer may take; `None` is for ever.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Server {
+    /// Waits for an answer no longer than it may take.
+    pub(crate) async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = kube::Result<T>>,
+    ) -> kube::Result<T> {
+        match self.timeout {
+            None => answer.await,
+            Some(timeout) => tokio::time::timeout(timeout, answer)
+                .await
+                .unwrap_or_else(|_| {
+                    let late = format!("no answer within {timeout:?} (--request-timeout)");
+                    Err(kube::Error::Service(late.into()))
+                }),
+        }
+    }
+
+    /// Asks, and asks again what a server that is busy or starting turns away: five times in four seconds.
+    ///
+    /// # Errors
+    /// Of the last time, and at once what is no such answer.
+    pub(crate) async fn ask<T, A>(&self, mut ask: impl FnMut() -> A) -> kube::Result<T>
+    where
+        A: Future<Output = kube::Result<T>>,
+    {
+        let mut wait = ASK_AGAIN_FIRST;
+        loop {
+            match self.in_time(ask()).await {
+                Err(kube::Error::Api(status))
+                    if matches!(status.code, 429 | 503 | 504) && wait <= ASK_AGAIN_LAST =>
+                {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
 /// Why a verb ends without having done what was asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -106,6 +155,9 @@ pub(crate) enum CommandError {
     Unreachable(kube::Error),
     #[error("be let in by the server: {}", one_line(&.0.message))]
     Unauthorized(Box<kube::core::Status>),
+    /// What may pass did not, in the time there was.
+    #[error("{0}")]
+    Away(Box<Self>),
     #[error("{what}: {}", one_line(&.status.message))]
     Refused {
         what: String,
@@ -146,10 +198,10 @@ impl CommandError {
         }
     }
 
-    fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Config(_) => USAGE,
-            Self::Unreachable(_) | Self::Unauthorized(_) => UNREACHABLE,
+            Self::Unreachable(_) | Self::Unauthorized(_) | Self::Away(_) => UNREACHABLE,
             Self::Refused { .. }
             | Self::Unreadable { .. }
             | Self::TooMany { .. }
@@ -167,17 +219,23 @@ impl CommandError {
         }
     }
 
+    /// Whether who asks may not do it.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code == 403)
+    }
+
     /// What to do about it.
-    fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Config(_) => Some(
                 "name one with --kubeconfig, or a server with --server and --token; kubectl config view shows what there is"
                     .to_owned(),
             ),
-            Self::Unreachable(_) => Some("is it up, and is the address right? kubectl version asks it too".to_owned()),
-            Self::Unauthorized(_) => Some("the credentials are wrong or have expired; kubectl auth whoami asks with the same".to_owned()),
-            Self::Refused { status, rbac, .. } if status.code == 403 => Some(format!(
-                "tidings rbac {rbac} prints the permissions this needs; without those for all namespaces, name one with -n"
+            Self::Unreachable(_) | Self::Away(_) => Some(UNREACHABLE_HINT.to_owned()),
+            Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
+            Self::Refused { rbac, .. } if self.is_forbidden() => Some(format!(
+                "{}; without those for all namespaces, name one with -n",
+                permissions_hint(rbac)
             )),
             Self::TooMany { .. } => Some(
                 "ask for fewer with -n, --since or --types, or for the last of them with --limit; tidings export writes all, in the order of names; \
@@ -187,6 +245,18 @@ impl CommandError {
             _ => None,
         }
     }
+}
+
+/// What to do where no server answers.
+pub(crate) const UNREACHABLE_HINT: &str =
+    "is it up, and is the address right? kubectl version asks it too";
+/// What to do where a server does not know who asks.
+pub(crate) const UNAUTHORIZED_HINT: &str =
+    "the credentials are wrong or have expired; kubectl auth whoami asks with the same";
+
+/// What to do where somebody may not do something; `uses` is one of `tidings rbac`.
+pub(crate) fn permissions_hint(uses: &str) -> String {
+    format!("tidings rbac {uses} prints the permissions this needs")
 }
 
 /// The exit code of a verb, after saying what went wrong.
@@ -199,12 +269,7 @@ pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
         }
         Err(error) => error,
     };
-    let mut stderr = std::io::stderr();
-    // The exit code says it too, so a closed standard error is no reason to do anything else.
-    let _ = writeln!(stderr, "error: failed to {error}");
-    if let Some(hint) = error.hint() {
-        let _ = writeln!(stderr, "hint: {hint}");
-    }
+    complain(&error, error.hint().as_deref());
     ExitCode::from(error.exit_code())
 }
 
@@ -214,10 +279,14 @@ impl ClusterFlags {
         (!self.request_timeout.is_zero()).then_some(self.request_timeout)
     }
 
-    /// A client of the cluster.
-    pub(crate) async fn client(&self) -> Result<Client, CommandError> {
-        let config = self.config().await?;
-        Client::try_from(config).map_err(|error| CommandError::Config(with_sources(&error)))
+    /// The cluster's server.
+    pub(crate) async fn server(&self) -> Result<Server, CommandError> {
+        let client = Client::try_from(self.config().await?)
+            .map_err(|error| CommandError::Config(with_sources(&error)))?;
+        Ok(Server {
+            client,
+            timeout: self.request_timeout(),
+        })
     }
 
     /// How to reach the cluster.
@@ -337,25 +406,11 @@ fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     }
 }
 
-/// Asks again what a server that is busy or starting turns away: five times in four seconds.
-///
-/// # Errors
-/// Of the last time, and at once what is no such answer.
-pub(crate) async fn patiently<T, A>(mut ask: impl FnMut() -> A) -> kube::Result<T>
-where
-    A: Future<Output = kube::Result<T>>,
-{
-    let mut wait = ASK_AGAIN_FIRST;
-    loop {
-        match ask().await {
-            Err(kube::Error::Api(status))
-                if matches!(status.code, 429 | 503 | 504) && wait <= ASK_AGAIN_LAST =>
-            {
-                tokio::time::sleep(wait).await;
-                wait *= 2;
-            }
-            answer => return answer,
-        }
+/// Says what could not be done, and what to do about it.
+pub(crate) fn complain(error: &dyn fmt::Display, hint: Option<&str>) {
+    tell(&format!("error: failed to {error}"));
+    if let Some(hint) = hint {
+        tell(&format!("hint: {hint}"));
     }
 }
 
@@ -375,7 +430,7 @@ pub(crate) fn with_sources(error: &dyn Error) -> String {
 
 /// Says something on standard error that is not what was asked for.
 pub(crate) fn tell(text: &str) {
-    // Nobody reading it is no reason to stop.
+    // Nobody reading it is no reason to stop, and an exit code says it too.
     let _ = writeln!(std::io::stderr(), "{}", one_line(text));
 }
 

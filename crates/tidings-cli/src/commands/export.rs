@@ -11,17 +11,19 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use self::file::{Form, Target};
+use self::file::{Form, Target, What};
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::reader::Reader;
 use super::selection::SelectionFlags;
+use crate::clock;
 
 /// Write events into a file, to keep them or to import them elsewhere.
 ///
 /// Each event is written as the server has it, in the order of namespace and name. FILE.part is renamed to FILE when everything is in it.
 ///
 /// An interrupted export of JSON Lines leaves FILE.part, and in FILE.part.of what it was of. With --resume, and the same cluster,
-/// namespace and conditions, the next one goes on behind the last event in it: what was made or changed before that since then is not read again.
+/// namespace and conditions, the next one goes on behind the last event in it: what was made or changed before that since then is not read
+/// again, and --since=2h means the same two hours.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings export -A events.jsonl.gz
@@ -68,12 +70,18 @@ async fn export(args: Args) -> Result<u8, CommandError> {
         .reader(&args.cluster, &args.namespaces)
         .await?;
     reader.rbac = "export";
-    let what = format!(
+    let words = format!(
         "{} {}",
         args.cluster.config().await?.cluster_url,
         args.selection.words(&reader.namespace)
     );
+    let what = What {
+        words,
+        as_of: clock::now(),
+    };
     let (mut target, found) = Target::open(&args.file, form, args.resume, &what)?;
+    // Two hours ago is what it was when the export began, also where that was interrupted.
+    args.selection.as_of(found.as_of, &mut reader)?;
     let progress = progress(&args);
     progress.set_message(format!("{} events", found.count));
     let written = write(&reader, &mut target, found.last_key, &progress).await;

@@ -22,7 +22,7 @@ use tidings_cli::import::{self, Record};
 use tokio::sync::mpsc;
 
 use self::create::{Creator, Stop};
-use super::cluster::{ClusterFlags, CommandError};
+use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tell, with_sources};
 
 /// Everything was created or is already there.
 const ALL_IN: u8 = 0;
@@ -89,8 +89,6 @@ enum StartError {
     File { path: PathBuf, error: io::Error },
     #[error("read standard input twice: name - once")]
     StandardInputTwice,
-    #[error("use the kubeconfig: {0}")]
-    Config(String),
     #[error(transparent)]
     Cluster(#[from] CommandError),
     #[error(transparent)]
@@ -103,20 +101,24 @@ impl StartError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Server(_) | Self::Thread(_) => UNREACHABLE,
-            Self::File { .. } | Self::StandardInputTwice | Self::Config(_) | Self::Cluster(_) => {
-                USAGE
-            }
+            Self::File { .. } | Self::StandardInputTwice | Self::Cluster(_) => USAGE,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Cluster(error) => error.hint(),
+            Self::Server(stop) => stop.hint().map(str::to_owned),
+            Self::File { .. } | Self::StandardInputTwice | Self::Thread(_) => None,
         }
     }
 }
 
 pub(crate) async fn run(args: Args) -> ExitCode {
-    let mut stderr = io::stderr();
     let code = match import_all(args).await {
         Ok(code) => code,
         Err(error) => {
-            // The exit code says it too, so a closed stderr is no reason to do anything else.
-            let _ = writeln!(stderr, "error: failed to {error}");
+            complain(&error, error.hint().as_deref());
             error.exit_code()
         }
     };
@@ -142,7 +144,10 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     }
     let stopped = creator.stopped();
     if let Some(reason) = &stopped {
-        let _ = writeln!(stderr, "error: failed to {reason}");
+        complain(reason, reason.hint());
+    }
+    if report.forbidden > 0 {
+        tell(&format!("hint: {}", permissions_hint("import")));
     }
     let _ = writeln!(stdout, "{report}");
     Ok(match stopped {
@@ -198,7 +203,7 @@ fn open(files: &[PathBuf]) -> Result<Vec<Input>, StartError> {
 async fn client(args: &Args) -> Result<Client, StartError> {
     let config = args.cluster.config().await?;
     create::client(config, args.cluster.request_timeout())
-        .map_err(|error| StartError::Config(error.to_string()))
+        .map_err(|error| CommandError::Config(with_sources(&error)).into())
 }
 
 /// What is in an input, also where it is compressed: gzip is told by its first bytes.

@@ -1,7 +1,6 @@
 //! Finding the objects that a command line names: their kind, what the cluster has of them, and their family.
 
 use futures::StreamExt;
-use kube::Client;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery, APIVersionDiscovery};
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,7 +8,7 @@ use tidings_cli::family::{Candidate, Family};
 use tidings_cli::filter::Target;
 use tidings_cli::kinds::{Kind, Named};
 
-use super::cluster::{CommandError, patiently, tell};
+use super::cluster::{CommandError, Server, tell};
 
 /// The kinds that are made by others, and so may be members of a family.
 const MEMBERS: [&str; 8] = [
@@ -35,11 +34,12 @@ const PAGE: usize = 500;
 /// # Errors
 ///
 /// If the cluster does not answer.
-pub(crate) async fn kind(client: &Client, named: &Named) -> Result<Option<Kind>, CommandError> {
+pub(crate) async fn kind(server: &Server, named: &Named) -> Result<Option<Kind>, CommandError> {
     if let Some(kind) = named.built_in() {
         return Ok(Some(kind));
     }
-    let groups = match client.list_api_groups_aggregated().await {
+    let groups = server.ask(|| server.client.list_api_groups_aggregated());
+    let groups = match groups.await {
         Ok(groups) => groups.items,
         // A server without discovery, or without permission for it, is one that does not know.
         Err(kube::Error::Api(status)) if !matches!(status.code, 401 | 429 | 500..) => Vec::new(),
@@ -90,15 +90,14 @@ fn kind_of_version(word: &str, group: &str, version: &APIVersionDiscovery) -> Op
     })
 }
 
-/// The targets of a command line. What is to be said about them is told.
+/// The targets of a command line, whose kinds are found. What is to be said about them is told.
 pub(crate) async fn targets(
-    client: &Client,
-    named: Vec<Named>,
+    server: &Server,
+    found: Vec<(Named, Option<Kind>)>,
     tree: Option<&str>,
 ) -> Result<Vec<Target>, CommandError> {
     let mut targets = Vec::new();
-    for named in named {
-        let kind = kind(client, &named).await?;
+    for (named, kind) in found {
         let family = match (tree, &kind) {
             (None, Some(_)) => None,
             (None, None) => {
@@ -109,7 +108,7 @@ pub(crate) async fn targets(
                 None
             }
             (Some(namespace), Some(kind)) => {
-                Some(family(client, kind, &named.name, namespace).await?)
+                Some(family(server, kind, &named.name, namespace).await?)
             }
             (Some(_), None) => {
                 tell(&format!(
@@ -130,7 +129,7 @@ pub(crate) async fn targets(
 
 /// The metadata of one object; `None` if it is not there, or no server of this kind of objects.
 pub(crate) async fn metadata(
-    client: &Client,
+    server: &Server,
     kind: &Kind,
     namespace: &str,
     name: &str,
@@ -145,9 +144,9 @@ pub(crate) async fn metadata(
             .header(http::header::ACCEPT, METADATA_OF_ONE)
             .body(Vec::new())
             .map_err(kube::Error::HttpError)?;
-        client.request::<One>(request).await
+        server.client.request::<One>(request).await
     };
-    match patiently(request).await {
+    match server.ask(request).await {
         Ok(one) => Ok(Some(one.metadata)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
@@ -155,12 +154,12 @@ pub(crate) async fn metadata(
 }
 
 async fn family(
-    client: &Client,
+    server: &Server,
     kind: &Kind,
     name: &str,
     namespace: &str,
 ) -> Result<Family, CommandError> {
-    let root = match metadata(client, kind, namespace, name).await {
+    let root = match metadata(server, kind, namespace, name).await {
         Ok(root) => root,
         Err(kube::Error::Api(status)) if status.code == 403 => {
             tell(&format!(
@@ -185,7 +184,7 @@ async fn family(
     });
     let mut lists = futures::stream::iter(kinds)
         .map(|kind| async move {
-            let objects = objects(client, &kind, namespace).await;
+            let objects = objects(server, &kind, namespace).await;
             (kind, objects)
         })
         .buffered(MEMBERS.len());
@@ -221,7 +220,7 @@ async fn family(
 }
 
 /// The metadata of all objects of a kind in a namespace.
-async fn objects(client: &Client, kind: &Kind, namespace: &str) -> kube::Result<Vec<Value>> {
+async fn objects(server: &Server, kind: &Kind, namespace: &str) -> kube::Result<Vec<Value>> {
     #[derive(Deserialize)]
     struct Item {
         metadata: Value,
@@ -250,9 +249,9 @@ async fn objects(client: &Client, kind: &Kind, namespace: &str) -> kube::Result<
                 .header(http::header::ACCEPT, METADATA)
                 .body(Vec::new())
                 .map_err(kube::Error::HttpError)?;
-            client.request::<List>(request).await
+            server.client.request::<List>(request).await
         };
-        let list = patiently(request).await?;
+        let list = server.ask(request).await?;
         let items = list.items.unwrap_or_default();
         found.extend(items.into_iter().map(|item| item.metadata));
         if list.metadata.r#continue.is_empty() {
@@ -267,4 +266,70 @@ fn segment(name: &str) -> String {
     form_urlencoded::byte_serialize(name.as_bytes())
         .collect::<String>()
         .replace('+', "%20")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, Mutex};
+
+    use kube::Client;
+    use kube::client::Body;
+
+    use super::super::rbac::Use;
+    use super::*;
+
+    /// What `tidings rbac tree` prints is what is asked for, neither less nor more.
+    #[tokio::test]
+    async fn a_family_needs_exactly_what_its_role_allows() {
+        let asked = Arc::new(Mutex::new(BTreeSet::new()));
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            // /api/v1/namespaces/shop/pods/web, /apis/apps/v1/namespaces/shop/deployments
+            let path: Vec<&str> = request.uri().path().split('/').skip(1).collect();
+            let (group, rest) = match path.as_slice() {
+                ["apis", group, _, "namespaces", "shop", rest @ ..] => (*group, rest),
+                ["api", _, "namespaces", "shop", rest @ ..] => ("", rest),
+                other => panic!("{other:?}"),
+            };
+            let verb = if rest.len() > 1 { "get" } else { "list" };
+            log.lock()
+                .unwrap()
+                .insert((group.to_owned(), rest[0].to_owned(), verb));
+            let (code, answer) = match verb {
+                "get" => (
+                    404,
+                    r#"{"kind": "Status", "status": "Failure", "code": 404}"#,
+                ),
+                _ => (200, r#"{"items": null}"#),
+            };
+            let answer = http::Response::builder()
+                .status(code)
+                .body(Body::from(answer.as_bytes().to_vec()));
+            std::future::ready(answer)
+        });
+        let server = Server {
+            client: Client::new(service, "default"),
+            timeout: None,
+        };
+        let mut found = Vec::new();
+        for plural in MEMBERS {
+            let named: Named = format!("{plural}/web").parse().unwrap();
+            let kind = kind(&server, &named).await.unwrap();
+            found.push((named, kind));
+        }
+        targets(&server, found, Some("shop")).await.unwrap();
+        let allowed: BTreeSet<_> = Use::Tree
+            .rules()
+            .iter()
+            .filter(|rule| rule.resources != ["events"])
+            .flat_map(|rule| {
+                rule.resources.iter().flat_map(|resource| {
+                    let verbs = rule.verbs.iter();
+                    verbs.map(|verb| (rule.group.to_owned(), (*resource).to_owned(), *verb))
+                })
+            })
+            .collect();
+        assert_eq!(*asked.lock().unwrap(), allowed);
+    }
 }

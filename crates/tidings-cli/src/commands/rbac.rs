@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Use {
-    /// Record core/v1 events with the library or tidings record
+    /// Record core/v1 events with the library or tidings record, which also looks an object's uid up where it is allowed to get the object
     Record,
     /// Record events.k8s.io/v1 events with the library (`SinkOptions::events_v1`)
     RecordEventsV1,
@@ -60,10 +60,10 @@ pub(crate) enum Use {
 }
 
 /// API groups and resources, and what may be done with them.
-struct Rule {
-    group: &'static str,
-    resources: &'static [&'static str],
-    verbs: &'static [&'static str],
+pub(crate) struct Rule {
+    pub(crate) group: &'static str,
+    pub(crate) resources: &'static [&'static str],
+    pub(crate) verbs: &'static [&'static str],
 }
 
 const fn rule(
@@ -79,7 +79,7 @@ const fn rule(
 }
 
 impl Use {
-    fn rules(self) -> &'static [Rule] {
+    pub(crate) fn rules(self) -> &'static [Rule] {
         const EVENTS: &[&str] = &["events"];
         const READ: Rule = rule("", EVENTS, &["list", "watch"]);
         match self {

@@ -10,7 +10,6 @@ mod list;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use kube::Client;
 use kube::core::{Status, WatchEvent};
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,7 +17,7 @@ use tidings_cli::event::Event;
 use tidings_cli::filter::Filter;
 
 use self::list::Unlisted;
-use super::cluster::{CommandError, patiently, with_sources};
+use super::cluster::{CommandError, Server, with_sources};
 
 /// Events in a page, as many as kubectl asks for.
 const PAGE: usize = 500;
@@ -31,17 +30,19 @@ const SLACK: Duration = Duration::from_secs(20);
 /// Waits between tries to watch again.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(15);
+/// Answers of 403 in a row that a watch which was open once outlives, some minutes of them: a kube-apiserver that starts gives them until it
+/// has read its roles.
+const FORBIDDEN_MAX: u32 = 20;
 /// Asks for the events last seen first. Servers that do not know it answer in the order of names, and without the header.
 const NEWEST_FIRST: &str = "tidings-newest-first";
 
 /// Where events are read from, and which.
 #[derive(Clone)]
 pub(crate) struct Reader {
-    pub(crate) client: Client,
+    pub(crate) server: Server,
     /// Empty for all.
     pub(crate) namespace: String,
     pub(crate) filter: Filter,
-    pub(crate) timeout: Option<Duration>,
     /// More events than these are not held: they cannot be put in order.
     pub(crate) events_max: usize,
     /// The use of `tidings rbac` that says what permissions this needs.
@@ -119,26 +120,23 @@ impl Reader {
 
     /// The page of a list that is asked for.
     async fn answered(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
-        patiently(|| self.answered_once(parameters)).await
+        self.server.ask(|| self.answered_once(parameters)).await
     }
 
     async fn answered_once(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
         let request = self.request(parameters)?;
-        let answer = async {
-            let answer = self
-                .client
-                .send(request.map(kube::client::Body::from))
-                .await?;
-            let status = answer.status();
-            let is_newest_first = answer.headers().contains_key(NEWEST_FIRST);
-            let body = answer.into_body().collect_bytes().await?;
-            if !status.is_success() {
-                return Err(kube::Error::Api(Box::new(refusal(status, &body))));
-            }
-            let list: List = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-            Ok((list, is_newest_first))
-        };
-        let (list, is_newest_first) = self.in_time(answer).await?;
+        let answer = self
+            .server
+            .client
+            .send(request.map(kube::client::Body::from))
+            .await?;
+        let status = answer.status();
+        let is_newest_first = answer.headers().contains_key(NEWEST_FIRST);
+        let body = answer.into_body().collect_bytes().await?;
+        if !status.is_success() {
+            return Err(kube::Error::Api(Box::new(refusal(status, &body))));
+        }
+        let list: List = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
         Ok(Page {
             events: list
                 .items
@@ -151,18 +149,6 @@ impl Reader {
             remaining: list.metadata.remaining_item_count,
             is_newest_first,
         })
-    }
-
-    async fn in_time<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-        match self.timeout {
-            None => answer.await,
-            Some(timeout) => tokio::time::timeout(timeout, answer)
-                .await
-                .unwrap_or_else(|_| {
-                    let late = format!("no answer within {timeout:?} (--request-timeout)");
-                    Err(kube::Error::Service(late.into()))
-                }),
-        }
     }
 
     /// Gives out every change after a list until `take` has enough.
@@ -178,6 +164,8 @@ impl Reader {
         let mut wait = Duration::ZERO;
         let mut is_interrupted = false;
         let mut is_expired = false;
+        // A watch that was never open is one that is not allowed.
+        let mut forbidden_left = 0;
         loop {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
@@ -187,6 +175,7 @@ impl Reader {
             } else {
                 self.watch_once(&mut position, &mut |watched| {
                     wait = Duration::ZERO;
+                    forbidden_left = FORBIDDEN_MAX;
                     if std::mem::take(&mut is_interrupted) {
                         take(Watched::Notice(Notice::Resumed))?;
                     }
@@ -206,7 +195,7 @@ impl Reader {
                 }
                 Err(Ended::Output(error)) => return Err(error),
                 Err(Ended::Expired) => is_expired = true,
-                Err(Ended::Failed(error)) if is_final(&error) => {
+                Err(Ended::Failed(error)) if is_final(&error, &mut forbidden_left) => {
                     return Err(self.failed(error.into()));
                 }
                 Err(Ended::Failed(error)) => {
@@ -232,8 +221,8 @@ impl Reader {
             ("resourceVersion", &position.text),
             ("timeoutSeconds", &seconds),
         ])?;
-        let open = self.client.request_events::<Value>(request);
-        let mut stream = std::pin::pin!(self.in_time(open).await?);
+        let open = self.server.client.request_events::<Value>(request);
+        let mut stream = std::pin::pin!(self.server.in_time(open).await?);
         // Whoever was told that the watch was cut off is told that it goes on.
         take(None).map_err(Ended::Output)?;
         loop {
@@ -335,12 +324,18 @@ fn is_from_the_future(status: &Status) -> bool {
             .any(|cause| cause.reason == "ResourceVersionTooLarge")
 }
 
-/// Whether asking again will not help. Credentials may be renewed, a server that is starting may know nothing yet.
-fn is_final(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => matches!(status.code, 400 | 403 | 405 | 406 | 415 | 422),
-        _ => false,
+/// Whether asking again will not help. Credentials may be renewed, a server that is starting may know nothing yet: not even, for so many
+/// more answers as are left, what it allows.
+fn is_final(error: &kube::Error, forbidden_left: &mut u32) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    if status.code != 403 {
+        return matches!(status.code, 400 | 405 | 406 | 415 | 422);
     }
+    let left = forbidden_left.checked_sub(1);
+    *forbidden_left = left.unwrap_or(0);
+    left.is_none()
 }
 
 /// The Status of an answer, or one made of it.

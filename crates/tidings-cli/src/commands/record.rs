@@ -2,20 +2,22 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::Client;
 use serde_json::Value;
 use tidings::{
-    Broadcaster, DropCause, EventSource, EventType, FlushReport, KubeSink, Occurrence, Reference,
-    ReferenceFields, Sink, WriteError,
+    Broadcaster, DeliveryOptions, DropCause, EventSource, EventType, FlushReport, KubeSink,
+    Occurrence, Reference, ReferenceFields, Sink, SinkOptions, WriteError,
 };
 use tidings_cli::kinds::{Kind, Named};
 use tidings_cli::times;
+use tokio::time::Instant;
 
 use super::cluster::{
-    ClusterFlags, CommandError, DONE, FAILED, UNREACHABLE, finish, one_line, tell,
+    ClusterFlags, CommandError, DONE, FAILED, Server, UNREACHABLE, finish, one_line,
+    permissions_hint, tell,
 };
 use super::objects;
 
@@ -25,7 +27,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Record an event about an object, from a script or a job.
 ///
 /// The event is written through the tidings library: what may pass is tried again until --wait is over, and the exit code says whether the
-/// event arrived. The object is looked up for its uid; one that is not there, or may not be looked at, is reported about all the same.
+/// event arrived. The object is looked up for its uid, which kubectl describe finds events by; one that is not there, or may not be looked
+/// at, is reported about all the same, without it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings record job/backup --reason BackupStarted --message 'to s3://backups/nightly'
@@ -94,25 +97,24 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn record(args: Args) -> Result<u8, CommandError> {
-    let mut config = args.cluster.config().await?;
-    let namespace = args
-        .namespace
-        .clone()
-        .unwrap_or_else(|| config.default_namespace.clone());
-    // Nothing here is waited for long, so a server that accepts and says nothing is found out.
-    let timeout = args.cluster.request_timeout();
-    config.read_timeout = Some(timeout.map_or(args.wait, |timeout| timeout.min(args.wait)));
-    let client = Client::try_from(config)
-        .map_err(|error| CommandError::Config(super::cluster::with_sources(&error)))?;
-    let (regarding, related) = look_up(&client, &args, &namespace).await?;
+    write(args.cluster.server().await?, &args).await
+}
 
-    let sink = KubeSink::new(client);
+async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
+    // A server that accepts and says nothing is found out before the time is over.
+    let request = server.timeout.unwrap_or(args.wait).min(args.wait);
+    server.timeout = Some(request);
+    let (regarding, related) = look_up(&server, args).await?;
+
     let failure = Arc::default();
-    let broadcaster = Broadcaster::new();
-    broadcaster.start_recording_to_sink(Remembering {
-        sink,
+    let sink = Remembering {
+        sink: KubeSink::new(server.client).request_timeout(request),
         failure: Arc::clone(&failure),
-    });
+    };
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(sink, delivery())
+        .map_err(|error| CommandError::Failed(format!("start the delivery: {error}")))?;
     let mut source = EventSource::component(&args.component);
     if !args.host.is_empty() {
         source = source.host(&args.host);
@@ -134,44 +136,48 @@ async fn record(args: Args) -> Result<u8, CommandError> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    Ok(outcome(&report, failure, &args))
+    Ok(outcome(&report, failure, args))
+}
+
+/// What may pass is tried until --wait is over, however often that is.
+fn delivery() -> SinkOptions {
+    let mut delivery = DeliveryOptions::default();
+    delivery.retry.tries_max = u32::MAX;
+    delivery.retry.unauthorized_tries_max = u32::MAX;
+    SinkOptions::default().delivery(delivery)
 }
 
 /// The objects the event is about. While the server is away they are asked for again until the time is over.
 async fn look_up(
-    client: &Client,
+    server: &Server,
     args: &Args,
-    namespace: &str,
 ) -> Result<(Reference, Option<Reference>), CommandError> {
-    let once = || async {
-        let api_version = args.api_version.as_deref();
-        let regarding = reference(client, &args.object, api_version, namespace).await?;
-        let related = match &args.related {
-            Some(named) => Some(reference(client, named, None, namespace).await?),
-            None => None,
-        };
-        Ok::<_, CommandError>((regarding.with_field_path(&args.field_path), related))
+    let look_up = LookUp {
+        server,
+        namespace: args
+            .namespace
+            .as_deref()
+            .unwrap_or(server.client.default_namespace()),
+        wait: args.wait,
+        // However long it is to be, this is a moment there is.
+        over: tokio::time::sleep(args.wait).deadline(),
+        is_told: AtomicBool::new(false),
     };
-    let mut last = None;
-    let looked_up = tokio::time::timeout(args.wait, async {
-        loop {
-            match once().await {
-                Err(error) if error.may_pass() => {
-                    if last.is_none() {
-                        tell(&format!("cannot {error}: trying for {:?}", args.wait));
-                    }
-                    last = Some(error);
-                }
-                done => return done,
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
+    let regarding = look_up.kind(&args.object, args.api_version.as_deref());
+    let regarding = regarding.await?;
+    let related = match &args.related {
+        Some(named) => Some((named, look_up.kind(named, None).await?)),
+        None => None,
+    };
+    let related = async {
+        match &related {
+            Some((named, kind)) => Ok(Some(look_up.reference(named, kind).await?)),
+            None => Ok(None),
         }
-    })
-    .await;
-    looked_up.unwrap_or_else(|_| {
-        let silence = format!("no answer within {:?}", args.wait);
-        Err(last.unwrap_or_else(|| CommandError::Unreachable(kube::Error::Service(silence.into()))))
-    })
+    };
+    let (regarding, related) =
+        tokio::try_join!(look_up.reference(&args.object, &regarding), related)?;
+    Ok((regarding.with_field_path(&args.field_path), related))
 }
 
 fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
@@ -187,77 +193,122 @@ fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
     }
     let why = failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure)));
     let causes = report.dropped.iter().filter(|(_, count)| *count > 0);
-    let mut code = FAILED;
-    let mut words = format!("no answer within {:?}", args.wait);
-    if report.pending > 0 {
-        code = UNREACHABLE;
-    }
-    for (cause, _) in causes {
-        words = cause.as_str().replace('_', " ");
-        if matches!(
-            cause,
-            DropCause::RejectedUnauthorized | DropCause::RetriesExhausted
-        ) {
-            code = UNREACHABLE;
-        }
-    }
+    let (code, words) = match causes.last() {
+        Some((cause, _)) => (FAILED, cause.as_str().replace('_', " ")),
+        None => (
+            UNREACHABLE,
+            format!("it could not be written within {:?}", args.wait),
+        ),
+    };
     tell(&format!(
         "error: failed to record {} about {}: {words}{why}",
         args.reason, args.object
     ));
     if report.dropped.get(DropCause::RejectedForbidden) > 0 {
-        tell("hint: tidings rbac record prints the permissions this needs");
+        tell(&format!("hint: {}", permissions_hint("record")));
     }
     code
 }
 
-/// What an event says about an object: all of it that can be found out.
-async fn reference(
-    client: &kube::Client,
-    named: &Named,
-    api_version: Option<&str>,
-    namespace: &str,
-) -> Result<Reference, CommandError> {
-    let kind = match (api_version, objects::kind(client, named).await?) {
-        (None, Some(kind)) => kind,
-        (Some(api_version), known) => given(named, api_version, known),
-        (None, None) => {
-            return Err(CommandError::Failed(format!(
+/// Finding objects, in the time there is for it.
+struct LookUp<'a> {
+    server: &'a Server,
+    namespace: &'a str,
+    wait: Duration,
+    over: Instant,
+    /// Whether it was said that the server is away.
+    is_told: AtomicBool,
+}
+
+impl LookUp<'_> {
+    /// Asks until there is an answer, or no time.
+    ///
+    /// # Errors
+    /// At once what will not pass, and in the end why there was no answer.
+    async fn insist<T>(
+        &self,
+        mut ask: impl AsyncFnMut() -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        let mut last = None;
+        let answer = tokio::time::timeout_at(self.over, async {
+            loop {
+                match ask().await {
+                    Err(error) if error.may_pass() => {
+                        if !self.is_told.swap(true, Ordering::Relaxed) {
+                            tell(&format!("cannot {error}: trying for {:?}", self.wait));
+                        }
+                        last = Some(error);
+                    }
+                    done => return done,
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        });
+        answer.await.unwrap_or_else(|_| {
+            let silence = format!("no answer within {:?}", self.wait);
+            Err(last
+                .unwrap_or_else(|| CommandError::Unreachable(kube::Error::Service(silence.into()))))
+        })
+    }
+
+    async fn kind(&self, named: &Named, api_version: Option<&str>) -> Result<Kind, CommandError> {
+        let known = self.insist(|| objects::kind(self.server, named)).await;
+        let known = known.map_err(|error| {
+            if error.may_pass() {
+                CommandError::Away(Box::new(error))
+            } else {
+                error
+            }
+        })?;
+        match (api_version, known) {
+            (None, Some(kind)) => Ok(kind),
+            (Some(api_version), known) => Ok(given(named, api_version, known)),
+            (None, None) => Err(CommandError::Failed(format!(
                 "find out what {:?} is: the cluster knows no such kind; say its --api-version, and its kind as it is spelt there",
                 named.kind
-            )));
+            ))),
         }
-    };
-    let metadata = match objects::metadata(client, &kind, namespace, &named.name).await {
-        Ok(Some(metadata)) => metadata,
-        Ok(None) => {
-            tell(&format!("{named} is not there: recording without its uid"));
-            Value::Null
-        }
-        Err(kube::Error::Api(status)) if status.code == 403 => Value::Null,
-        Err(error) => {
-            return Err(CommandError::request(
-                format!("get {named}"),
-                "record",
-                error,
-            ));
-        }
-    };
-    let text = |field: &str| {
-        metadata
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    Ok(Reference::new(ReferenceFields {
-        kind: &kind.kind,
-        api_version: &kind.api_version(),
-        namespace: if kind.namespaced { namespace } else { "" },
-        name: &named.name,
-        uid: text("uid"),
-        resource_version: text("resourceVersion"),
-        field_path: "",
-    }))
+    }
+
+    /// What an event says about an object: all of it that can be found out.
+    async fn reference(&self, named: &Named, kind: &Kind) -> Result<Reference, CommandError> {
+        let metadata = self.insist(async || {
+            let metadata = objects::metadata(self.server, kind, self.namespace, &named.name).await;
+            metadata.map_err(|error| CommandError::request(format!("get {named}"), "record", error))
+        });
+        let metadata = match metadata.await {
+            Ok(Some(metadata)) => metadata,
+            Ok(None) => {
+                tell(&format!("{named} is not there: recording without its uid"));
+                Value::Null
+            }
+            // Who may record need not be allowed to look, and a server that cannot tell of this object may still take events.
+            Err(error @ CommandError::Refused { .. })
+                if error.is_forbidden() || error.may_pass() =>
+            {
+                tell(&format!(
+                    "cannot {error}: recording without its uid, so that kubectl describe will not show the event"
+                ));
+                Value::Null
+            }
+            Err(error) => return Err(error),
+        };
+        let text = |field: &str| {
+            metadata
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        Ok(Reference::new(ReferenceFields {
+            kind: &kind.kind,
+            api_version: &kind.api_version(),
+            namespace: if kind.namespaced { self.namespace } else { "" },
+            name: &named.name,
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            field_path: "",
+        }))
+    }
 }
 
 /// The kind as it was given, where the cluster's word for it does not count.
@@ -304,3 +355,6 @@ impl Sink for Remembering {
         self.note(result)
     }
 }
+
+#[cfg(test)]
+mod tests;

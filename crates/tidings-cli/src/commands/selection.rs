@@ -1,6 +1,6 @@
 //! The flags that say which events are wanted: the same for every verb that reads.
 
-use kube::Client;
+use jiff::Timestamp;
 use tidings_cli::filter::Filter;
 use tidings_cli::kinds::Named;
 use tidings_cli::times;
@@ -58,9 +58,8 @@ impl SelectionFlags {
         }
     }
 
-    /// The times are given without a cluster's help, so a misspelt one is told before it is asked.
-    fn filter(&self) -> Result<Filter, CommandError> {
-        let now = clock::now();
+    /// What is wanted, but for the objects. The times are given without a cluster's help, so a misspelt one is told before it is asked.
+    fn filter(&self, now: Timestamp) -> Result<Filter, CommandError> {
         let moment = |flag: &str, text: &Option<String>| {
             let moment = text.as_deref().map(|text| times::moment(text, now));
             moment
@@ -84,19 +83,39 @@ impl SelectionFlags {
         cluster: &ClusterFlags,
         namespaces: &NamespaceFlags,
     ) -> Result<Reader, CommandError> {
-        let mut filter = self.filter()?;
-        let client = cluster.client().await?;
-        let namespace = self.namespace(&client, namespaces);
+        let mut filter = self.filter(clock::now())?;
+        let server = cluster.server().await?;
+        let mut found = Vec::with_capacity(self.objects.len());
+        for named in &self.objects {
+            found.push((named.clone(), objects::kind(&server, named).await?));
+        }
+        let mut kinds = found.iter().filter_map(|(_, kind)| kind.as_ref());
+        let namespace = match &namespaces.namespace {
+            _ if namespaces.all_namespaces => String::new(),
+            Some(namespace) => namespace.clone(),
+            // Events of objects that are in no namespace may be in any.
+            None if kinds.any(|kind| !kind.namespaced) => String::new(),
+            None => server.client.default_namespace().to_owned(),
+        };
         let tree = self.tree.then_some(namespace.as_str());
-        filter.targets = objects::targets(&client, self.objects.clone(), tree).await?;
+        filter.targets = objects::targets(&server, found, tree).await?;
         Ok(Reader {
-            client,
+            server,
             namespace,
             filter,
-            timeout: cluster.request_timeout(),
             events_max: EVENTS_MAX,
             rbac: "events",
         })
+    }
+
+    /// Takes the times for what they were at another moment.
+    pub(crate) fn as_of(&self, then: Timestamp, reader: &mut Reader) -> Result<(), CommandError> {
+        let targets = std::mem::take(&mut reader.filter.targets);
+        reader.filter = Filter {
+            targets,
+            ..self.filter(then)?
+        };
+        Ok(())
     }
 
     /// What is wanted as a command line says it: the same words ask for the same.
@@ -121,16 +140,5 @@ impl SelectionFlags {
         }
         words.extend(self.grep.iter().map(|text| format!("--grep={text:?}")));
         words.join(" ")
-    }
-
-    /// The namespace to look in; empty for all. Events of objects that are in none may be in any.
-    fn namespace(&self, client: &Client, namespaces: &NamespaceFlags) -> String {
-        let is_in_none = |named: &Named| named.built_in().is_some_and(|kind| !kind.namespaced);
-        match &namespaces.namespace {
-            _ if namespaces.all_namespaces => String::new(),
-            Some(namespace) => namespace.clone(),
-            None if self.objects.iter().any(is_in_none) => String::new(),
-            None => client.default_namespace().to_owned(),
-        }
     }
 }

@@ -98,6 +98,8 @@ pub struct Report {
     pub already_there: u64,
     /// Events the server would not have.
     pub refused: u64,
+    /// Of these, events that whoever asked may not create.
+    pub forbidden: u64,
     /// Records that were no events, and inputs that could not be read to their end.
     pub unreadable: u64,
     /// Events the server was not asked about, or did not answer about.
@@ -123,6 +125,9 @@ impl Report {
             Outcome::NotSent => &mut self.not_sent,
         };
         *count += 1;
+        if matches!(outcome, Outcome::Refused { code: 403, .. }) {
+            self.forbidden += 1;
+        }
         if matches!(
             outcome,
             Outcome::Created | Outcome::AlreadyThere | Outcome::NotSent

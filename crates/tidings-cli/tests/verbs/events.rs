@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Cluster, event, rollout, run};
+use super::support::{Cluster, Ran, event, rollout, run, tidings};
 
 const REASONS: &str = "custom-columns=REASON:.reason";
 
@@ -267,6 +267,32 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
         assert_eq!(ran.code, Some(code), "{arguments:?}: {ran:?}");
         assert!(ran.stderr.contains(said), "{arguments:?}: {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{arguments:?}");
+    }
+}
+
+/// Whatever is asked first: the events, what a kind is, what belongs to a family.
+#[test]
+fn a_server_that_accepts_and_says_nothing_is_found_out() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("--server=http://{}", listener.local_addr().unwrap());
+    for arguments in [
+        &["events"] as &[&str],
+        &["events", "--for=widget/left"],
+        &["events", "--for=deploy/web", "--tree"],
+        &["record", "pod/web", "--reason=A", "-m=x", "--wait=1s"],
+    ] {
+        let all = [
+            arguments,
+            &[&server, "--token=t", "--request-timeout=200ms"],
+        ]
+        .concat();
+        let (done, ran) = std::sync::mpsc::channel();
+        let mut command = tidings(&all);
+        std::thread::spawn(move || done.send(Ran::from(command.output().unwrap())));
+        let ran = ran.recv_timeout(std::time::Duration::from_secs(60));
+        let ran = ran.unwrap_or_else(|_| panic!("{arguments:?} waits for ever"));
+        assert_eq!(ran.code, Some(3), "{arguments:?}: {ran:?}");
+        assert!(ran.stderr.contains("no answer within 200ms"), "{ran:?}");
     }
 }
 

@@ -81,6 +81,24 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), whole);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 
+    // How long ago is counted from when the export began, also when it goes on later.
+    let recent = ["export", "-A", "--since=1h", "--until=0s", path];
+    let port = cluster.stop().await;
+    assert_eq!(cluster.run(&recent).code, Some(3));
+    cluster.go_on(port).await;
+    let note = folder.path().join("a.jsonl.part.of");
+    let noted = std::fs::read_to_string(&note).unwrap();
+    let (words, began) = noted.trim_end().rsplit_once(' ').unwrap();
+    let began: jiff::Timestamp = began.parse().unwrap();
+    let a_day_before = began - jiff::SignedDuration::from_hours(24);
+    for (began, count) in [(began, 1_200), (a_day_before, 0)] {
+        std::fs::write(&part, "").unwrap();
+        std::fs::write(&note, format!("{words} {began}\n")).unwrap();
+        let ran = cluster.run(&[&recent as &[&str], &["--resume"]].concat());
+        let said = format!("{count} events exported\n");
+        assert_eq!((ran.code, ran.stderr), (Some(0), said));
+    }
+
     // Nobody knows what it is of.
     std::fs::write(&part, &whole).unwrap();
     let ran = cluster.run(&["export", "-A", "--resume", path]);

@@ -337,6 +337,21 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         ]),
         ["flowcontrol.apiserver.k8s.io/v1"]
     );
+    // It lives in no namespace, so that its events are in none of those one works in.
+    let kubeconfig = cluster.folder.path().join("kubeconfig");
+    let context = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "c", "user": {}}],
+        "clusters": [{"name": "c", "cluster": {"server": cluster.server}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "shop"}}],
+    });
+    std::fs::write(&kubeconfig, context.to_string()).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    assert_eq!(
+        cluster
+            .lines(&["events", &kubeconfig, "--for=flowschemas/exempt", "-o=name"])
+            .len(),
+        1
+    );
     let described = cluster
         .kubectl(&kubectl, &["describe", "pod", "-n=shop", "some-pod"], "")
         .stdout;

@@ -2,6 +2,7 @@
 //!
 //! Invariants: the file under its own name is whole, or not there. What is in FILE.part is of what FILE.part.of says.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use jiff::Timestamp;
 use serde_json::Value;
 use tidings_cli::event::Event;
 use tidings_cli::text::Escaping;
@@ -56,11 +58,49 @@ fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
-/// What an interrupted export left.
-#[derive(Debug, Default)]
+/// What is exported.
+#[derive(Clone, Debug)]
+pub(super) struct What {
+    /// From where, and which events, as the command line says it.
+    pub(super) words: String,
+    /// When the times in these words were counted from.
+    pub(super) as_of: Timestamp,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\nas of {}", self.words, self.as_of)
+    }
+}
+
+impl What {
+    /// What a note says.
+    fn noted(note: &str) -> Option<Self> {
+        let (words, as_of) = note.trim_end().rsplit_once("\nas of ")?;
+        Some(Self {
+            words: words.to_owned(),
+            as_of: as_of.parse().ok()?,
+        })
+    }
+}
+
+/// What an interrupted export left, or nothing.
+#[derive(Debug)]
 pub(super) struct Found {
     pub(super) count: u64,
     pub(super) last_key: Option<String>,
+    /// When the times in the words of the export are counted from.
+    pub(super) as_of: Timestamp,
+}
+
+impl Found {
+    fn nothing(what: &What) -> Self {
+        Self {
+            count: 0,
+            last_key: None,
+            as_of: what.as_of,
+        }
+    }
 }
 
 /// The bytes on their way.
@@ -111,8 +151,8 @@ impl Names {
         }
     }
 
-    /// What an interrupted export left, if it was of the same.
-    fn previous(&self, what: &str) -> Result<Option<File>, CommandError> {
+    /// What an interrupted export left, if it was of the same, and when that began.
+    fn previous(&self, what: &What) -> Result<Option<(File, Timestamp)>, CommandError> {
         let previous = match File::open(&self.part) {
             Ok(previous) => previous,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -124,19 +164,16 @@ impl Names {
                 "resume {part}: {why}; export again without --resume"
             ))
         };
-        let noted = std::fs::read_to_string(&self.note).map_err(|error| {
-            cannot(format!(
-                "{} says what it is of: {error}",
-                self.note.display()
-            ))
-        })?;
-        if noted.trim_end() == what {
-            Ok(Some(previous))
+        let note = self.note.display();
+        let noted = std::fs::read_to_string(&self.note)
+            .map_err(|error| cannot(format!("{note} says what it is of: {error}")))?;
+        let noted = What::noted(&noted)
+            .ok_or_else(|| cannot(format!("{note} does not say what it is of")))?;
+        if noted.words == what.words {
+            Ok(Some((previous, noted.as_of)))
         } else {
-            Err(cannot(format!(
-                "it is of {}, not of {what}",
-                noted.trim_end()
-            )))
+            let (noted, words) = (noted.words, &what.words);
+            Err(cannot(format!("it is of {noted}, not of {words}")))
         }
     }
 }
@@ -155,7 +192,7 @@ impl Target {
         path: &Path,
         form: Form,
         resume: bool,
-        what: &str,
+        what: &What,
     ) -> Result<(Self, Found), CommandError> {
         if path.as_os_str() == "-" {
             let stdout = io::stdout();
@@ -166,7 +203,7 @@ impl Target {
                 Box::new(stdout)
             };
             let target = Self::started(form, Sink::new(stdout, false), None)?;
-            return Ok((target, Found::default()));
+            return Ok((target, Found::nothing(what)));
         }
         let names = Names::new(path);
         let previous = if resume { names.previous(what)? } else { None };
@@ -174,16 +211,17 @@ impl Target {
         let fresh = with_suffix(path, ".part.new");
         let file = File::create(&fresh).map_err(|error| failed(&fresh, &error))?;
         let mut target = Self::started(form, Sink::new(Box::new(file), is_gzip(path)), None)?;
-        let found = if let Some(previous) = previous {
-            copy(previous, is_gzip(path), target.sink.out())
-                .map_err(|error| failed(&fresh, &error))?
+        let mut found = Found::nothing(what);
+        if let Some((previous, as_of)) = previous {
+            found.as_of = as_of;
+            copy(previous, is_gzip(path), &mut found, target.sink.out())
+                .map_err(|error| failed(&fresh, &error))?;
         } else {
             // Never is there a part of another export beside the note.
             remove(&names.part).map_err(|error| failed(&names.part, &error))?;
-            std::fs::write(&names.note, format!("{what}\n"))
+            std::fs::write(&names.note, what.to_string())
                 .map_err(|error| failed(&names.note, &error))?;
-            Found::default()
-        };
+        }
         target.flush()?;
         std::fs::rename(&fresh, &names.part).map_err(|error| failed(&names.part, &error))?;
         target.names = Some(names);
@@ -269,23 +307,22 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Copies whole lines up to the first that is none: the end, a line that was cut off, a damaged block of compression.
-fn copy(previous: File, gzip: bool, out: &mut dyn Write) -> io::Result<Found> {
+fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> io::Result<()> {
     let previous: Box<dyn Read> = if gzip {
         Box::new(MultiGzDecoder::new(previous))
     } else {
         Box::new(previous)
     };
     let mut reader = BufReader::new(previous);
-    let mut found = Found::default();
     let mut line = Vec::new();
     loop {
         line.clear();
         match reader.read_until(b'\n', &mut line) {
             Ok(_) if line.ends_with(b"\n") => {}
-            _ => return Ok(found),
+            _ => return Ok(()),
         }
         let Ok(value) = serde_json::from_slice::<Value>(&line) else {
-            return Ok(found);
+            return Ok(());
         };
         out.write_all(&line)?;
         found.count += 1;
@@ -302,6 +339,13 @@ mod tests {
 
     fn event(name: &str) -> Value {
         json!({"kind": "Event", "metadata": {"namespace": "n", "name": name}})
+    }
+
+    fn all() -> What {
+        What {
+            words: "all".to_owned(),
+            as_of: Timestamp::UNIX_EPOCH,
+        }
     }
 
     fn read(path: &Path) -> String {
@@ -338,7 +382,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a.json", "a.json.gz", "a.yaml", "a.jsonl.gz"] {
             let path = folder.path().join(name);
-            let (mut target, found) = Target::open(&path, Form::of(&path), false, "all").unwrap();
+            let (mut target, found) = Target::open(&path, Form::of(&path), false, &all()).unwrap();
             assert_eq!(found.count, 0);
             target.write(&event("a")).unwrap();
             target.write(&event("b")).unwrap();
@@ -361,7 +405,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(if gzip { "a.jsonl.gz" } else { "a.jsonl" });
             let names: Vec<String> = (0..20).map(|number| format!("e{number:02}")).collect();
-            let (mut target, _) = Target::open(&path, Form::JsonLines, false, "all").unwrap();
+            let (mut target, _) = Target::open(&path, Form::JsonLines, false, &all()).unwrap();
             for name in &names {
                 target.write(&event(name)).unwrap();
                 target.flush().unwrap();
@@ -371,7 +415,7 @@ mod tests {
             bytes.truncate(cut);
             std::fs::write(&part, bytes).unwrap();
 
-            let (mut target, found) = Target::open(&path, Form::JsonLines, true, "all").unwrap();
+            let (mut target, found) = Target::open(&path, Form::JsonLines, true, &all()).unwrap();
             let left = usize::try_from(found.count).unwrap();
             prop_assert_eq!(found.last_key, left.checked_sub(1).map(|last| format!("n/{}", names[last])));
             for name in names.iter().skip(left) {

@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use super::super::cluster::{one_line, with_sources};
+use super::super::cluster::{UNAUTHORIZED_HINT, UNREACHABLE_HINT, one_line, with_sources};
 use kube::Client;
 use kube::core::Status;
 use kube::core::params::PostParams;
@@ -38,6 +38,17 @@ pub(crate) enum Stop {
     /// Somebody wants no more.
     #[error("finish: interrupted")]
     Interrupted,
+}
+
+impl Stop {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoAnswer(_) => Some(UNREACHABLE_HINT),
+            Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT),
+            Self::Interrupted => None,
+        }
+    }
 }
 
 /// A client with the time limits of this file, and whose repetitions are this file's.

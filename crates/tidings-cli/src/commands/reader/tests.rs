@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
@@ -41,16 +42,18 @@ where
     S::Error: Into<tower::BoxError>,
 {
     Reader {
-        client: Client::new(service, "default"),
+        server: Server {
+            client: Client::new(service, "default"),
+            timeout: None,
+        },
         namespace: String::new(),
         filter: Filter::default(),
-        timeout: None,
         events_max: EVENTS_MAX,
         rbac: "events",
     }
 }
 
-/// What a watch after revision 5 gives out while the server answers so, and what it asked for. The watch ends with the script, by a 403.
+/// What a watch after revision 5 gives out while the server answers so, and what it asked for. The watch ends with the script, by a 422.
 async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
@@ -63,7 +66,7 @@ async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
         log.lock()
             .unwrap()
             .push(revision.map_or("list".to_owned(), |revision| format!("watch {revision}")));
-        let last = || Some((403, status(403).to_string()));
+        let last = || Some((422, status(422).to_string()));
         let answer = script.lock().unwrap().pop_front().unwrap_or_else(last);
         std::future::ready(match answer {
             None => Err(std::io::Error::other("connection reset")),
@@ -110,6 +113,30 @@ async fn a_watch_goes_on_from_what_it_saw_last() {
             "watch 5", "watch 7", "watch 9", "watch 9", "watch 9", "watch 10"
         ]
     );
+}
+
+/// A kube-apiserver that was started again refuses everybody until it has read its roles.
+#[tokio::test(start_paused = true)]
+async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
+    let forbidden = || Some((403, status(403).to_string()));
+    let (given, asked) = watched(vec![
+        watch(&[("ADDED", event("a", 6))]),
+        None,
+        forbidden(),
+        forbidden(),
+        watch(&[("ADDED", event("b", 7))]),
+    ])
+    .await;
+    assert_eq!(given, ["a", "interrupted", "resumed", "b"]);
+    assert_eq!(asked.len(), 6);
+
+    // Who may list but not watch is told at once; who may no longer do what was allowed, after some minutes.
+    let forever = || std::iter::repeat_with(forbidden).take(100);
+    let (given, asked) = watched(forever().collect()).await;
+    assert_eq!((given.len(), asked.len()), (0, 1));
+    let (given, asked) = watched(std::iter::once(watch(&[])).chain(forever()).collect()).await;
+    assert_eq!(given, ["interrupted"]);
+    assert_eq!(asked.len(), 2 + FORBIDDEN_MAX as usize);
 }
 
 /// A server that does not know `order` answers by names. Its pages are not as small as what is wanted of it.
