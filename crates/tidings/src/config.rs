@@ -227,15 +227,18 @@ impl SinkOptions {
     /// [`Broadcaster::start_recording_to_sink_with`](crate::Broadcaster::start_recording_to_sink_with) says it. Started without options of its own
     /// ([`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink)) a sink keeps events in memory only, which is logged
     /// and counted, until the folder, tried again every five seconds, can be used. Each event is written to it once, and once more as a mark when it is done, off the caller's thread; a few
-    /// hundred thousand events a minute are no burden. Delivery is at least once: up to some hundred events that were written, but not marked yet
-    /// when the process died, are written again, a repeat counting once more.
+    /// hundred thousand events a minute are no burden. Delivery is at least once: what up to some hundred writes
+    /// stood for that were not marked yet when the process died is written again, a repeat counting once more. As core/v1 these are some hundred
+    /// events; with [`SinkOptions::events_v1`], where one write stands for all repeats since the one before, tens of thousands.
     ///
     /// With [`SinkOptions::events_v1`] a count that waits for its heartbeat waits on disk as well, with every event in it. When these take half of
     /// [`SpillOptions::bytes_max`] (64 MiB by default; an event takes about 600 bytes), counts are written before their heartbeat, those that
     /// would be first anyway, as many as it takes: of a few series that repeat a lot that is a write for tens of thousands of events, of very many
     /// series that seldom repeat up to a write for each event. A larger bound makes it rarer.
     ///
-    /// What finds no room is in memory only, which is logged and counted. Timestamps of events read back are those of the wire: in whole seconds.
+    /// What finds no room is in memory only, which is logged and counted. What is damaged or gone on disk is counted as
+    /// [`DropCause::InvalidEvent`](crate::DropCause::InvalidEvent); a file that cannot be read for a minute is left for the next process, its events
+    /// pending. Timestamps of events read back are those of the wire: in whole seconds.
     ///
     /// ```
     /// use tidings::{Broadcaster, MemorySink, SinkOptions, SpillOptions};

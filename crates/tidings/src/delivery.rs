@@ -194,6 +194,7 @@ impl SinkTask {
             if let Some(spill) = &mut self.spill {
                 spill.handle_timeout(now).await;
                 self.progress.recovered(spill.take_recovered());
+                self.book_lost();
             }
             self.settle();
             // A sink that answers at once, as one in memory does, needs none of the waiting below.
@@ -379,18 +380,24 @@ impl SinkTask {
         if spill.may_read() && self.batch.is_empty() && has_room {
             // An event takes more room in memory than on disk.
             let read = spill.read(now, events - pending, bytes / 4).await;
-            let lost = spill.take_lost();
-            if lost > 0 {
-                dropped(DropCause::InvalidEvent).increment(lost);
-                self.progress.dropped(DropCause::InvalidEvent, lost);
-            }
             self.batch = read.into_iter().map(placed).collect();
-            return spill.is_behind();
+            let more = spill.is_behind();
+            self.book_lost();
+            return more;
         }
         if spill.wants_marking(pending == 0) {
             spill.mark().await;
         }
         false
+    }
+
+    /// Books what was on disk and cannot be read any more.
+    fn book_lost(&mut self) {
+        let lost = self.spill.as_mut().map_or(0, Spill::take_lost);
+        if lost > 0 {
+            dropped(DropCause::InvalidEvent).increment(lost);
+            self.progress.dropped(DropCause::InvalidEvent, lost);
+        }
     }
 
     fn may_correlate(&self) -> bool {

@@ -8,9 +8,13 @@
 //! ```
 //!
 //! Invariants: a place (`sequence`) is never given twice, and grows along the files; a file is removed when it is not appended to any more and
-//! everything in it is done, its marks first, so that no mark outlives what it marks.
+//! everything in it is done, its marks last, so that nothing that is done is found without its mark. Marks that outlive their file are removed at
+//! the next start, and no file gets a number that has marks.
+//!
+//! What is damaged costs the events it is in, and no others: reading goes on at the next record that is whole. A file that is gone costs what was
+//! in it. One that cannot be read is tried again for a minute, and then left for the next process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +27,12 @@ use crate::recorder::is_sampled;
 
 /// How much is read of a file at a time.
 const READ_BYTES: usize = 256 << 10;
+
+/// How often a file is read in vain before it is left for the next process.
+pub(super) const READ_TRIES_MAX: u32 = 12;
+
+/// More places than a file has.
+const PLACES_OF_A_FILE: u64 = 1 << 32;
 
 struct Segment {
     number: u64,
@@ -60,6 +70,10 @@ pub(super) struct Log {
     /// A write to that failed: there may be part of a record at its end.
     torn: bool,
     cursor: Cursor,
+    /// How often reading failed there.
+    read_tries: u32,
+    /// Found when it was opened: the places of events that are damaged. They are not done yet.
+    damaged: Vec<u64>,
     /// Which file each event that is not done lies in.
     unsettled: HashMap<u64, u64>,
     /// Those below this were appended by an earlier process.
@@ -85,18 +99,42 @@ impl Log {
             Err(TryLockError::WouldBlock) => return Err(SpillError::InUse { folder }),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let mut numbers = numbers(&folder).map_err(failed)?;
-        numbers.sort_unstable();
-        let mut segments = VecDeque::new();
-        let mut unsettled = HashMap::new();
+        let numbers = numbers(&folder, "events").map_err(failed)?;
+        let marked = self::numbers(&folder, "done").map_err(failed)?;
+        let (mut segments, mut unsettled, mut damaged) =
+            (VecDeque::new(), HashMap::new(), Vec::new());
         let mut next_sequence = 0;
         for number in &numbers {
-            let (segment, last) = recover(&folder, *number, &mut unsettled).map_err(failed)?;
-            next_sequence = next_sequence.max(last.map_or(0, |last| last + 1));
-            segments.push_back(segment);
+            match recover(&folder, *number) {
+                Ok(found) => {
+                    let places = found.unsettled.iter();
+                    unsettled.extend(places.map(|place| (*place, *number)));
+                    damaged.extend(found.damaged);
+                    next_sequence = next_sequence.max(found.last.map_or(0, |last| last + 1));
+                    segments.push_back(Segment {
+                        number: *number,
+                        bytes: found.bytes,
+                        unsettled: found.unsettled.len(),
+                    });
+                }
+                Err(error) => {
+                    tracing::error!(
+                        file = number, %error, folder = %folder.display(),
+                        "Unable to read events that an earlier process left: they are left for the next one"
+                    );
+                    // Its places are not known, and are not to be given again.
+                    next_sequence += PLACES_OF_A_FILE;
+                }
+            }
+        }
+        for number in marked.iter().filter(|number| !numbers.contains(number)) {
+            if let Err(error) = fs::remove_file(done_path(&folder, *number)) {
+                tracing::warn!(file = number, %error, "Unable to remove the marks of a file that is gone");
+            }
         }
         // Never appended to what may be torn.
-        let number = numbers.last().map_or(1, |last| last + 1);
+        let last = numbers.iter().chain(&marked).max();
+        let number = last.map_or(1, |last| last + 1);
         let active = create(&folder, number).map_err(failed)?;
         segments.push_back(Segment {
             number,
@@ -115,6 +153,8 @@ impl Log {
             segments,
             active,
             torn: false,
+            read_tries: 0,
+            damaged,
             unsettled,
             recovered_below: next_sequence,
             next_sequence,
@@ -129,6 +169,11 @@ impl Log {
     /// How many events are not done.
     pub(super) fn unsettled(&self) -> usize {
         self.unsettled.len()
+    }
+
+    /// The places of events that were found to be damaged when this was opened, once.
+    pub(super) fn take_damaged(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.damaged)
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -214,11 +259,17 @@ impl Log {
                 Ok(())
             }
         });
+        let last = self.segments.back_mut().ok_or(io::ErrorKind::NotFound)?;
         if let Err(error) = synced {
             self.torn = true;
+            // What is written of them would be found by the next process, which is not to write what this one has in memory.
+            let path = events_path(&self.folder, last.number);
+            let file = OpenOptions::new().write(true).open(path);
+            if let Err(error) = file.and_then(|file| file.set_len(last.bytes)) {
+                tracing::warn!(%error, "Unable to take back part of an append: a next process may write its events again");
+            }
             return Err(error);
         }
-        let last = self.segments.back_mut().ok_or(io::ErrorKind::NotFound)?;
         last.bytes += bytes.len() as u64;
         Ok(last.number)
     }
@@ -265,25 +316,40 @@ impl Log {
             (self.cursor.number, self.cursor.offset) = (current, offset);
             if offset < end {
                 let wanted = (events_max.max(1), bytes_max.min(READ_BYTES));
-                match self.read_from(current, offset, end, wanted, &mut read) {
-                    Ok(bytes) if bytes > 0 => {
-                        self.cursor.offset = offset + bytes;
-                        continue;
+                match self.read_on(current, offset, end, wanted, &mut read) {
+                    Ok(next) => {
+                        self.read_tries = 0;
+                        self.cursor.offset = next;
                     }
-                    Ok(_) => self.lose_rest(current, &mut read.lost),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        self.lose(
+                            current,
+                            u64::MAX,
+                            "A file of events is gone",
+                            &mut read.lost,
+                        );
+                        self.cursor.offset = end;
+                        // What would be appended to it is gone, too.
+                        self.torn |= self.is_last(current);
+                    }
                     Err(error) => {
-                        self.failed(&error, "Unable to read events from disk (will try again)");
-                        read.failed = true;
-                        break;
+                        self.read_tries += 1;
+                        if self.read_tries < READ_TRIES_MAX {
+                            self.failed(&error, "Unable to read events from disk (will try again)");
+                            read.failed = true;
+                            break;
+                        }
+                        tracing::error!(
+                            file = current, %error, folder = %self.folder.display(),
+                            "Unable to read events from disk: they are left for the next process"
+                        );
+                        self.read_tries = 0;
+                        self.cursor.offset = end;
                     }
                 }
-                self.cursor.offset = end;
+                continue;
             }
-            if self
-                .segments
-                .back()
-                .is_some_and(|last| last.number == current)
-            {
+            if self.is_last(current) {
                 break;
             }
             (self.cursor.number, self.cursor.offset) = (current + 1, 0);
@@ -291,18 +357,47 @@ impl Log {
         read
     }
 
-    /// Where a record is damaged nobody knows where the next one begins.
-    fn lose_rest(&mut self, number: u64, lost: &mut Vec<u64>) {
+    fn is_last(&self, number: u64) -> bool {
+        self.segments
+            .back()
+            .is_some_and(|last| last.number == number)
+    }
+
+    /// Reads events of one file from `offset`, or finds the first one behind what is damaged there. Returns where to go on.
+    fn read_on(
+        &mut self,
+        number: u64,
+        offset: u64,
+        end: u64,
+        wanted: (usize, usize),
+        into: &mut Taken,
+    ) -> io::Result<u64> {
+        let bytes = self.read_from(number, offset, end, wanted, into)?;
+        if bytes > 0 {
+            return Ok(offset + bytes);
+        }
+        let mut rest = Vec::new();
+        let mut file = File::open(events_path(&self.folder, number))?;
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(end - offset).read_to_end(&mut rest)?;
+        let next = record::find(&rest, 1);
+        let below = next.map_or(u64::MAX, |(_, place)| place);
+        self.lose(number, below, "Spilled events are damaged", &mut into.lost);
+        Ok(next.map_or(end, |(at, _)| offset + at as u64))
+    }
+
+    /// Gives up what was not read yet of a file, below this place.
+    fn lose(&mut self, number: u64, below: u64, why: &str, lost: &mut Vec<u64>) {
         let before = lost.len();
-        let from = self.cursor.sequence;
+        let places = self.cursor.sequence..below;
         let unsettled = self.unsettled.iter();
-        let rest = unsettled.filter(|(place, file)| **file == number && **place >= from);
+        let rest = unsettled.filter(|(place, file)| **file == number && places.contains(*place));
         lost.extend(rest.map(|(place, _)| *place));
         tracing::error!(
             file = number,
             offset = self.cursor.offset,
             events = lost.len() - before,
-            "A spilled event is damaged: it and the rest of its file are lost"
+            "{why}: they are lost"
         );
     }
 
@@ -381,7 +476,7 @@ impl Log {
                 .create(true)
                 .append(true)
                 .open(done_path(&self.folder, number));
-            if let Err(error) = file.and_then(|mut file| file.write_all(&marks)) {
+            if let Err(error) = file.and_then(|file| append_marks(file, &marks)) {
                 self.failed(
                     &error,
                     "Unable to mark events as done: a next process delivers them again",
@@ -399,8 +494,8 @@ impl Log {
         self.segments = kept;
         for segment in gone {
             for path in [
-                done_path(&self.folder, segment.number),
                 events_path(&self.folder, segment.number),
+                done_path(&self.folder, segment.number),
             ] {
                 match fs::remove_file(path) {
                     Ok(()) => {}
@@ -411,6 +506,13 @@ impl Log {
                 }
             }
         }
+    }
+
+    /// Has the next append fail.
+    #[cfg(test)]
+    pub(super) fn fail_appends(&mut self) {
+        let last = self.segments.back().unwrap().number;
+        self.active = File::open(events_path(&self.folder, last)).unwrap();
     }
 
     fn failed(&mut self, error: &io::Error, what: &str) {
@@ -433,53 +535,89 @@ fn create(folder: &Path, number: u64) -> io::Result<File> {
     File::create_new(events_path(folder, number))
 }
 
-/// The numbers of the files of events.
-fn numbers(folder: &Path) -> io::Result<Vec<u64>> {
+/// Appends behind the last mark that is whole: behind a torn one they would not be found.
+fn append_marks(mut file: File, marks: &[u8]) -> io::Result<()> {
+    let bytes = file.metadata()?.len();
+    let torn = bytes % record::MARK_BYTES as u64;
+    if torn > 0 {
+        file.set_len(bytes - torn)?;
+    }
+    file.write_all(marks)
+}
+
+/// The numbers of the files with this extension, in order.
+fn numbers(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".events"));
-        numbers.extend(number.and_then(|number| u64::from_str_radix(number, 16).ok()));
+        let path = PathBuf::from(entry?.file_name());
+        if path.extension().is_some_and(|other| other == extension) {
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            numbers.extend(stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()));
+        }
     }
+    numbers.sort_unstable();
     Ok(numbers)
 }
 
-/// What a file has that is not done, and the last place in it.
-fn recover(
-    folder: &Path,
-    number: u64,
-    unsettled: &mut HashMap<u64, u64>,
-) -> io::Result<(Segment, Option<u64>)> {
+/// What a file has.
+struct Recovered {
+    /// Up to what is torn.
+    bytes: u64,
+    /// The last place in it.
+    last: Option<u64>,
+    /// The places that are not done.
+    unsettled: Vec<u64>,
+    /// Those among them whose events are damaged.
+    damaged: Vec<u64>,
+}
+
+fn recover(folder: &Path, number: u64) -> io::Result<Recovered> {
     let bytes = fs::read(events_path(folder, number))?;
-    let done = match fs::read(done_path(folder, number)) {
+    let done: HashSet<u64> = match fs::read(done_path(folder, number)) {
         Ok(bytes) => record::marks(&bytes).collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => HashSet::new(),
         Err(error) => return Err(error),
     };
-    let done: std::collections::HashSet<u64> = done.into_iter().collect();
-    let (mut read, mut count, mut last) = (0, 0, None);
-    while let Found::Record {
-        sequence, bytes, ..
-    } = record::read(bytes.get(read..).unwrap_or_default(), |_| false)
-    {
-        read += bytes;
-        last = last.max(Some(sequence));
-        if !done.contains(&sequence) {
-            unsettled.insert(sequence, number);
-            count += 1;
+    let (mut read, mut last) = (0, None);
+    let (mut unsettled, mut damaged) = (Vec::new(), Vec::new());
+    loop {
+        if let Found::Record {
+            sequence, bytes, ..
+        } = record::read(bytes.get(read..).unwrap_or_default(), |_| false)
+        {
+            read += bytes;
+            last = Some(sequence);
+            unsettled.extend((!done.contains(&sequence)).then_some(sequence));
+            continue;
         }
+        let Some((next, place)) = record::find(&bytes, read + 1) else {
+            break;
+        };
+        // How many were before the first that is whole is not known.
+        let first = last.map_or(place.saturating_sub(1), |last| last + 1);
+        let lost = (first..place).filter(|place| !done.contains(place));
+        damaged.extend(lost);
+        read = next;
+    }
+    unsettled.extend(&damaged);
+    if !damaged.is_empty() {
+        tracing::error!(
+            file = number,
+            events = damaged.len(),
+            "Spilled events are damaged: they are lost"
+        );
     }
     if read < bytes.len() {
         tracing::warn!(
             file = number,
             bytes = bytes.len() - read,
-            "The end of a spilled file is torn: the event being written when a process died"
+            "The end of a spilled file is torn: what was being written when a process died, or damaged since"
         );
     }
-    let segment = Segment {
-        number,
+    Ok(Recovered {
         bytes: read as u64,
-        unsettled: count,
-    };
-    Ok((segment, last))
+        last,
+        unsettled,
+        damaged,
+    })
 }

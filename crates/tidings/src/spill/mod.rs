@@ -128,7 +128,7 @@ pub(crate) struct Spill {
     log: Option<Box<Log>>,
     /// Found when it was opened, and not asked for yet.
     recovered: u64,
-    /// Found to be damaged, and not asked for yet.
+    /// Found to be damaged or gone, and not asked for yet.
     lost: u64,
     /// The disk gave no answer: not read before this.
     read_again: Option<Monotonic>,
@@ -193,8 +193,11 @@ impl Spill {
         }
     }
 
-    fn opened(&mut self, log: Box<Log>) {
+    fn opened(&mut self, mut log: Box<Log>) {
         let recovered = log.unsettled() as u64;
+        let damaged = log.take_damaged();
+        self.lost += damaged.len() as u64;
+        self.done.extend(damaged);
         self.metrics.recovered.increment(recovered);
         self.metrics.bytes.increment(log.bytes() as f64);
         if recovered > 0 {
@@ -214,7 +217,7 @@ impl Spill {
         std::mem::take(&mut self.recovered)
     }
 
-    /// How many events were found to be damaged since the last call.
+    /// How many events were found to be damaged or gone since the last call.
     pub(crate) fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }

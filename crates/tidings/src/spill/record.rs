@@ -94,6 +94,14 @@ pub(super) fn read(bytes: &[u8], wanted: impl Fn(u64) -> bool) -> Found {
     }
 }
 
+/// Where the first whole record at or behind `from` begins, and its place: what follows one that is damaged.
+pub(super) fn find(bytes: &[u8], from: usize) -> Option<(usize, u64)> {
+    (from..bytes.len()).find_map(|at| match read(bytes.get(at..)?, |_| false) {
+        Found::Record { sequence, .. } => Some((at, sequence)),
+        Found::More(_) | Found::Torn => None,
+    })
+}
+
 /// The mark that the event at `sequence` is done.
 pub(super) fn mark(sequence: u64) -> [u8; MARK_BYTES] {
     let place = sequence.to_le_bytes();
@@ -105,10 +113,10 @@ pub(super) fn mark(sequence: u64) -> [u8; MARK_BYTES] {
     mark
 }
 
-/// The places that `bytes` mark as done, up to the first mark that is torn.
+/// The places that `bytes` mark as done. What is no mark is left out.
 pub(super) fn marks(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (marks, _torn) = bytes.as_chunks::<MARK_BYTES>();
-    marks.iter().map_while(|bytes| {
+    marks.iter().filter_map(|bytes| {
         let (place, _) = bytes.split_first_chunk()?;
         let sequence = u64::from_le_bytes(*place);
         (mark(sequence) == *bytes).then_some(sequence)

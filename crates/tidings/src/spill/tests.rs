@@ -122,10 +122,13 @@ async fn a_disk_that_gives_no_answer_is_asked_again() {
     let events = (0..3).map(|number| event(number, "m")).collect();
     assert!(spill.append(events, false).await.is_empty());
     let path = only_file(folder.path());
+    // Reading a folder is an error that is no end.
     fs::rename(&path, folder.path().join("away")).unwrap();
+    fs::create_dir(&path).unwrap();
     let now = Monotonic::ZERO;
     assert!(spill.read(now, 9, 1 << 20).await.is_empty());
     assert!(spill.is_behind() && !spill.may_read());
+    fs::remove_dir(&path).unwrap();
     fs::rename(folder.path().join("away"), &path).unwrap();
     let now = spill.poll_timeout().unwrap();
     spill.handle_timeout(now).await;
@@ -150,16 +153,152 @@ async fn what_is_damaged_is_counted_and_makes_room() {
     let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
     assert_eq!(names(&read), ["web.0", "web.1"]);
     assert_eq!(spill.take_lost(), 0);
+    let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
+    assert_eq!(names(&read), ["web.3"]);
+    assert_eq!(spill.take_lost(), 1);
     assert!(spill.read(Monotonic::ZERO, 9, 1 << 20).await.is_empty());
     assert!(!spill.is_behind());
-    assert_eq!(spill.take_lost(), 2);
-    spill.settled(vec![0, 1]);
+    spill.settled(vec![0, 1, 3]);
     spill.mark().await;
     assert_eq!(spill.log.as_ref().map(|log| log.unsettled()), Some(0));
     // What comes later can be read.
     assert!(spill.append(vec![event(4, "m")], false).await.is_empty());
     let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
     assert_eq!(names(&read), ["web.4"]);
+}
+
+/// A spill with four events in one file, of which none is in memory.
+async fn spilled(folder: &Path) -> Spill {
+    let mut spill = Spill::new(SpillOptions::new(folder));
+    spill.open().unwrap();
+    let events = (0..4).map(|number| event(number, "m")).collect();
+    assert!(spill.append(events, false).await.is_empty());
+    spill
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_costs_what_was_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spill = spilled(folder.path()).await;
+    fs::remove_file(only_file(folder.path())).unwrap();
+    assert!(spill.read(Monotonic::ZERO, 9, 1 << 20).await.is_empty());
+    assert!(!spill.is_behind());
+    assert_eq!(spill.take_lost(), 4);
+    // What comes later lies where it is found.
+    assert!(spill.append(vec![event(4, "m")], false).await.is_empty());
+    let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
+    assert_eq!(names(&read), ["web.4"]);
+    drop(spill);
+    assert_eq!(read_all(&mut open(folder.path())), ["web.4"]);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_left_for_the_next_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spill = spilled(folder.path()).await;
+    let path = only_file(folder.path());
+    let away = folder.path().join("away");
+    fs::rename(&path, &away).unwrap();
+    fs::create_dir(&path).unwrap();
+    let mut now = Monotonic::ZERO;
+    for _ in 1..log::READ_TRIES_MAX {
+        assert!(spill.read(now, 9, 1 << 20).await.is_empty());
+        assert!(spill.is_behind() && !spill.may_read());
+        now = spill.poll_timeout().unwrap();
+        spill.handle_timeout(now).await;
+    }
+    assert!(now >= Monotonic::ZERO.saturating_add(Duration::from_secs(50)));
+    assert!(spill.read(now, 9, 1 << 20).await.is_empty());
+    assert!(!spill.is_behind());
+    assert_eq!(spill.take_lost(), 0);
+    drop(spill);
+
+    // The next process cannot read it either, and goes on without it.
+    let mut log = open(folder.path());
+    assert_eq!(log.unsettled(), 0);
+    log.append(vec![event(4, "m")]);
+    assert_eq!(read_all(&mut log), ["web.4"]);
+    drop(log);
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&away, &path).unwrap();
+    let mut log = open(folder.path());
+    assert_eq!(
+        read_all(&mut log),
+        ["web.0", "web.1", "web.2", "web.3", "web.4"]
+    );
+}
+
+#[tokio::test]
+async fn what_was_damaged_before_the_start_costs_itself_only() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(spilled(folder.path()).await);
+    let path = only_file(folder.path());
+    let mut bytes = fs::read(&path).unwrap();
+    let second = bytes.len() / 4 + 40;
+    bytes[second] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let mut spill = Spill::new(SpillOptions::new(folder.path()));
+    spill.open().unwrap();
+    assert_eq!((spill.take_recovered(), spill.take_lost()), (4, 1));
+    let mut read = Vec::new();
+    while spill.is_behind() {
+        read.extend(spill.read(Monotonic::ZERO, 9, 1 << 20).await);
+    }
+    assert_eq!(names(&read), ["web.0", "web.2", "web.3"]);
+    drop(spill);
+    // Not counted twice.
+    let mut log = open(folder.path());
+    assert_eq!((log.unsettled(), log.take_damaged().len()), (3, 0));
+}
+
+#[test]
+fn an_append_that_failed_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = open(folder.path());
+    log.append(vec![event(0, "m")]);
+    // As if the disk had been full behind the second record.
+    let path = only_file(folder.path());
+    let whole = fs::read(&path).unwrap();
+    let mut second = Vec::new();
+    assert!(record::write(&mut second, 1, &event(1, "m")));
+    fs::write(&path, [whole, second].concat()).unwrap();
+    log.fail_appends();
+    assert_eq!(
+        log.append(vec![event(1, "m"), event(2, "m")])[0].sequence,
+        None
+    );
+    log.append(vec![event(3, "m")]);
+    drop(log);
+    assert_eq!(read_all(&mut open(folder.path())), ["web.0", "web.3"]);
+}
+
+#[test]
+fn marks_hold_whatever_is_torn_before_them_and_for_no_other_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = open(folder.path());
+    log.append((0..4).map(|number| event(number, "m")).collect());
+    log.mark_done(&[0]);
+    let marks = only_file(folder.path()).with_extension("done");
+    let torn = [fs::read(&marks).unwrap(), vec![7; 5]].concat();
+    fs::write(&marks, torn).unwrap();
+    log.mark_done(&[2]);
+    drop(log);
+    let mut log = open(folder.path());
+    assert_eq!(read_all(&mut log), ["web.1", "web.3"]);
+    drop(log);
+    // The process died between the two removals.
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "events") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    assert!(marks.exists());
+    let mut log = open(folder.path());
+    log.append(vec![event(0, "m")]);
+    drop(log);
+    assert!(!marks.exists());
+    assert_eq!(read_all(&mut open(folder.path())), ["web.0"]);
 }
 
 proptest! {
