@@ -114,8 +114,13 @@ impl EventContext for Context {
     fn absorb(&self, earlier: &dyn EventContext) {
         let earlier: &dyn Any = earlier;
         if let Some(earlier) = earlier.downcast_ref::<Self>() {
-            let spilled = earlier.take_spilled();
-            self.spilled().extend(spilled);
+            let mut less = earlier.take_spilled();
+            let mut spilled = self.spilled();
+            // One of them may be all that a series has gathered: it is not copied for each event more.
+            if spilled.len() < less.len() {
+                std::mem::swap(&mut *spilled, &mut less);
+            }
+            spilled.append(&mut less);
         }
     }
 }
@@ -282,5 +287,31 @@ impl Wait {
             // One of several sinks ended without a word.
             _ => Err(RecordError::Abandoned),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whichever of the two has more, that stays where it is: a series of n events costs n steps.
+    #[test]
+    fn the_places_of_many_events_are_not_copied_for_one_more() {
+        let context = |places: Vec<u64>| Context {
+            spilled: Mutex::new(places),
+            ..Context::new(Span::none(), None)
+        };
+        let mut many: Vec<u64> = (0..1000).collect();
+        many.reserve(10);
+        let place = many.as_ptr();
+        let (many, later) = (context(many), context(vec![1000]));
+        later.absorb(&many);
+        assert_eq!(later.spilled().as_ptr(), place);
+        assert!(many.take_spilled().is_empty());
+        later.absorb(&context(vec![1001]));
+        let mut spilled = later.take_spilled();
+        assert_eq!(spilled.as_ptr(), place);
+        spilled.sort_unstable();
+        assert_eq!(spilled, (0..1002).collect::<Vec<_>>());
     }
 }
