@@ -63,7 +63,9 @@ impl<S: Sink> Questions<S> {
         let mut failures = 0_u32;
         let mut draining = false;
         loop {
-            let answer = AssertUnwindSafe(question()).catch_unwind().await;
+            // Within, as a sink may panic before it returns a future.
+            let answer = AssertUnwindSafe(async { question().await });
+            let answer = answer.catch_unwind().await;
             let error = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,

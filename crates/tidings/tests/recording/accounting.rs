@@ -7,9 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidings::EventType::{Normal, Warning};
 use tidings::{
-    Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, Occurrence,
-    QueueOptions, RecordError, Sink, SinkAnswer, SinkOptions, SinkVerb, StatusFailure, WhenFull,
-    WriteError,
+    Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, EventApi, MemorySink, Occurrence,
+    QueueOptions, RecordError, SeriesOptions, Sink, SinkAnswer, SinkOptions, SinkVerb,
+    StatusFailure, WhenFull, WriteError,
 };
 
 use super::{LONG, assert_adds_up, manual, pod, source, unfiltered};
@@ -210,6 +210,41 @@ async fn a_sink_that_panics_loses_that_event_only() {
     assert_eq!(report.delivered, 2);
     assert_eq!(report.dropped.get(DropCause::InvalidRequest), 1);
     assert_adds_up(&report);
+}
+
+/// Panics when it is asked anything, before there is a future to poll.
+struct Unaskable(MemorySink);
+
+impl Sink for Unaskable {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.0.create(occurrence).await
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.0.patch(occurrence).await
+    }
+
+    fn serves(&self, _: EventApi) -> impl Future<Output = Result<bool, WriteError>> + Send {
+        assert!(self.0.forgotten() > 0, "meant to panic");
+        std::future::ready(Ok(true))
+    }
+
+    fn check(&self, _: EventApi) -> impl Future<Output = Result<(), WriteError>> + Send {
+        assert!(self.0.forgotten() > 0, "meant to panic");
+        std::future::ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_panics_when_it_is_asked_is_written_to() {
+    let options = SinkOptions::default().events_v1_if_served(SeriesOptions::default());
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default().sink(options));
+    let sink = MemorySink::new();
+    broadcaster.start_recording_to_sink(Unaskable(sink.clone()));
+    recorder.event(&pod("foo", "bar"), Normal, "Started", "up");
+    let report = broadcaster.shutdown(LONG).await;
+    assert!(report.is_complete(), "{report}");
+    assert_eq!(sink.events().len(), 1);
 }
 
 /// A slow sink does not hold up a quick one, and each counts for itself.
