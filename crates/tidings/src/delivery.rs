@@ -139,6 +139,7 @@ impl SinkTask {
             bytes: delivery.pending_bytes_max.div_ceil(2),
         };
         if spill.is_some() {
+            bytes_max: delivery.pending_bytes_max,
             delivery.retry.give_up_out_of_reach = false;
         }
         Ok(Machines {
@@ -360,10 +361,7 @@ impl SinkTask {
         let asking = self.is_asking();
         if let Some(spill) = &mut self.spill {
             let events: Vec<Event> = std::mem::take(&mut self.batch).into();
-            let size: usize = events.iter().map(Event::size).sum();
-            let has_room = !asking
-                && self.delivery.pending() + events.len() <= self.room.events
-                && self.delivery.pending_bytes().saturating_add(size) <= self.room.bytes;
+            let has_room = !asking && self.room.is_left_for(&events, &self.delivery);
             let kept = spill.append(events, has_room).await;
             self.batch = kept.into_iter().map(placed).collect();
         }

@@ -18,11 +18,22 @@ const EARLY_WRITES: usize = 64;
 pub(crate) struct Room {
     pub(crate) events: usize,
     pub(crate) bytes: usize,
+    /// What the delivery holds.
+    pub(crate) bytes_max: usize,
 }
 
 impl Room {
     pub(crate) fn is_left_by(self, delivery: &Delivery<Occurrence>) -> bool {
         delivery.pending() < self.events && delivery.pending_bytes() < self.bytes
+    }
+
+    /// Whether the writes of all these would find room. A write keeps its event, the first of its kind, and what it is compared by.
+    pub(crate) fn is_left_for(self, events: &[Event], delivery: &Delivery<Occurrence>) -> bool {
+        let sizes = events.iter().map(Event::size);
+        let bytes = sizes.fold(delivery.pending_bytes(), |sum, size| {
+            sum.saturating_add(3 * size + size_of::<Occurrence>())
+        });
+        delivery.pending() + events.len() <= self.events && bytes <= self.bytes_max
     }
 }
 

@@ -80,6 +80,39 @@ async fn an_outage_longer_than_the_memory_allows_loses_nothing() {
     assert_eq!(broadcaster.shutdown(LONG).await.offered, 0);
 }
 
+/// As events they fit into the room there is; as writes, which keep the first of their kind, too, they would not.
+#[tokio::test]
+async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
+    const BYTES: usize = 64 << 10;
+    let folder = tempfile::tempdir().unwrap();
+    let delivery = DeliveryOptions {
+        pending_bytes_max: BYTES,
+        ..DeliveryOptions::default()
+    };
+    let sink = MemorySink::new();
+    let (broadcaster, recorder) = start(folder.path(), unfiltered().delivery(delivery), &sink);
+    let mut watcher = broadcaster.watch().unwrap();
+    let pod = |number: usize| pod(&format!("web-{number:04}"), "");
+    recorder.event(&pod(0), Warning, "BackOff", "m");
+    let events = BYTES / 2 / watcher.recv().await.unwrap().size();
+    for number in 1..events {
+        let written = recorder.record_and_wait(&pod(number), Warning, "BackOff", "m");
+        assert!(written.await.unwrap().is_written());
+    }
+    let held = sink.hold();
+    // The task has no turn before all are recorded, and takes them at once.
+    for number in 0..events {
+        recorder.event(&pod(number), Warning, "BackOff", "m");
+    }
+    while sink.calls().len() <= events {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(held);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!(report.delivered, 2 * events as u64, "{report}");
+}
+
 #[tokio::test]
 async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
     for series in [None, Some(SeriesOptions::default())] {
