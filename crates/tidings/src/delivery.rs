@@ -100,6 +100,8 @@ enum Input {
     Answer(Answer),
     /// The time that the delivery asked to be called at.
     Time,
+    /// A shutdown has begun.
+    Drain,
     /// The deadline of the shutdown.
     Abandon,
 }
@@ -137,9 +139,9 @@ impl SinkTask {
         let room = Room {
             events: delivery.pending_events_max.div_ceil(2),
             bytes: delivery.pending_bytes_max.div_ceil(2),
+            bytes_max: delivery.pending_bytes_max,
         };
         if spill.is_some() {
-            bytes_max: delivery.pending_bytes_max,
             delivery.retry.give_up_out_of_reach = false;
         }
         Ok(Machines {
@@ -186,6 +188,8 @@ impl SinkTask {
         let mut requests = FuturesUnordered::new();
         let mut phase = self.phase.clone();
         let mut abandoned = std::pin::pin!(reached(&mut phase, Phase::Abandoned));
+        let mut phase = self.phase.clone();
+        let mut draining = Some(Box::pin(reached(&mut phase, Phase::Draining)));
         // Never polled where the answer decides nothing.
         let mut served = Box::pin(self.questions(&sink).serves_events_v1());
         // Asked beside the writing, as soon as it is known what is written.
@@ -227,6 +231,7 @@ impl SinkTask {
                     &mut requests,
                     served.as_mut(),
                     &mut check,
+                    &mut draining,
                     abandoned.as_mut(),
                 )
                 .await;
@@ -248,6 +253,12 @@ impl SinkTask {
                 }
                 Input::Queue { more: false, .. } => {
                     self.ended = true;
+                    self.delivery.hurry();
+                }
+                // There may be no room to take what is queued, and so no end in sight, before what waits is written.
+                Input::Drain => {
+                    draining = None;
+                    self.delivery.hurry();
                 }
                 Input::Served(served) => {
                     if let Some(fallback) = self.fallback.take()
@@ -301,6 +312,7 @@ impl SinkTask {
         requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
         served: Pin<&mut impl Future<Output = bool>>,
         check: &mut Option<Pin<Box<impl Future<Output = ()>>>>,
+        draining: &mut Option<Pin<Box<impl Future<Output = ()>>>>,
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Input {
         let times = [
@@ -327,6 +339,7 @@ impl SinkTask {
             () = abandoned => Input::Abandon,
             served = served, if asking => Input::Served(served),
             Some(()) = OptionFuture::from(check.as_mut()) => Input::Checked,
+            Some(()) = OptionFuture::from(draining.as_mut()) => Input::Drain,
             Some(answer) = requests.next() => Input::Answer(answer),
             (more, fresh) = more_events(receiver, batch, rest), if takes => Input::Queue { more, fresh },
             () = clock.sleep_until(timeout.unwrap_or_default()), if timeout.is_some() => Input::Time,

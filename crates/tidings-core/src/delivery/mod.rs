@@ -250,10 +250,16 @@ impl<T: Deliverable> Delivery<T> {
         self.settled.pop_front()
     }
 
-    /// Takes no more events (they are dropped as [`DropCause::Stopped`]) and gives each that waits for another try one at once, except
-    /// where the server asked for a wait. Go on as before until [`Delivery::pending`] is 0, or [`Delivery::abandon`].
+    /// Takes no more events (they are dropped as [`DropCause::Stopped`]), and [hurries](Delivery::hurry). Go on as before until
+    /// [`Delivery::pending`] is 0, or [`Delivery::abandon`].
     pub fn drain(&mut self) {
         self.draining = true;
+        self.hurry();
+    }
+
+    /// Gives each event that waits for another try one at once, except where the server asked for a wait: the end is near, but more may be offered
+    /// before it.
+    pub fn hurry(&mut self) {
         self.pause.shorten();
         self.end_waits(|why| why != Wait::Asked);
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidings::EventType::Normal;
 use tidings::{
-    Broadcaster, BroadcasterOptions, DropCause, MemorySink, RecordError, SinkAnswer, WriteError,
+    Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, QueueOptions,
+    RecordError, SeriesOptions, SinkAnswer, SinkOptions, WhenFull, WriteError,
 };
 use tokio::sync::Notify;
 
@@ -161,6 +162,54 @@ async fn shutdown_does_not_sit_out_the_waits_between_tries() {
     let report = broadcaster.shutdown(LONG).await;
     assert!(report.is_complete(), "{report}");
     assert_eq!(sink.calls().len(), 2);
+}
+
+/// What waits for another try fills the room there is, and more waits for that room: in the queue, or in its series.
+#[tokio::test]
+async fn shutdown_does_not_sit_out_the_waits_of_what_is_in_the_way() {
+    const PODS: u64 = 40;
+    for series in [None, Some(SeriesOptions::default())] {
+        let delivery = DeliveryOptions {
+            pending_events_max: 8,
+            ..DeliveryOptions::default()
+        };
+        let options = SinkOptions::default().delivery(delivery);
+        let options = match series {
+            Some(series) => options.events_v1(series),
+            None => options,
+        };
+        let queue = QueueOptions {
+            when_full: WhenFull::Wait,
+            ..QueueOptions::default()
+        };
+        let options = BroadcasterOptions::default().sink(options).queue(queue);
+        let (broadcaster, recorder, _hand) = manual(options);
+        let sink = MemorySink::new();
+        broadcaster.start_recording_to_sink(sink.clone());
+        let record = |times: u64| {
+            for number in 0..PODS * times {
+                let pod = pod(&format!("pod-{}", number % PODS), "bar");
+                recorder.event(&pod, Normal, "Started", "");
+            }
+        };
+        // All are series whose counts are behind, where there are series.
+        record(3);
+        while broadcaster.report().delivered < PODS {
+            tokio::task::yield_now().await;
+        }
+        let before = sink.calls().len();
+        sink.answer_next((0..4).map(|_| SinkAnswer::Fail(WriteError::transport("refused"))));
+        for number in 0..PODS {
+            recorder.event(&pod(&format!("new-{number}"), ""), Normal, "Started", "");
+        }
+        asked(&sink, before + 4).await;
+        // The clock stands still: only the end of the waits can lead to another try.
+        let report = tokio::time::timeout(LONG, broadcaster.shutdown(LONG)).await;
+        let report = report.expect("what waits is tried at once");
+        assert_adds_up(&report);
+        assert!(report.is_complete(), "{report}");
+        assert_eq!(report.delivered + report.aggregated, 4 * PODS);
+    }
 }
 
 #[tokio::test]

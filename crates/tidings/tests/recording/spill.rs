@@ -113,6 +113,52 @@ async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     assert_eq!(report.delivered, 2 * events as u64, "{report}");
 }
 
+/// A server that is back is not waited for at the end, although most of what there is to write lies on disk, and writing is paused.
+#[tokio::test]
+async fn shutdown_does_not_sit_out_a_pause_before_what_is_on_disk() {
+    const EVENTS: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let delivery = DeliveryOptions {
+        pending_events_max: 16,
+        ..DeliveryOptions::default()
+    };
+    let options = SinkOptions::default()
+        .delivery(delivery)
+        .spill(SpillOptions::new(folder.path()));
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default().sink(options));
+    let sink = MemorySink::new();
+    let refused = || SinkAnswer::Fail(WriteError::transport("refused"));
+    sink.answer_next(std::iter::repeat_with(refused).take(8));
+    broadcaster.start_recording_to_sink(sink.clone());
+    for number in 0..8 {
+        recorder.event(
+            &pod(&format!("web-{number}"), ""),
+            Warning,
+            "BackOff",
+            number,
+        );
+    }
+    while sink.calls().len() < 8 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for number in 8..EVENTS {
+        recorder.event(
+            &pod(&format!("web-{number}"), ""),
+            Warning,
+            "BackOff",
+            number,
+        );
+    }
+    while on_disk(folder.path(), r#""reason":"BackOff""#) < EVENTS {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The clock stands still: only the end of the waits can lead to another try.
+    let report = tokio::time::timeout(LONG, broadcaster.shutdown(LONG)).await;
+    let report = report.expect("what waits is tried at once");
+    assert_adds_up(&report);
+    assert_eq!(report.delivered, EVENTS as u64, "{report}");
+}
+
 #[tokio::test]
 async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
     for series in [None, Some(SeriesOptions::default())] {
