@@ -197,7 +197,8 @@ pub struct ListRequest {
     /// At most so many records, and fewer if their values come to [`PAGE_BYTES_MAX`]; `None` is all
     /// of them. Callers bound their memory by asking for pages.
     pub limit: Option<usize>,
-    /// Whether to count what is left behind a limited page ([`Page::remaining`]), which costs a walk over the keys.
+    /// Whether to count what is left behind a limited page ([`Page::remaining`]), which may cost a walk over the keys: ask
+    /// once, and take off what each page holds.
     pub count_remaining: bool,
 }
 
@@ -288,7 +289,8 @@ pub struct Page {
     pub revision: Revision,
     /// Whether the limit cut the list short.
     pub more: bool,
-    /// How many records are behind the page, if [`ListRequest::count_remaining`] asked for it.
+    /// How many records are behind the page, if [`ListRequest::count_remaining`] asked for it. Never too few; those whose
+    /// time is over may count until their end is written down.
     pub remaining: Option<u64>,
 }
 

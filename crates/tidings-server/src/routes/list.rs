@@ -108,18 +108,18 @@ pub(crate) fn key_prefix(namespace: &str) -> String {
     }
 }
 
-/// The first request of a list, at the right revision.
+/// The first request of a list, at the right revision, and how much the list has behind it where that is known already.
 fn first_request(
     server: &ApiServer,
     namespace: &str,
     options: &ListOptions,
-) -> Result<ListRequest, Status> {
+) -> Result<(ListRequest, Option<u64>), Status> {
     let mut request = store_request(namespace, &options.selector);
     if let Some(token) = &options.continue_token {
         let continuation = Continuation::decode(token)?;
         request.at = continuation.revision.map_or(At::Latest, At::Exact);
         request.after = Some((key_prefix(namespace) + &continuation.after).into());
-        return Ok(request);
+        return Ok((request, continuation.remaining));
     }
     if let ResourceVersion::At(revision) = options.resource_version {
         not_newer_than_store(server, revision)?;
@@ -130,7 +130,7 @@ fn first_request(
             At::Latest
         };
     }
-    Ok(request)
+    Ok((request, None))
 }
 
 /// Answers with a list, or a page of one, that was read already and may not be there any more.
@@ -162,12 +162,14 @@ pub(crate) fn pages(
     call: &Call,
     options: &ListOptions,
 ) -> Result<Pages, Status> {
+    let (request, remaining) = first_request(server, &call.namespace, options)?;
     Ok(Pages::new(
         Arc::clone(server),
         options.selector.clone(),
-        first_request(server, &call.namespace, options)?,
+        request,
         key_prefix(&call.namespace).len(),
         options.limit,
+        remaining,
     ))
 }
 

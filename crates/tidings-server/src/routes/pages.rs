@@ -36,6 +36,7 @@ pub(crate) struct Pages {
     /// Whether something was left behind the limit.
     more: bool,
     revision: Revision,
+    /// How many records come behind those read so far, whether they may still come or not.
     remaining: Option<u64>,
 }
 
@@ -46,8 +47,10 @@ impl Pages {
         request: ListRequest,
         namespace_len: usize,
         limit: Option<usize>,
+        remaining: Option<u64>,
     ) -> Self {
         Self {
+            remaining: remaining.filter(|_| selector.is_empty()),
             server,
             selector,
             request,
@@ -59,7 +62,6 @@ impl Pages {
             done: false,
             more: false,
             revision: 0,
-            remaining: None,
         }
     }
 
@@ -74,7 +76,8 @@ impl Pages {
             let page = ahead.await;
             page.map_err(|error| Status::internal(error.to_string()))?
         } else {
-            self.request.count_remaining = first && unfiltered && self.left.is_some();
+            self.request.count_remaining =
+                first && unfiltered && self.left.is_some() && self.remaining.is_none();
             read_page(&self.server, self.next_request(), self.namespace_len).await
         }?;
         self.request.count_remaining = false;
@@ -152,6 +155,7 @@ impl Pages {
         let continuation = after.map(|after| Continuation {
             revision: Some(self.revision),
             after: relative(after, self.namespace_len),
+            remaining: self.remaining,
         });
         ListMeta {
             resource_version: Some(self.revision.to_string()),
@@ -180,9 +184,9 @@ impl Pages {
             self.request.clone(),
             self.namespace_len,
             self.left,
+            self.remaining,
         );
         scout.started = true;
-        scout.remaining = self.remaining;
         while let Some(batch) = scout.next().await? {
             for record in &batch {
                 see(record)?;
@@ -215,6 +219,7 @@ async fn read_page(
                 Continuation {
                     revision: None,
                     after: relative(&after, namespace_len),
+                    remaining: None,
                 }
                 .encode()
             });

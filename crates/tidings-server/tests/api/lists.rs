@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::support::{Server, event, events};
@@ -145,6 +147,7 @@ async fn pages_are_of_one_moment() {
         .expect(200);
     assert_eq!(names(&second), ["shop/e3", "shop/e4", "shop/e5"]);
     assert_eq!(version(&second), version(&first));
+    assert_eq!(second["metadata"]["remainingItemCount"], 1);
     let token = second["metadata"]["continue"].as_str().unwrap();
     let third = server
         .get(&format!("/api/v1/events?limit=3&continue={token}"))
@@ -173,6 +176,24 @@ async fn pages_are_of_one_moment() {
         .get("/api/v1/events?continue=nonsense")
         .await
         .expect(400);
+}
+
+/// What is left is counted for the first page alone, or for a token that does not say it, as kube-apiserver's.
+#[tokio::test]
+async fn a_continue_token_says_what_is_left() {
+    let server = Server::new();
+    for n in 0..7 {
+        server.create("shop", &format!("e{n}")).await;
+    }
+    for (remaining, expected) in [("", 4), (r#","remaining":99"#, 97)] {
+        let token =
+            format!(r#"{{"v":"meta.k8s.io/v1","rv":8,"start":"shop/e0\u0000"{remaining}}}"#);
+        let token = BASE64_URL_SAFE_NO_PAD.encode(token);
+        let uri = format!("/api/v1/events?limit=2&continue={token}");
+        let page = server.get(&uri).await.expect(200);
+        assert_eq!(names(&page), ["shop/e1", "shop/e2"]);
+        assert_eq!(page["metadata"]["remainingItemCount"], expected);
+    }
 }
 
 #[tokio::test]
@@ -282,9 +303,9 @@ async fn resource_versions() {
         .expect(410);
 }
 
+/// But for what is left, which kube-apiserver passes over.
 #[tokio::test]
 async fn continue_tokens_are_those_of_kube_apiserver() {
-    use base64::Engine;
     let server = Server::new();
     for name in ["a", "b"] {
         server.create("shop", name).await;
@@ -295,11 +316,11 @@ async fn continue_tokens_are_those_of_kube_apiserver() {
     ] {
         let page = server.get(&format!("{path}?limit=1")).await.expect(200);
         let token = page["metadata"]["continue"].as_str().unwrap();
-        let json = base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(token);
+        let json = BASE64_URL_SAFE_NO_PAD.decode(token);
         let token: Value = serde_json::from_slice(&json.unwrap()).unwrap();
         assert_eq!(
             token,
-            json!({"v": "meta.k8s.io/v1", "rv": 3, "start": start})
+            json!({"v": "meta.k8s.io/v1", "rv": 3, "start": start, "remaining": 1})
         );
     }
 }

@@ -137,15 +137,31 @@ impl<'a> View<'a> {
 
     /// The version with a revision. `None` if its bucket is gone, which means that it expired long ago.
     pub(crate) fn version(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
+        let bytes = self.packed(revision, bucket)?;
+        bytes
+            .map(|bytes| unpack(self.codec, &bytes, revision, bucket))
+            .transpose()
+    }
+
+    /// The record alone of a version, for lists, which look at nothing else.
+    fn record(&self, revision: Revision, bucket: u64) -> Result<Option<Record>, Fault> {
+        let Some(bytes) = self.packed(revision, bucket)? else {
+            return Ok(None);
+        };
+        let version = Version::decode(&bytes, revision, bucket)?;
+        unpack_record(self.codec, version, revision).map(Some)
+    }
+
+    fn packed(&self, revision: Revision, bucket: u64) -> Result<Option<Vec<u8>>, Fault> {
         let Some(tables) = self.buckets.get(&bucket) else {
             return Ok(None);
         };
-        let Some(bytes) = tables.log.version(revision)? else {
-            return Err(Fault::Corrupt(format!(
+        match tables.log.version(revision)? {
+            None => Err(Fault::Corrupt(format!(
                 "revision {revision} is missing from its bucket"
-            )));
-        };
-        unpack(self.codec, &bytes, revision, bucket).map(Some)
+            ))),
+            bytes => Ok(bytes),
+        }
     }
 
     /// The live record under a key.
@@ -211,8 +227,13 @@ impl<'a> View<'a> {
                 (requested, self.undone(requested, request, recent)?)
             }
         };
+        let everything = request.prefix.is_empty()
+            && request.after.is_none()
+            && request.object.is_none()
+            && revision == current;
         let mut page = PageBuilder {
             request,
+            all: everything.then_some(self.state.records),
             room: Room::of(request),
             page: Page {
                 revision,
@@ -405,7 +426,7 @@ impl<'a> View<'a> {
             {
                 continue;
             }
-            let Some(Stored { record, .. }) = self.version(revision, bucket)? else {
+            let Some(record) = self.record(revision, bucket)? else {
                 continue;
             };
             if record.expires_at.is_none_or(|at| at > now)
@@ -476,6 +497,8 @@ impl ListRequest {
 /// Collects a page until its limit, then only looks whether, or counts how much, is behind it.
 struct PageBuilder<'a> {
     request: &'a ListRequest,
+    /// How many records the whole list has, where that is known without counting.
+    all: Option<u64>,
     room: Room,
     page: Page,
     behind: u64,
@@ -483,7 +506,7 @@ struct PageBuilder<'a> {
 
 impl PageBuilder<'_> {
     fn is_done(&self) -> bool {
-        self.behind > 0 && !self.request.count_remaining
+        self.behind > 0 && (!self.request.count_remaining || self.all.is_some())
     }
 
     /// Takes the next key with what it points to.
@@ -498,16 +521,18 @@ impl PageBuilder<'_> {
             return Ok(());
         };
         if !self.room.is_left() {
-            self.behind += 1;
-        } else if let Some(stored) = view.version(pointer.revision, pointer.bucket)? {
-            if stored.record.key != key {
+            let before = self.page.records.len() as u64;
+            let behind = self.all.map(|all| all.saturating_sub(before));
+            self.behind = behind.unwrap_or(self.behind).max(self.behind + 1);
+        } else if let Some(record) = view.record(pointer.revision, pointer.bucket)? {
+            if record.key != key {
                 return Err(Fault::Corrupt(format!(
                     "revision {} is stored under another key",
                     pointer.revision
                 )));
             }
-            self.room.fill(&stored.record);
-            self.page.records.push(stored.record);
+            self.room.fill(&record);
+            self.page.records.push(record);
         }
         Ok(())
     }
