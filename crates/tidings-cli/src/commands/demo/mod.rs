@@ -226,7 +226,7 @@ fn advise(keep: bool, kubeconfig: &Path, screen: &Screen) {
     } else {
         screen.say(format_args!(
             "\nTo look around with your own kubectl, keep the server:\n\
-             \x20 tidings demo --keep            (from a checkout: cargo run --release -- demo --keep)\n\
+             \x20 tidings demo --keep            (from a checkout: cargo run -- demo --keep)\n\
              A server of your own, and events to put into it:\n\
              \x20 tidings serve --help\n\
              \x20 tidings import --help",
