@@ -28,9 +28,18 @@ struct Server {
 
 impl Server {
     fn start(args: &[&str]) -> Self {
+        Self::try_start(args, &[]).unwrap_or_else(|said| panic!("it did not start: {said}"))
+    }
+
+    /// The same with variables of the environment.
+    ///
+    /// # Errors
+    /// What it said where it did not start.
+    fn try_start(args: &[&str], variables: &[(&str, &str)]) -> Result<Self, String> {
         let mut process = Command::new(env!("CARGO_BIN_EXE_tidings"))
             .arg("serve")
             .args(args)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -42,12 +51,13 @@ impl Server {
             let mut said = String::new();
             let mut errors = process.stderr.take().unwrap();
             errors.read_to_string(&mut said).unwrap();
-            panic!("it did not start: {said}");
+            process.wait().unwrap();
+            return Err(said);
         }
-        Self {
+        Ok(Self {
             process,
             kubeconfig: line.trim_end().into(),
-        }
+        })
     }
 
     async fn events(&self) -> Api<Event> {
@@ -296,4 +306,35 @@ async fn two_servers_share_one_etcd() {
     one.end();
     other.end();
     assert!(!folder.path().join("one/store").exists());
+}
+
+#[tokio::test]
+async fn etcd_is_trusted_where_the_system_trusts_its_authority() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| text(&folder.path().join(name)).to_owned();
+    let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(file("etcd.pem"), signed.cert.pem()).unwrap();
+    std::fs::write(file("etcd.key"), signed.signing_key.serialize_pem()).unwrap();
+    let (certificate, key) = (file("etcd.pem"), file("etcd.key"));
+    let arguments = ["--cert-file", &certificate, "--key-file", &key];
+    let Some(cluster) = etcd::Cluster::start(1, &arguments) else {
+        return;
+    };
+    let (data, endpoints) = (file("data"), cluster.endpoints().join(","));
+    let args = [
+        "--secure-port=0",
+        "--data-dir",
+        &data,
+        "--etcd-servers",
+        &endpoints,
+    ];
+    let refused = Server::try_start(&args, &[]).err();
+    let refused = refused.expect("nobody vouches for it");
+    assert!(refused.contains("etcd cannot be used"), "{refused}");
+
+    let server = Server::try_start(&args, &[("SSL_CERT_FILE", &certificate)]).unwrap();
+    let events = server.events().await;
+    let event = event("a");
+    events.create(&PostParams::default(), &event).await.unwrap();
+    server.end();
 }

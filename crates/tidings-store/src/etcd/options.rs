@@ -26,7 +26,8 @@ pub struct EtcdOptions {
     pub prefix: String,
     /// User and password, if etcd's authentication is on.
     pub credentials: Option<Credentials>,
-    /// Files for TLS; needed if and only if the endpoints begin with `https://`.
+    /// Files for TLS, for endpoints that begin with `https://`. Without any, etcd's certificate has to be signed by an
+    /// authority the system trusts.
     pub tls: Option<TlsFiles>,
     /// How long a request may take with all its attempts. Default 10 s. After it a read fails, and a write is refused
     /// or its outcome is [`Fault::Unknown`](crate::Fault::Unknown).
@@ -70,7 +71,8 @@ impl std::fmt::Debug for Credentials {
 /// PEM files for TLS. They may be replaced while the store is open: they are read again every ten seconds and when etcd cannot be reached.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
-    /// The authorities that may have signed etcd's certificate (`--etcd-cafile`).
+    /// The authorities that may have signed etcd's certificate (`--etcd-cafile`). Without them, those the system trusts, as
+    /// they are when a connection is made: of `SSL_CERT_FILE` and `SSL_CERT_DIR` where these are set.
     pub ca_file: Option<PathBuf>,
     /// Our own certificate (`--etcd-certfile`); goes with the key.
     pub cert_file: Option<PathBuf>,
@@ -177,9 +179,10 @@ impl TlsFiles {
 impl TlsMaterial {
     pub(super) fn config(&self) -> ClientTlsConfig {
         let mut config = ClientTlsConfig::new();
-        if let Some(ca) = &self.ca {
-            config = config.ca_certificate(Certificate::from_pem(ca));
-        }
+        config = match &self.ca {
+            Some(ca) => config.ca_certificate(Certificate::from_pem(ca)),
+            None => config.with_native_roots(),
+        };
         if let Some((cert, key)) = &self.identity {
             config = config.identity(Identity::from_pem(cert, key));
         }

@@ -24,7 +24,7 @@ pub(super) struct StorageFlags {
     /// one for events goes before --etcd-servers; those for other resources are of no interest here
     #[arg(long, value_name = "OVERRIDE", value_delimiter = ',')]
     etcd_servers_overrides: Vec<String>,
-    /// The authorities that may have signed etcd's certificate, in PEM; needed for https:// members
+    /// The authorities that may have signed etcd's certificate, in PEM; without them those the system trusts
     #[arg(long, value_name = "FILE")]
     etcd_cafile: Option<PathBuf>,
     /// The certificate shown to etcd, in PEM
@@ -54,8 +54,6 @@ pub(super) enum StorageError {
         "--etcd-servers-overrides: {0:?} is not of the form group/resource#URL;URL, such as /events#https://10.0.0.1:2379"
     )]
     Override(String),
-    #[error("--etcd-cafile is needed: {0} is reached by TLS")]
-    NoAuthority(String),
     #[error("--{0} is given, but neither --etcd-servers nor an override for /events is")]
     NoServers(&'static str),
     #[error("--etcd-password-file: {}: {source}", path.display())]
@@ -85,24 +83,18 @@ impl StorageFlags {
                 None => Ok(Storage::default()),
             };
         }
-        let encrypted = servers
-            .iter()
-            .find(|server| server.starts_with("https://"))
-            .cloned();
         let mut options = EtcdOptions::new(servers);
         options.prefix = format!("/{}/events/", self.etcd_prefix.trim_matches('/'));
         if options.prefix.starts_with("//") {
             options.prefix.remove(0);
         }
-        options.tls = match (&self.etcd_cafile, encrypted) {
-            (None, Some(server)) => return Err(StorageError::NoAuthority(server)),
-            (None, None) if self.etcd_certfile.is_none() => None,
-            _ => Some(TlsFiles {
+        if self.etcd_cafile.is_some() || self.etcd_certfile.is_some() {
+            options.tls = Some(TlsFiles {
                 ca_file: self.etcd_cafile,
                 cert_file: self.etcd_certfile,
                 key_file: self.etcd_keyfile,
-            }),
-        };
+            });
+        }
         options.credentials = match (self.etcd_username, self.etcd_password_file) {
             (Some(user), Some(file)) => Some(Credentials {
                 user,
@@ -203,6 +195,10 @@ mod tests {
                 "http://a:1 /kubernetes.io/events/ None".to_owned(),
             ),
             (
+                &["--etcd-servers=https://a:1"],
+                format!("https://a:1 /registry/events/ {five_minutes}"),
+            ),
+            (
                 &["--etcd-servers=http://a:1", "--etcd-prefix=/"],
                 format!("http://a:1 /events/ {five_minutes}"),
             ),
@@ -214,11 +210,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (args, said) in [
-            (
-                &["--etcd-servers=https://a:1"][..],
-                "--etcd-cafile is needed: https://a:1",
-            ),
-            (&["--etcd-cafile=ca.pem"], "neither --etcd-servers"),
+            (&["--etcd-cafile=ca.pem"][..], "neither --etcd-servers"),
             (
                 &["--etcd-servers-overrides=events#http://a:1"],
                 "group/resource#URL;URL",
