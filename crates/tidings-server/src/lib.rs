@@ -81,6 +81,7 @@ mod negotiate;
 mod observed;
 mod paced;
 mod patch;
+mod places;
 mod private;
 mod query;
 mod quote;

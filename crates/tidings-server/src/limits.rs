@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::Status;
 use crate::metrics::RequestKind;
 use crate::paced;
+use crate::places::Places;
 use crate::query::Query;
 use crate::server::ApiServer;
 
@@ -20,6 +20,9 @@ pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// A write of one event has this long, whatever the limit of all requests (`requestTimeoutUpperBound`).
 const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
+
+/// A request may wait for others for this part of its time (`getRequestWaitContext` of `k8s.io/apiserver`).
+const WAIT_DIVISOR: u32 = 4;
 
 /// Reads a body of at most so many bytes.
 ///
@@ -44,46 +47,67 @@ pub(crate) enum Admitted {
     Refused(Response),
 }
 
-/// Lets so many requests in at once; the rest are told to come back.
-pub(crate) fn admit(server: &Arc<ApiServer>, kind: RequestKind, request: &Request) -> Admitted {
+/// Lets so many requests in at once; others wait for their turn, and those that it does not come to are told to come back.
+/// `gone` resolves when nobody waits for the answer any more.
+pub(crate) async fn admit(
+    server: &Arc<ApiServer>,
+    kind: RequestKind,
+    (method, uri): (&Method, &Uri),
+    gone: impl Future<Output = ()>,
+) -> Admitted {
     if kind.is_watch() {
         return Admitted::Watch;
     }
-    let reading = matches!(
-        *request.method(),
-        Method::GET | Method::HEAD | Method::OPTIONS
-    );
-    let permits = if reading {
-        &server.reads
-    } else {
-        &server.writes
-    };
-    let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
-        server.metrics.terminated(kind, 429);
-        return Admitted::Refused(too_many_requests());
-    };
     let mut longest = server.options.request_timeout;
     if kind.writes_one() {
         longest = longest.min(WRITE_TIME_MAX);
     }
-    let timeout = match Query::parse(request.uri().query()).timeout() {
+    let timeout = match Query::parse(uri.query()).timeout() {
         Ok(None | Some(Duration::ZERO)) => longest,
         Ok(Some(asked)) => asked.min(longest),
         Err(status) => return Admitted::Refused(status.into_response()),
     };
+    let deadline = paced::deadline(timeout);
+    let place = match places(server, kind, method) {
+        None => None,
+        Some(places) => {
+            let wait = server
+                .options
+                .request_wait_limit
+                .min(timeout / WAIT_DIVISOR);
+            let Ok(place) = places.take(&server.metrics, wait, gone).await else {
+                server.metrics.terminated(kind, 429);
+                return Admitted::Refused(too_many_requests());
+            };
+            Some(place)
+        }
+    };
     Admitted::Within(Limit {
         server: Arc::clone(server),
         kind,
-        permit,
-        deadline: paced::deadline(timeout),
+        place,
+        deadline,
     })
 }
 
-/// A request's place among those in flight, and its time.
+/// The places a request takes one of. Who looks how the server is doing needs none: it matters most when there are none.
+fn places<'a>(server: &'a ApiServer, kind: RequestKind, method: &Method) -> Option<&'a Places> {
+    if kind.is_metrics() {
+        None
+    } else if kind.is_review() {
+        Some(&server.reviews)
+    } else if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        Some(&server.reads)
+    } else {
+        Some(&server.writes)
+    }
+}
+
+/// A request's place among those in flight, if it takes one, and its time.
 pub(crate) struct Limit {
     server: Arc<ApiServer>,
     kind: RequestKind,
-    permit: OwnedSemaphorePermit,
+    place: Option<OwnedSemaphorePermit>,
     deadline: tokio::time::Instant,
 }
 
@@ -93,13 +117,13 @@ impl Limit {
         let Self {
             server,
             kind,
-            permit,
+            place,
             deadline,
         } = self;
         let answer = tokio::time::timeout_at(deadline, answer).await;
         let timed_out = move || server.metrics.aborted(kind);
         if let Ok(response) = answer {
-            response.map(|body| paced::pace(body, permit, deadline, timed_out))
+            response.map(|body| paced::pace(body, place, deadline, timed_out))
         } else {
             timed_out();
             Status::timeout().into_response()

@@ -1,6 +1,6 @@
 //! Bodies that are made while they are sent, run by a task of their own until a deadline.
 //!
-//! Whoever makes such a body holds a permit and memory for as long as it lasts. Were it only driven by the connection, a
+//! Whoever makes such a body holds a place and memory for as long as it lasts. Were it only driven by the connection, a
 //! client that stops reading would stop it for ever; the task ends it at its deadline, whether or not anybody reads, and
 //! what the client gets is cut off.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 /// So many chunks are made ahead of the client.
 const CHUNKS_AHEAD: usize = 1;
@@ -21,11 +21,11 @@ enum Piece {
     End,
 }
 
-/// Gives a body that is not yet there in full until `deadline` from now, holding `permit` until then or its end. A body
-/// that is there costs nothing any more: it goes as it is, and the permit is given back.
+/// Gives a body that is not yet there in full until `deadline` from now, holding `place` until then or its end. A body
+/// that is there costs nothing any more: it goes as it is, and the place is given back.
 pub(crate) fn pace(
     body: Body,
-    permit: OwnedSemaphorePermit,
+    place: impl Send + 'static,
     deadline: tokio::time::Instant,
     timed_out: impl FnOnce() + Send + 'static,
 ) -> Body {
@@ -34,7 +34,7 @@ pub(crate) fn pace(
     }
     let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
     tokio::spawn(async move {
-        let _permit = permit;
+        let _place = place;
         let send = async {
             let mut chunks = body.into_data_stream();
             while let Some(chunk) = chunks.next().await {

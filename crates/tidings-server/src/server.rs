@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_pb::api::core::v1::Event;
 use tidings_store::{BoxFuture, ReadError, Record, Store, UnixMillis};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::admission::{
     Admission, AdmissionCounts, EventRateLimitOptions, EventSizeLimit, Gate, Namespaces,
@@ -20,6 +20,7 @@ use crate::error::Status;
 use crate::limits::BODY_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::observed::ObservedStore;
+use crate::places::{Level, Places};
 use crate::retention::RetentionRules;
 
 /// How the API behaves. The names are those of kube-apiserver's flags where it has one.
@@ -30,8 +31,15 @@ pub struct ApiOptions {
     pub event_ttl: Duration,
     /// So many reading requests are served at once, watches aside (`--max-requests-inflight`); 0 is no limit. Default: 400.
     pub max_requests_inflight: usize,
-    /// So many writing requests are served at once (`--max-mutating-requests-inflight`); 0 is no limit. Default: 200.
+    /// So many writing requests are served at once (`--max-mutating-requests-inflight`), and as many reviews of oneself;
+    /// 0 is no limit. Default: 200.
     pub max_mutating_requests_inflight: usize,
+    /// Of each of these kinds so many requests wait for others to be over (`--max-requests-inqueue`), first come, first
+    /// served; more get 429 at once, with 0 all do. Default: 6,400, which is what a priority level of kube-apiserver holds.
+    pub max_requests_inqueue: usize,
+    /// A request waits no longer than this, nor than a quarter of its time (`--request-wait-limit`), and gets 429 then.
+    /// Default: one minute, as in kube-apiserver; so that a quarter counts.
+    pub request_wait_limit: Duration,
     /// The longest body of a request, in bytes (`--max-request-bytes`); longer ones get 413. Default: 3 MiB, which is
     /// kube-apiserver's limit.
     pub request_bytes_max: usize,
@@ -89,6 +97,8 @@ impl Default for ApiOptions {
             event_ttl: Duration::from_secs(3600),
             max_requests_inflight: 400,
             max_mutating_requests_inflight: 200,
+            max_requests_inqueue: 6400,
+            request_wait_limit: Duration::from_secs(60),
             request_bytes_max: BODY_BYTES_MAX,
             request_timeout: Duration::from_secs(60),
             min_request_timeout: Duration::from_secs(1800),
@@ -118,8 +128,10 @@ pub struct ApiServer {
     pub(crate) access: AccessCounters,
     pub(crate) admission: Admission,
     pub(crate) audit: Option<AuditLog>,
-    pub(crate) reads: Arc<Semaphore>,
-    pub(crate) writes: Arc<Semaphore>,
+    pub(crate) reads: Places,
+    pub(crate) writes: Places,
+    /// Of the users themselves: what a cluster is asked must not hold up what nobody is asked about.
+    pub(crate) reviews: Places,
     pub(crate) encoded: EncodedEvents,
     pub(crate) metrics: Metrics,
     pub(crate) observed: ObservedStore,
@@ -142,19 +154,15 @@ impl ApiServer {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         authenticator: Authenticator,
-        mut options: ApiOptions,
+        options: ApiOptions,
     ) -> Self {
-        for places in [
-            &mut options.max_requests_inflight,
-            &mut options.max_mutating_requests_inflight,
-        ] {
-            let most = Semaphore::MAX_PERMITS;
-            *places = if *places == 0 {
-                most
-            } else {
-                most.min(*places)
+        let places = |level| {
+            let count = match level {
+                Level::ReadOnly => options.max_requests_inflight,
+                Level::Mutating | Level::Reviews => options.max_mutating_requests_inflight,
             };
-        }
+            Places::new(level, count, options.max_requests_inqueue)
+        };
         Self {
             store,
             clock,
@@ -163,8 +171,9 @@ impl ApiServer {
             access: AccessCounters::default(),
             admission: Admission::new(&options),
             audit: None,
-            reads: Arc::new(Semaphore::new(options.max_requests_inflight)),
-            writes: Arc::new(Semaphore::new(options.max_mutating_requests_inflight)),
+            reads: places(Level::ReadOnly),
+            writes: places(Level::Mutating),
+            reviews: places(Level::Reviews),
             encoded: EncodedEvents::default(),
             metrics: Metrics::default(),
             observed: ObservedStore::default(),

@@ -128,11 +128,7 @@ impl Entry {
             "DELETECOLLECTION" => "deletecollection",
             _ => return None,
         };
-        let api = if kind.group.is_empty() {
-            Api::Core
-        } else {
-            Api::Events
-        };
+        let api = Api::of_group(kind.group);
         let names: Option<RawPathParams> = request.extract_parts().await.ok();
         let named = |wanted: &str| {
             let mut names = names.iter().flat_map(RawPathParams::iter);

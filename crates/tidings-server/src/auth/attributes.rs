@@ -126,11 +126,7 @@ fn decode(part: &str) -> Cow<'_, str> {
 
 /// Who may only see one event by name may list and watch it, too.
 fn selected_name(group: &str, query: &Query) -> String {
-    let api = if group.is_empty() {
-        Api::Core
-    } else {
-        Api::Events
-    };
+    let api = Api::of_group(group);
     query
         .get("fieldSelector")
         .and_then(|text| FieldSelector::parse(api, text).ok())

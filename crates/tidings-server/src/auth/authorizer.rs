@@ -96,6 +96,20 @@ impl Authorizer {
         now: Instant,
         counters: &AccessCounters,
     ) -> Result<Decision, ReviewError> {
+        match self.decide_here(user, asked) {
+            Ok(decision) => Ok(decision),
+            Err(cluster) => cluster.authorize(user, asked, now, counters).await,
+        }
+    }
+
+    /// Whether a cluster would have to be asked.
+    pub(crate) fn leaves_to_cluster(&self, user: &User, asked: &Attributes<'_>) -> bool {
+        self.decide_here(user, asked).is_err()
+    }
+
+    /// # Errors
+    /// The cluster to ask.
+    fn decide_here(&self, user: &User, asked: &Attributes<'_>) -> Result<Decision, &AccessReviews> {
         let allowed = |reason: &str| Decision {
             allowed: true,
             denied: false,
@@ -108,7 +122,7 @@ impl Authorizer {
             return Ok(allowed(reason));
         }
         match &self.cluster {
-            Some(cluster) => cluster.authorize(user, asked, now, counters).await,
+            Some(cluster) => Err(cluster),
             None => Ok(Decision::default()),
         }
     }

@@ -32,6 +32,15 @@ pub(crate) enum Api {
 }
 
 impl Api {
+    /// What a group's events are; those of any other than core's are its own.
+    pub(crate) fn of_group(group: &str) -> Self {
+        if group.is_empty() {
+            Self::Core
+        } else {
+            Self::Events
+        }
+    }
+
     /// The group, empty for core.
     pub(crate) fn group(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@
 //! own (see [`series`]), so the number of series is bounded whatever clients send. A metric that begins with `tidings_`
 //! has no counterpart upstream.
 
+mod flow;
 mod policy;
 mod process;
 mod request;
@@ -20,6 +21,9 @@ use crate::admission::AdmissionCounts;
 use crate::audit::AuditCounts;
 use crate::auth::AccessCounters;
 use crate::codec::Api;
+use crate::places::Places;
+use flow::FlowMetrics;
+pub(crate) use flow::Rejection;
 use policy::PolicyMetrics;
 pub(crate) use policy::{Judge, Operation};
 pub(crate) use request::{Measured, RequestKind};
@@ -77,6 +81,7 @@ pub(crate) struct Metrics {
     lists: Counters<2>,
     listed_fetched: Counters<2>,
     listed_returned: Counters<2>,
+    flow: FlowMetrics,
     policy: PolicyMetrics,
 }
 
@@ -139,6 +144,7 @@ impl Default for Metrics {
             lists: Counters::new(STORED),
             listed_fetched: Counters::new(STORED),
             listed_returned: Counters::new(STORED),
+            flow: FlowMetrics::default(),
             policy: PolicyMetrics::default(),
         }
     }
@@ -149,8 +155,7 @@ const STORED_EVENTS: [&str; 2] = ["", "events"];
 /// What only the server itself knows at the moment of asking.
 #[derive(Debug)]
 pub(crate) struct Now<'a> {
-    pub(crate) reads_in_flight: usize,
-    pub(crate) writes_in_flight: usize,
+    pub(crate) places: [&'a Places; 3],
     pub(crate) stats: Option<Stats>,
     pub(crate) access: &'a AccessCounters,
     pub(crate) admission: AdmissionCounts,
@@ -312,7 +317,8 @@ impl Metrics {
             "Bytes of requests' bodies.",
             &self.body_sizes,
         );
-        self.write_in_flight(now, &mut text);
+        self.flow.write(&now.places, &mut text);
+        self.write_long_running(&mut text);
         text.counters(
             "apiserver_request_terminations_total",
             "Requests turned away in self-defence.",
@@ -372,20 +378,8 @@ impl Metrics {
         text.into_string()
     }
 
-    fn write_in_flight(&self, now: &Now<'_>, text: &mut Text) {
-        const IN_FLIGHT: &str = "apiserver_current_inflight_requests";
+    fn write_long_running(&self, text: &mut Text) {
         const LONG_RUNNING: &str = "apiserver_longrunning_requests";
-        text.metric(IN_FLIGHT, "gauge", "Requests being served, watches aside.");
-        text.sample(
-            IN_FLIGHT,
-            &[("request_kind", "readOnly")],
-            now.reads_in_flight,
-        );
-        text.sample(
-            IN_FLIGHT,
-            &[("request_kind", "mutating")],
-            now.writes_in_flight,
-        );
         text.metric(LONG_RUNNING, "gauge", "Watches being served.");
         let gauges = self
             .long_running

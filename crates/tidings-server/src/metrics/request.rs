@@ -124,6 +124,21 @@ impl RequestKind {
         verb && self.resource == "events"
     }
 
+    /// Whether it creates the event it names if there is none.
+    pub(crate) fn may_create_by_name(self) -> bool {
+        matches!(self.verb, "PUT" | "APPLY") && self.resource == "events"
+    }
+
+    /// Whether somebody asks what it may do, or who it is.
+    pub(crate) fn is_review(self) -> bool {
+        matches!(self.group, "authorization.k8s.io" | "authentication.k8s.io")
+    }
+
+    /// Whether somebody asks for what is counted.
+    pub(crate) fn is_metrics(self) -> bool {
+        self.subresource == "/metrics"
+    }
+
     /// Whether somebody asks how the server is.
     pub(crate) fn is_probe(self) -> bool {
         matches!(

@@ -1,7 +1,9 @@
 //! What every request passes before it is served: whose it is, whom it wants to act as, and whether that is allowed.
 
+use axum::extract::Request;
 use http::{Method, Uri, header, request};
 
+use super::call::Call;
 use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::Refusal;
 use crate::auth::authorizer::Decision;
@@ -10,7 +12,8 @@ use crate::auth::{ReviewError, User};
 use crate::clock;
 use crate::codec::Api;
 use crate::error::Status;
-use crate::server::ApiServer;
+use crate::metrics::RequestKind;
+use crate::server::{ApiServer, Key};
 
 /// Whose request it is.
 #[derive(Debug, Default)]
@@ -112,23 +115,51 @@ pub(super) async fn authorize(
     allow(user, &asked, decision)
 }
 
+/// On a request: what a cluster said of the creation that it turns out to be if its event is not there.
+#[derive(Clone, Debug)]
+pub(super) struct Foreseen(Result<Decision, ReviewError>);
+
+/// Asks a cluster now, as far as can be told, what would otherwise be asked once the request has its place in flight. Were
+/// those places held for as long as a cluster takes, there would soon be none for anybody else.
+pub(super) async fn foresee_create(
+    server: &ApiServer,
+    kind: RequestKind,
+    user: &User,
+    request: &mut Request,
+) {
+    if !kind.may_create_by_name() {
+        return;
+    }
+    let (api, key) = match Attributes::of(request.method(), request.uri().path(), None) {
+        Attributes::Resource(asked) => {
+            let (namespace, name) = (asked.namespace.into_owned(), asked.name.into_owned());
+            (Api::of_group(kind.group), Key { namespace, name })
+        }
+        Attributes::Path { .. } => return,
+    };
+    let asked = Attributes::create_event(api, &key.namespace, &key.name);
+    if !server.authorizer.leaves_to_cluster(user, &asked) {
+        return;
+    }
+    // What cannot be read now is told when it is read again.
+    if let Ok(None) = server.store.get(key.bytes()).await {
+        let decision = decide(server, user, &asked).await;
+        request.extensions_mut().insert(Foreseen(decision));
+    }
+}
+
 /// A PUT or an apply of an event that is not there creates it, which takes more than the permission to change it.
 ///
 /// # Errors
 /// 403 if the user may not create it.
-pub(super) async fn require_create(
-    server: &ApiServer,
-    user: &User,
-    api: Api,
-    namespace: &str,
-    name: &str,
-) -> Result<(), Status> {
-    require(
-        server,
-        user,
-        &Attributes::create_event(api, namespace, name),
-    )
-    .await
+pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<(), Status> {
+    let asked = Attributes::create_event(call.api, &call.namespace, &call.name);
+    let decision = match &call.foreseen {
+        Some(Foreseen(decision)) => decision.clone(),
+        // Nobody else has to be asked; or the event was there just now.
+        None => decide(server, &call.user, &asked).await,
+    };
+    allow(&call.user, &asked, decision)
 }
 
 async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Result<(), Status> {

@@ -55,8 +55,7 @@ pub(super) async fn apply(
             |code, event| event_response(call, form, code, event, server.clock.now(), &warnings);
         let Some(stored) = stored else {
             metadata.resource_version = None;
-            access::require_create(server, &call.user, call.api, &call.namespace, &call.name)
-                .await?;
+            access::require_create(server, call).await?;
             match store_new(server, call, event, options.dry_run, &mut gate).await {
                 // Somebody else created it just now: apply to that.
                 Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {

@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
+use super::access::Foreseen;
 use crate::audit::BodySlot;
 use crate::auth::User;
 use crate::codec::Api;
@@ -31,6 +32,7 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    pub(super) foreseen: Option<Foreseen>,
 }
 
 impl Call {
@@ -110,6 +112,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
             name,
             watch_path,
             query: Query::parse(parts.uri.query()),
+            foreseen: parts.extensions.remove(),
             headers: parts.headers,
             body,
         })

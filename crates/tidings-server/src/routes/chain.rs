@@ -4,6 +4,8 @@
 //! One function and not a stack of layers: each layer would box the request's future and copy the request once more,
 //! which together took about a fifth of a small create's processor time.
 
+use std::convert::Infallible;
+use std::future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
+use tokio::sync::oneshot;
 
 use super::access;
 use crate::audit;
@@ -52,9 +55,10 @@ async fn let_in(
     let mut request = Request::from_parts(parts, body);
     let entry = audit::Entry::begin(&server, kind, identity, &mut request).await;
     let audited = entry.is_some();
+    let (gone, _here) = audited.then(oneshot::channel).unzip();
     let answer = async move {
         let mut response = match user {
-            Ok(user) => unharmed(allowed(&server, kind, &user, request, next)).await,
+            Ok(user) => unharmed(allowed(&server, kind, &user, request, next, gone)).await,
             Err(status) => status.into_response(),
         };
         if let Some(entry) = &entry {
@@ -65,7 +69,8 @@ async fn let_in(
     if !audited {
         return answer.await;
     }
-    // In a task of its own: what a client that goes away leaves behind is finished, and written down.
+    // In a task of its own: what a client that goes away leaves behind is finished, and written down. Only its turn is not
+    // waited for any more once `_here` is dropped.
     tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
 }
 
@@ -79,13 +84,24 @@ fn panicked() -> Response {
     Status::internal("this request made the server panic; its log says how").into_response()
 }
 
-/// Serves what the user may do. A cluster may be asked for long about that: who waits for it holds no permit.
+/// Its other end is dropped when nobody waits for the answer any more. Without one that drops the request itself.
+type Gone = Option<oneshot::Sender<Infallible>>;
+
+async fn is_gone(gone: Gone) {
+    match gone {
+        Some(mut gone) => gone.closed().await,
+        None => future::pending().await,
+    }
+}
+
+/// Serves what the user may do. A cluster may be asked for long about that: who waits for it holds no place.
 async fn allowed(
     server: &Arc<ApiServer>,
     kind: RequestKind,
     user: &User,
-    request: Request,
+    mut request: Request,
     next: Next,
+    gone: Gone,
 ) -> Response {
     if let Err(status) = access::authorize(server, user, request.method(), request.uri()).await {
         return status.into_response();
@@ -94,7 +110,9 @@ async fn allowed(
     if kind.is_probe() {
         return next.run(request).await;
     }
-    match limits::admit(server, kind, &request) {
+    access::foresee_create(server, kind, user, &mut request).await;
+    let asked = (request.method(), request.uri());
+    match limits::admit(server, kind, asked, is_gone(gone)).await {
         Admitted::Watch => serve(request, next).await,
         Admitted::Refused(response) => response,
         Admitted::Within(limit) => {

@@ -11,14 +11,8 @@ use crate::server::ApiServer;
 
 /// GET of everything that is counted.
 pub(crate) async fn metrics(State(server): State<Arc<ApiServer>>) -> Response {
-    let options = &server.options;
     let now = Now {
-        reads_in_flight: options
-            .max_requests_inflight
-            .saturating_sub(server.reads.available_permits()),
-        writes_in_flight: options
-            .max_mutating_requests_inflight
-            .saturating_sub(server.writes.available_permits()),
+        places: [&server.reads, &server.writes, &server.reviews],
         stats: server.observed.stats(&*server.store).await.ok(),
         access: &server.access,
         admission: server.admission_counts(),

@@ -208,8 +208,7 @@ async fn replace_with(
                 if !metadata.uid().is_empty() {
                     return Err(wrong_uid(call.api, &call.key(), metadata.uid(), ""));
                 }
-                access::require_create(&server, &call.user, call.api, &call.namespace, &call.name)
-                    .await?;
+                access::require_create(&server, &call).await?;
                 let mut event = event.clone();
                 event.metadata.get_or_insert_default().resource_version = None;
                 match create_event(&server, &call, event, options, &mut gate).await {

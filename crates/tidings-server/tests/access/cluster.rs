@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::routing::post;
 use axum::{Json, Router};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tidings_server::{ReviewError, Reviewer};
+use tidings_server::{ApiOptions, ReviewError, Reviewer};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::support::{Server, token};
 
@@ -23,9 +24,10 @@ struct Cluster {
     access_reviews: AtomicUsize,
     /// Answers with this code, if it is one.
     failing: AtomicU16,
+    /// Answers about permissions only while it is not set.
+    silent: watch::Sender<bool>,
 }
 
-#[expect(clippy::unused_async, reason = "axum's handlers are asynchronous")]
 impl Cluster {
     fn failure(&self) -> Result<(), (StatusCode, Json<Value>)> {
         let code = StatusCode::from_u16(self.failing.load(Ordering::Relaxed));
@@ -34,6 +36,7 @@ impl Cluster {
         })
     }
 
+    #[expect(clippy::unused_async, reason = "axum's handlers are asynchronous")]
     async fn token_review(
         State(cluster): State<Arc<Self>>,
         Json(review): Json<Value>,
@@ -65,6 +68,8 @@ impl Cluster {
         Json(review): Json<Value>,
     ) -> Result<Json<Value>, (StatusCode, Json<Value>)> {
         cluster.access_reviews.fetch_add(1, Ordering::Relaxed);
+        let mut silent = cluster.silent.subscribe();
+        silent.wait_for(|silent| !silent).await.unwrap();
         cluster.failure()?;
         let guest = json!({
             "user": "guest", "uid": "9", "groups": ["g", "system:authenticated"], "extra": {"a/b": ["c"]},
@@ -117,6 +122,10 @@ impl Reviewer for Way {
 }
 
 async fn start() -> (Server, Arc<Cluster>) {
+    start_with(|_| {}).await
+}
+
+async fn start_with(change: impl FnOnce(&mut ApiOptions)) -> (Server, Arc<Cluster>) {
     let cluster = Arc::new(Cluster::default());
     let router = Router::new()
         .route(
@@ -137,6 +146,7 @@ async fn start() -> (Server, Arc<Cluster>) {
     let server = Server::start(|options, _| {
         options.security.authentication_cluster = Some(way.clone());
         options.security.authorization_cluster = Some(way);
+        change(&mut options.api);
     })
     .await;
     (server, cluster)
@@ -181,11 +191,7 @@ async fn a_cluster_knows_tokens_and_permissions() {
     assert_eq!(asked(), (0, 1));
     let rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
     let rules = other
-        .send(
-            http::Method::POST,
-            rules,
-            &json!({"spec": {"namespace": "shop"}}),
-        )
+        .send(Method::POST, rules, &json!({"spec": {"namespace": "shop"}}))
         .await;
     assert_eq!(rules.body["status"]["incomplete"], true);
     server.running.shutdown().await;
@@ -220,5 +226,64 @@ async fn no_answer_is_no_permission() {
     // Tokens are known, permissions are not.
     cluster.failing.store(400, Ordering::Relaxed);
     assert_eq!(stranger.get(EVENTS).await.code, 503);
+    server.running.shutdown().await;
+}
+
+/// One place for all that write, and a cluster that does not answer.
+#[tokio::test]
+async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
+    let (server, cluster) = start_with(|options| {
+        options.max_mutating_requests_inflight = 1;
+        options.max_requests_inqueue = 0;
+    })
+    .await;
+    let event =
+        |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "shop"}});
+    let until_asked = async |count| {
+        while cluster.access_reviews.load(Ordering::Relaxed) < count {
+            tokio::task::yield_now().await;
+        }
+    };
+    let ann = server.client(&token("t-ann")).await;
+    let stranger = server.client(&token("t-stranger")).await;
+    let updater = server.client(&token("t-updater")).await;
+    cluster.silent.send_replace(true);
+
+    // What somebody may do, which only the cluster knows.
+    let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let asked = json!({"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}});
+    let path = format!("{EVENTS}/a");
+    let written = async {
+        until_asked(1).await;
+        assert_eq!(ann.send(Method::POST, EVENTS, &event("b")).await.code, 201);
+        cluster.silent.send_replace(false);
+    };
+    let (reviewed, ()) = futures::join!(stranger.send(Method::POST, review, &asked), written);
+    assert_eq!(
+        (reviewed.code, &reviewed.body["status"]["allowed"]),
+        (201, &json!(false))
+    );
+
+    // Whether somebody who may change events may create one, which a PUT turns out to do.
+    cluster.silent.send_replace(true);
+    let written = async {
+        until_asked(2).await;
+        assert_eq!(ann.send(Method::POST, EVENTS, &event("c")).await.code, 201);
+        cluster.silent.send_replace(false);
+    };
+    let body = event("a");
+    let (replaced, ()) = futures::join!(updater.send(Method::PUT, &path, &body), written);
+    assert_eq!(replaced.code, 403);
+    assert_eq!(
+        replaced.body["message"],
+        r#"events "a" is forbidden: User "updater" cannot create resource "events" in API group "" in the namespace "shop": the cluster says no"#
+    );
+    // One that is there is changed, and nobody is asked.
+    let path = format!("{EVENTS}/b");
+    assert_eq!(
+        updater.send(Method::PUT, &path, &event("b")).await.code,
+        200
+    );
+    assert_eq!(cluster.access_reviews.load(Ordering::Relaxed), 2);
     server.running.shutdown().await;
 }

@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::support::Server;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LIST: &str =
     "GET /api/v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t-admin\r\n\r\n";
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -35,7 +35,7 @@ async fn tcp(server: &Server) -> TcpStream {
     TcpStream::connect(server.running.address()).await.unwrap()
 }
 
-async fn tls(server: &Server, protocol: &str) -> TlsStream<TcpStream> {
+pub(crate) async fn tls(server: &Server, protocol: &str) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     let authority = server.folder.path().join("data/pki/ca.crt");
     roots
@@ -56,7 +56,7 @@ async fn tls(server: &Server, protocol: &str) -> TlsStream<TcpStream> {
 }
 
 /// Reads until the server ends the connection.
-async fn until_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+pub(crate) async fn until_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut bytes = Vec::new();
     // How it is ended is of no concern.
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes))

@@ -5,4 +5,5 @@ mod certificates;
 mod cluster;
 mod connections;
 mod matrix;
+mod queueing;
 mod support;

@@ -12,6 +12,7 @@ mod fanout;
 mod lists;
 mod observing;
 mod policies;
+mod queueing;
 mod streams;
 mod support;
 mod watch_forms;

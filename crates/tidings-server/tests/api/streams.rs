@@ -12,13 +12,13 @@ use tidings_server::ApiOptions;
 use tidings_store::{NewRecord, UnixMillis};
 
 use crate::backend;
-use crate::support::{START, Server, request};
+use crate::support::{START, Server, request, timer};
 
 const ALL: &str = "/api/v1/events";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// A server with so many events in two namespaces; the odd ones end at `end`, if given.
-async fn server_with(options: ApiOptions, count: usize, end: Option<i64>) -> Server {
+pub(crate) async fn server_with(options: ApiOptions, count: usize, end: Option<i64>) -> Server {
     let server = Server::with(options);
     server.create("shop", "web").await;
     let value = server
@@ -188,7 +188,10 @@ async fn a_client_that_does_not_read_is_given_up_at_the_deadline() {
     let server = server_with(options, 3000, None).await;
     let unread = server.respond(request(Method::GET, ALL, &[], "")).await;
     assert_eq!(unread.status(), 200);
+    let asked = timer();
     assert_eq!(server.get(ALL).await.code, 429, "the list is not yet sent");
+    // A quarter of the time it would have.
+    assert_eq!(asked.elapsed(), Duration::from_secs(15));
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(server.get(ALL).await.code, 200);
     let chunks: Vec<_> = unread.into_body().into_data_stream().collect().await;

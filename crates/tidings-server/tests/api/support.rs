@@ -230,6 +230,11 @@ impl Watching {
     }
 }
 
+/// What timers run by, which a test may stop.
+pub(crate) fn timer() -> tokio::time::Instant {
+    tokio::time::sleep(Duration::ZERO).deadline()
+}
+
 pub(crate) fn events(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/events")
 }

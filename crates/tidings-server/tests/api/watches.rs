@@ -1,16 +1,10 @@
 //! Watches.
 
-use std::pin::pin;
-
-use axum::body::Body;
-use bytes::Bytes;
-use futures::stream;
-use http::Method;
 use serde_json::json;
 use tidings_server::ApiOptions;
 
 use crate::backend;
-use crate::support::{Server, event, request};
+use crate::support::{Server, event};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
@@ -222,37 +216,4 @@ async fn watches_do_not_count_as_requests_in_flight() {
     server.get(SHOP).await.expect(200);
     server.post(SHOP, &event("shop", "a")).await.expect(201);
     assert_eq!(watch.line().await, "ADDED a@2");
-}
-
-#[tokio::test]
-async fn too_many_writes_are_told_to_come_back_until_one_is_over() {
-    let mut options = ApiOptions::default();
-    options.max_mutating_requests_inflight = 1;
-    let server = Server::with(options);
-    // Its client says how it goes on only when it is gone.
-    let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-    {
-        let mut held = pin!(server.respond(request(Method::POST, SHOP, &[], body)));
-        assert!(futures::poll!(held.as_mut()).is_pending());
-        let refused = server.post(SHOP, &event("shop", "a")).await;
-        assert_eq!(
-            (refused.code.as_u16(), refused.header("retry-after")),
-            (429, "1")
-        );
-        assert_eq!(
-            refused.text(),
-            "Too many requests, please try again later.\n"
-        );
-    }
-    server.post(SHOP, &event("shop", "a")).await.expect(201);
-    let metrics = server.get("/metrics").await;
-    for (name, labels) in [
-        ("apiserver_request_terminations_total", "429"),
-        // Nobody was there to get its answer.
-        ("apiserver_request_total", "\"0\""),
-    ] {
-        let mut lines = metrics.text().lines();
-        let found = lines.any(|line| line.starts_with(name) && line.contains(labels));
-        assert!(found, "{name} {labels}");
-    }
 }

@@ -20,6 +20,8 @@ mod observing;
 mod policies;
 #[path = "../../../tidings-store/tests/support/etcd.rs"]
 mod process;
+#[path = "../api/queueing.rs"]
+mod queueing;
 #[path = "../api/streams.rs"]
 mod streams;
 #[path = "../api/support.rs"]

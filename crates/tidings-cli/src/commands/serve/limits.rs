@@ -10,12 +10,20 @@ use super::values::{bytes, duration, duration_of_seconds};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits and times")]
 pub(super) struct LimitFlags {
-    /// So many reading requests are served at once, watches aside; more get 429. 0 is no limit
+    /// So many reading requests are served at once, watches aside; more wait for their turn. 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = 400)]
     max_requests_inflight: usize,
-    /// So many writing requests are served at once; more get 429. 0 is no limit
+    /// So many writing requests are served at once; more wait for their turn. 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
+    /// So many reading and so many writing requests wait, first come, first served; more get 429, with 0 at once
+    ///
+    /// kube-apiserver keeps users apart by priority and fairness; here all wait in one queue, system:masters, too.
+    #[arg(long, value_name = "COUNT", default_value_t = 6400)]
+    max_requests_inqueue: usize,
+    /// A request waits no longer than this, nor than a quarter of its time, and gets 429 then
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    request_wait_limit: Duration,
     /// The longest body of a request, in bytes; Ki, Mi, k and M may follow. Longer ones get 413
     #[arg(long, value_name = "BYTES", default_value = "3Mi", value_parser = bytes)]
     max_request_bytes: usize,
@@ -41,6 +49,8 @@ impl LimitFlags {
     pub(super) fn apply(self, options: &mut ApiOptions) {
         options.max_requests_inflight = self.max_requests_inflight;
         options.max_mutating_requests_inflight = self.max_mutating_requests_inflight;
+        options.max_requests_inqueue = self.max_requests_inqueue;
+        options.request_wait_limit = self.request_wait_limit;
         options.request_bytes_max = self.max_request_bytes;
         options.request_timeout = self.request_timeout;
         options.min_request_timeout = self.min_request_timeout;

@@ -1,0 +1,151 @@
+//! Requests that wait for a place in flight, by the names kube-apiserver's priority and fairness has for them. A priority
+//! level is what has places of its own here; everything in it is of one flow schema.
+
+use std::time::Duration;
+
+use super::series::{Counters, Histograms, Text};
+use crate::places::{Level, Places};
+
+/// Buckets of `apiserver_flowcontrol_request_wait_duration_seconds`.
+const WAITS: &[f64] = &[
+    0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
+];
+/// kube-apiserver's name of the schema that matches every request.
+const SCHEMA: &str = "catch-all";
+
+/// Why a request got no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejection {
+    /// Nobody waits.
+    ConcurrencyLimit,
+    QueueFull,
+    TimeOut,
+    /// Its client has gone away.
+    Cancelled,
+}
+
+impl Rejection {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConcurrencyLimit => "concurrency-limit",
+            Self::QueueFull => "queue-full",
+            Self::TimeOut => "time-out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct FlowMetrics {
+    dispatched: Counters<2>,
+    rejected: Counters<3>,
+    waits: Histograms<3>,
+}
+
+impl Default for FlowMetrics {
+    fn default() -> Self {
+        const LEVEL: &str = "priority_level";
+        const FLOW: &str = "flow_schema";
+        Self {
+            dispatched: Counters::new([LEVEL, FLOW]),
+            rejected: Counters::new([LEVEL, FLOW, "reason"]),
+            waits: Histograms::new([LEVEL, FLOW, "execute"], WAITS),
+        }
+    }
+}
+
+impl super::Metrics {
+    /// A request got its place.
+    pub(crate) fn dispatched(&self, level: Level) {
+        self.flow.dispatched.of([level.name(), SCHEMA]).add(1);
+    }
+
+    /// A request got none.
+    pub(crate) fn rejected(&self, level: Level, why: Rejection) {
+        let labels = [level.name(), SCHEMA, why.name()];
+        self.flow.rejected.of(labels).add(1);
+    }
+
+    /// A request waited for a place, and got one or not.
+    pub(crate) fn waited(&self, level: Level, executed: bool, waited: Duration) {
+        let executed = if executed { "true" } else { "false" };
+        let labels = [level.name(), SCHEMA, executed];
+        self.flow.waits.of(labels).observe_duration(waited);
+    }
+}
+
+impl FlowMetrics {
+    pub(super) fn write(&self, places: &[&Places], text: &mut Text) {
+        type Gauge = fn(&Places) -> usize;
+        let of_kinds: [(&str, &str, Gauge); 2] = [
+            (
+                "apiserver_current_inflight_requests",
+                "Requests being served, watches aside.",
+                Places::taken,
+            ),
+            (
+                "apiserver_current_inqueue_requests",
+                "Requests that wait for others to be served.",
+                Places::waiting,
+            ),
+        ];
+        for (name, help, gauge) in of_kinds {
+            text.metric(name, "gauge", help);
+            for places in places {
+                text.sample(
+                    name,
+                    &[("request_kind", places.level().name())],
+                    gauge(places),
+                );
+            }
+        }
+        let of_levels: [(&str, &str, Gauge); 2] = [
+            (
+                "apiserver_flowcontrol_current_executing_requests",
+                "Requests being served, watches aside.",
+                Places::taken,
+            ),
+            (
+                "apiserver_flowcontrol_current_inqueue_requests",
+                "Requests that wait for others to be served.",
+                Places::waiting,
+            ),
+        ];
+        for (name, help, gauge) in of_levels {
+            text.metric(name, "gauge", help);
+            for places in places {
+                let labels = [
+                    ("priority_level", places.level().name()),
+                    ("flow_schema", SCHEMA),
+                ];
+                text.sample(name, &labels, gauge(places));
+            }
+        }
+        let name = "apiserver_flowcontrol_nominal_limit_seats";
+        text.metric(
+            name,
+            "gauge",
+            "So many requests are served at once; missing without a limit.",
+        );
+        for places in places {
+            if let Some(limit) = places.limit() {
+                text.sample(name, &[("priority_level", places.level().name())], limit);
+            }
+        }
+        text.counters(
+            "apiserver_flowcontrol_dispatched_requests_total",
+            "Requests that got their place among those being served.",
+            &self.dispatched,
+        );
+        text.counters(
+            "apiserver_flowcontrol_rejected_requests_total",
+            "Requests that got none, by reason.",
+            &self.rejected,
+        );
+        text.histograms(
+            "apiserver_flowcontrol_request_wait_duration_seconds",
+            "Time requests waited that found no place at once.",
+            &self.waits,
+        );
+    }
+}
