@@ -60,16 +60,7 @@ impl Peer {
     fn start(self, programs: &Programs) -> Result<Running> {
         match self {
             Self::Echo => Running::start(&programs.echo, &[]),
-            // A kube-apiserver holds nobody of system:masters, as whom all of these are asked, to any number in flight.
-            Self::Tidings => Running::start(
-                &programs.tidings,
-                &[
-                    "serve",
-                    "--secure-port=0",
-                    "--max-requests-inflight=0",
-                    "--max-mutating-requests-inflight=0",
-                ],
-            ),
+            Self::Tidings => Running::start(&programs.tidings, &["serve", "--secure-port=0"]),
             Self::KubeApiserver => {
                 let [keeper, server, etcd] =
                     programs.kube_apiserver.as_ref().map_err(Clone::clone)?;
