@@ -1,6 +1,6 @@
 // Package hour plays an hour of a controller's life through client-go's
 // tools/events in compressed time, and counts what it writes. The same script,
-// and these counts, are in crates/tidings/tests/recording/hour.rs.
+// and these counts, are in crates/tidings/tests/recording/hour_script.rs.
 package hour
 
 import (

@@ -163,6 +163,18 @@ impl KubeApiserver {
         ]
     }
 
+    /// How a client gets in.
+    pub(crate) fn kubeconfig(&self) -> Value {
+        json!({
+            "current-context": "kube",
+            "clusters": [{"name": "kube", "cluster": {
+                "server": self.server, "certificate-authority": self.certificate(),
+            }}],
+            "users": [{"name": "admin", "user": {"token": "t-admin"}}],
+            "contexts": [{"name": "kube", "context": {"cluster": "kube", "user": "admin"}}],
+        })
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         tidings(arguments)
             .args(self.flags())

@@ -6,6 +6,9 @@ mod documents;
 mod events;
 mod export;
 mod help;
+mod hour;
+#[path = "../../../tidings/tests/recording/hour_script.rs"]
+mod hour_script;
 mod kube_apiserver;
 mod pictures;
 mod rbac;

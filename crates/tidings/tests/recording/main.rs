@@ -9,6 +9,7 @@
 mod accounting;
 mod eventf;
 mod hour;
+mod hour_script;
 mod logging;
 mod series;
 mod shutdown;
