@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidings_core::{DropCause, EventContext, Fate, Occurrence, WriteError};
+use tidings_core::{DropCause, Event, EventContext, Fate, Occurrence, WriteError};
 use tokio::sync::{oneshot, watch};
 use tracing::Span;
 
@@ -214,6 +214,16 @@ impl Context {
             // The sink ends, and the wait with it.
             Fate::Pending => return,
         });
+    }
+
+    /// The event is where it was to go, under its own name.
+    pub(crate) fn delivered(&self, event: &Event) {
+        if let Some(ticket) = &self.ticket {
+            ticket.stamp(Acknowledgement::Delivered {
+                namespace: event.namespace().to_owned(),
+                name: event.name().into_owned(),
+            });
+        }
     }
 
     /// The event was given up before there was a write for it.

@@ -47,6 +47,8 @@ pub(crate) struct Intake {
     follow_spans: bool,
     /// How many sinks are written to.
     sinks: watch::Receiver<usize>,
+    /// Nothing is written: what is recorded is as good as delivered.
+    delivers: bool,
 }
 
 impl Intake {
@@ -63,7 +65,18 @@ impl Intake {
             metrics: RecorderMetrics::new(),
             follow_spans: options.follow_spans,
             sinks,
+            delivers: false,
         })
+    }
+
+    /// One whose events nobody writes, and of which whoever waits is told at once that it is delivered.
+    pub(crate) fn delivering(options: &BroadcasterOptions) -> Arc<Self> {
+        let (_, no_sinks) = watch::channel(0);
+        let mut intake = Self::new(options, no_sinks);
+        if let Some(intake) = Arc::get_mut(&mut intake) {
+            intake.delivers = true;
+        }
+        intake
     }
 
     /// Events refused because their object could not be referred to.
@@ -78,6 +91,11 @@ impl Intake {
 
     /// Says how many sinks took the event, if there are any.
     fn publish(&self, event: Event, event_type: EventType) -> Result<Option<usize>, RecordError> {
+        if self.delivers
+            && let Some(context) = Context::of(event.context())
+        {
+            context.delivered(&event);
+        }
         let (missed_by, result) = match self.mux.publish(event) {
             Published::Accepted { missed_by, sinks } => {
                 self.metrics.recorded(event_type);

@@ -22,7 +22,9 @@ use crate::watcher::EventWatcher;
 
 /// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`, with events in place of strings.
 ///
-/// Recording never waits. It keeps up to 32,768 events that were not looked at; later ones are counted as missed.
+/// Recording never waits, and whoever waits for an event ([`Recorder::record_and_wait`]) is told at once that it is delivered, under its own name,
+/// also of a repeat: nothing is counted here. It keeps up to 32,768 events that were not looked at; later ones are counted as missed,
+/// and refused to whoever waits.
 pub fn recorder() -> (Recorder, RecordedEvents) {
     recorder_with(
         &BroadcasterOptions::default(),
@@ -36,14 +38,13 @@ pub fn recorder_with(
     options: &BroadcasterOptions,
     source: EventSource,
 ) -> (Recorder, RecordedEvents) {
-    let (_, no_sinks) = tokio::sync::watch::channel(0);
-    let intake = Intake::new(options, no_sinks);
+    let intake = Intake::delivering(options);
     let recorder = Recorder::new(std::sync::Arc::clone(&intake), source);
     let events = RecordedEvents {
         // A new broadcaster is not shut down.
         watcher: intake
             .mux
-            .watch(Vec::new())
+            .watch_to_write()
             .ok()
             .map(|receiver| EventWatcher::new(std::sync::Arc::clone(&intake.mux), receiver)),
     };
@@ -280,6 +281,35 @@ mod tests {
         assert_eq!(events.missed(), 1);
         events.assert_lines(&["Normal Counted 1", "Normal Counted 2"]);
         events.assert_no_more();
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told_at_once() {
+        use crate::{Acknowledgement, RecordError};
+
+        let options = BroadcasterOptions::default().queue(QueueOptions {
+            events_max: 2,
+            ..QueueOptions::default()
+        });
+        let (recorder, mut events) = recorder_with(&options, EventSource::component("test"));
+        let pod = Pod::default();
+        for message in ["1", "1"] {
+            let told = recorder.record_and_wait(&pod, Normal, "Counted", message);
+            let told = told.await.unwrap();
+            let recorded = events.assert_recorded(Normal, "Counted");
+            let expected = Acknowledgement::Delivered {
+                namespace: recorded.namespace().to_owned(),
+                name: recorded.name().into_owned(),
+            };
+            assert_eq!(told, expected);
+        }
+        recorder.normal(&pod, "Counted", "2");
+        recorder.normal(&pod, "Counted", "3");
+        let told = recorder.record_and_wait(&pod, Normal, "Counted", "4");
+        assert_eq!(told.await, Err(RecordError::QueueFull));
+        drop(events);
+        let told = recorder.record_and_wait(&pod, Normal, "Counted", "5");
+        assert_eq!(told.await, Err(RecordError::NoSink));
     }
 
     fn panic_of(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
