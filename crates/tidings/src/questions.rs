@@ -1,5 +1,7 @@
 //! What a sink is asked at start: whether it takes events.k8s.io/v1, and whether events may be written to it.
 //!
+//! Where the sink may choose, it is core/v1 also when only that may be written: a Role from before events.k8s.io costs no event.
+//!
 //! Invariant: only an answer decides. While a proxy, a rotated token or an outage stands between, the sink is asked again, for as long as it
 //! takes: nothing could be written meanwhile anyway, and core/v1 would be for the life of the process.
 
@@ -24,19 +26,35 @@ pub(crate) struct Questions<S> {
 }
 
 impl<S: Sink> Questions<S> {
-    /// Whether the sink takes events.k8s.io/v1.
+    /// Whether events are to be written as events.k8s.io/v1: the sink takes it, and does not say that only core/v1 may be written.
     pub(crate) async fn serves_events_v1(self) -> bool {
         let what = "whether the server has events.k8s.io/v1";
         match self.ask(what, || self.sink.serves(EventApi::Events)).await {
             Ok(served) => {
                 tracing::debug!(served, "Asked whether the server has events.k8s.io/v1");
-                served
+                served && !self.allows_only_core().await
             }
             Err(error) => {
                 tracing::warn!(%error, "The server does not say whether it has events.k8s.io/v1: writing core/v1");
                 false
             }
         }
+    }
+
+    async fn allows_only_core(&self) -> bool {
+        let what = "whether events may be written";
+        let Err(denied) = self.ask(what, || self.sink.check(EventApi::Events)).await else {
+            return false;
+        };
+        let only_core = denied.kind == WriteErrorKind::Invalid
+            && self
+                .ask(what, || self.sink.check(EventApi::Core))
+                .await
+                .is_ok();
+        if only_core {
+            tracing::warn!("Writing core/v1, as events.k8s.io/v1 is served, but: {denied}");
+        }
+        only_core
     }
 
     /// Logs what keeps events from being written as `api`, if anything does.

@@ -613,6 +613,47 @@ async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
     hung_up.recv().await.unwrap();
 }
 
+/// Where the choice is left to the server, what is missing for events.k8s.io/v1 is said once, and core/v1 is written.
+#[tokio::test]
+async fn what_keeps_from_events_v1_is_said_with_the_rule_to_add() {
+    let review = |allowed| answer(201, &format!(r#"{{"status":{{"allowed":{allowed}}}}}"#));
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_max_level(tracing::Level::WARN)
+        .with_ansi(false)
+        .without_time()
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let resources = r#"{"groupVersion":"events.k8s.io/v1","resources":[{"name":"events","singularName":"event","namespaced":true,"kind":"Event","verbs":["create"]}]}"#;
+    let mut replies = vec![answer(200, resources), review(false), review(false)];
+    // What is asked of core/v1, before and at the start, and the event.
+    replies.extend((0..5).map(|_| review(true)));
+    let server = Server::start(replies).await;
+    let options = SinkOptions::default().events_v1_if_served(tidings::SeriesOptions::default());
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(server.sink().check_access_at_start([""]), options)
+        .unwrap();
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    let pod = Reference::new(ReferenceFields::default());
+    let written = recorder.record_and_wait(&pod, EventType::Normal, "Started", "m");
+    assert!(written.await.unwrap().is_written());
+    let lines = server.seen().into_iter().map(|request| request.line);
+    let written: Vec<_> = lines.filter(|line| line.ends_with("/events")).collect();
+    assert_eq!(written, ["POST /api/v1/namespaces/default/events"]);
+    let text = log.text();
+    let ours: Vec<_> = text.match_indices("tidings::questions: ").collect();
+    assert_eq!(ours.len(), 1, "{text}");
+    assert!(
+        text.contains(
+            "WARN tidings::questions: Writing core/v1, as events.k8s.io/v1 is served, but: may not create or patch events of events.k8s.io in \
+             all namespaces: bind its service account to a ClusterRole with this rule:\n- apiGroups: [\"events.k8s.io\"]"
+        ),
+        "{text}"
+    );
+}
+
 /// A log that can be read.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);

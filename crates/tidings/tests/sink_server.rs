@@ -225,6 +225,67 @@ async fn a_cluster_is_asked_what_it_serves_and_allows() {
     cluster.server.shutdown().await;
 }
 
+/// A Role from the time before events.k8s.io: the group is served, and may not be written.
+#[tokio::test]
+async fn what_may_only_be_written_as_core_v1_is_written_as_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let roles = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: recorder}
+rules:
+- apiGroups: ['']
+  resources: [events]
+  verbs: [create, patch, list]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: recorder}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: recorder}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ctl}]
+";
+    let mut options = StartOptions::new(folder.path().join("data"));
+    options.secure_port = 0;
+    options.token_auth_file = Some(write("tokens.csv", "t,ctl,1\n"));
+    options.security.authorization_rbac_file = Some(write("roles.yaml", roles));
+    let server = start(options).await.unwrap();
+    let mut kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
+    let token = serde_json::from_value(json!({"token": "t"})).unwrap();
+    kubeconfig.auth_infos[0].auth_info = Some(token);
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap();
+    let sink = KubeSink::from_config(config.clone()).unwrap();
+    assert_eq!(sink.serves(EventApi::Events).await, Ok(true));
+    let sink = sink.check_access_at_start(["default"]);
+    let options = SinkOptions::default().events_v1_if_served(SeriesOptions::default());
+    let broadcaster =
+        Broadcaster::with_options(BroadcasterOptions::default().sink(options)).unwrap();
+    broadcaster.start_recording_to_sink(sink);
+    let recorder = broadcaster.recorder(EventSource::component("example.com/controller"));
+    let pod = Reference::new(ReferenceFields {
+        kind: "Pod",
+        namespace: "default",
+        name: "web-0",
+        ..ReferenceFields::default()
+    });
+    for _ in 0..3 {
+        let written = recorder.record_and_wait(&pod, EventType::Warning, "BackOff", "m");
+        assert!(written.await.unwrap().is_written());
+    }
+    let client = Client::try_from(config).unwrap();
+    let events: Api<v1::Event> = Api::namespaced(client, "default");
+    let stored = events.list(&ListParams::default()).await.unwrap();
+    assert_eq!((stored.items.len(), stored.items[0].count), (1, Some(3)));
+    server.shutdown().await;
+}
+
 /// kube-rs's `event_recorder_attaches_events`, which needs a cluster, in its own calls.
 #[tokio::test]
 async fn kube_rs_calls_are_recorded_as_kube_rs_records_them() {

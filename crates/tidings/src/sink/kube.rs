@@ -127,8 +127,9 @@ impl KubeSink {
     }
 
     /// Asks at start whether events may be created and patched in these namespaces (in all of them, if one is empty), as
-    /// [`KubeSink::check_access`] does. What is missing is logged as one error, with the rule to add. Nothing waits for the answer; a server that
-    /// does not answer is asked again. Default none: nothing is asked.
+    /// [`KubeSink::check_access`] does. What is missing is logged as one error, with the rule to add. A server that does not answer
+    /// is asked again. Nothing waits for the answer, unless the API group is left to the server
+    /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)): then core/v1 is written where only that is allowed. Default none: nothing is asked.
     ///
     /// Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, whatever is named here.
     ///

@@ -65,7 +65,9 @@ pub trait Sink: Send + Sync + 'static {
         std::future::ready(Ok(true))
     }
 
-    /// What would keep events from being written as `api`. Asked once at start, beside the writing; the answer is logged, and changes nothing.
+    /// What would keep events from being written as `api`. Asked at start, beside the writing; the answer is logged, and changes nothing, but that
+    /// where the choice is left to the sink ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)) core/v1 is written if
+    /// only that can be. It is then asked before the first write.
     ///
     /// # Errors
     /// [`WriteError::invalid`] with what would be refused and what is to be done about it; any other means that it cannot be said now, and
