@@ -129,8 +129,15 @@ pub enum Backoff {
         /// The longest any wait can be.
         max: Duration,
     },
-    /// Always the same, but the first time between nothing and that, at random: client-go's way.
+    /// Always the same, but the first time between nothing and that, at random: the way of client-go's `tools/record`.
     Constant(Duration),
+    /// Always between these, at random: the way of client-go's `tools/events`.
+    Between {
+        /// The shortest any wait can be.
+        least: Duration,
+        /// The longest any wait can be.
+        most: Duration,
+    },
 }
 
 impl Backoff {
@@ -148,6 +155,11 @@ impl Backoff {
                 Duration::from_nanos(scale(nanoseconds(wait), random))
             }
             Self::Constant(wait) => wait,
+            Self::Between { least, most } => {
+                let (least, most) = (nanoseconds(least), nanoseconds(most));
+                let range = most.saturating_sub(least);
+                Duration::from_nanos(least.saturating_add(scale(range, random)))
+            }
         }
     }
 }
@@ -240,6 +252,17 @@ impl RetryPolicy {
             backoff: Backoff::Constant(Duration::from_secs(10)),
             retry_after_max: Duration::MAX,
             status_errors: StatusErrors::OnlyWithRetryAfter,
+        }
+    }
+
+    /// What client-go's `tools/events` does: the same 12 tries, each wait from 10 to 12.5 s, at random.
+    pub fn client_go_events() -> Self {
+        Self {
+            backoff: Backoff::Between {
+                least: Duration::from_secs(10),
+                most: Duration::from_millis(12_500),
+            },
+            ..Self::client_go()
         }
     }
 
@@ -448,6 +471,18 @@ mod tests {
         assert_eq!(policy.wait(1, None, u64::MAX / 2).as_millis(), 4_999);
         assert_eq!(policy.wait(2, None, 0), Duration::from_secs(10));
         assert_eq!(policy.wait(2, None, u64::MAX), Duration::from_secs(10));
+    }
+
+    /// client-go's `tools/events`: `wait.JitterUntil` by a quarter.
+    #[test]
+    fn client_go_s_series_wait_up_to_a_quarter_longer() {
+        let policy = RetryPolicy::client_go_events();
+        for failures in [1, 2, 11] {
+            let wait = |random| policy.wait(failures, None, random).as_millis();
+            assert_eq!(wait(0), 10_000);
+            assert_eq!(wait(u64::MAX / 2), 11_249);
+            assert_eq!(wait(u64::MAX), 12_499);
+        }
     }
 
     proptest! {

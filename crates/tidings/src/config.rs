@@ -179,6 +179,22 @@ impl SinkOptions {
         }
     }
 
+    /// What client-go's `tools/events` does: events.k8s.io/v1 by its rules ([`SeriesOptions::client_go`]), eight writes at a time, twelve tries 10 to
+    /// 12.5 s apart.
+    ///
+    /// ```
+    /// use tidings::{BroadcasterOptions, SinkOptions};
+    ///
+    /// let options = BroadcasterOptions::client_go().sink(SinkOptions::client_go_events());
+    /// ```
+    pub fn client_go_events() -> Self {
+        Self {
+            series: Some(SeriesOptions::client_go()),
+            delivery: DeliveryOptions::client_go_events(),
+            ..Self::client_go()
+        }
+    }
+
     /// How repeats become counts and floods a trickle. client-go's `WithCorrelatorOptions`.
     pub fn correlator(mut self, correlator: CorrelatorOptions) -> Self {
         self.correlator = correlator;
@@ -210,7 +226,9 @@ impl SinkOptions {
     ///
     /// The sink is asked once, before its first write; until it answers, events wait in its queue, or on disk where there is a
     /// [`SinkOptions::spill`]. Only an answer about the group decides: the list of what is in it, 404 (no such group), or 403 (may not be asked),
-    /// where it is core/v1, which every server has. After anything else (no connection, 401, 429, 5xx), where client-go falls back to core/v1 for
+    /// where it is core/v1, which every server has. It is core/v1, too, where the sink says that only that may be written
+    /// ([`Sink::check`](crate::Sink::check), which a `KubeSink` answers with `check_access_at_start`); the rule that is missing is then logged. After
+    /// anything else (no connection, 401, 429, 5xx), where client-go falls back to core/v1 for
     /// good, it is asked again, with the waits of [`RetryPolicy`](crate::RetryPolicy) but without an end, whatever that says of writes.
     pub fn events_v1_if_served(mut self, series: SeriesOptions) -> Self {
         self.series = Some(series);

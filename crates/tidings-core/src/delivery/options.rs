@@ -76,6 +76,17 @@ impl DeliveryOptions {
         }
     }
 
+    /// Eight writes at a time, each event on its own, tried as client-go's `tools/events` does (see [`RetryPolicy::client_go_events`]).
+    ///
+    /// Mended all the same: the writes of one series go out one after the other, and what waits for another try keeps no worker.
+    pub fn client_go_events() -> Self {
+        Self {
+            workers: 8,
+            retry: RetryPolicy::client_go_events(),
+            ..Self::client_go()
+        }
+    }
+
     /// Whether every option is acceptable.
     ///
     /// # Errors
@@ -105,12 +116,18 @@ impl DeliveryOptions {
             "retry.unauthorized_tries_max",
             "at least 1",
         )?;
-        if let Backoff::Exponential { first, max } = self.retry.backoff {
-            check(
+        match self.retry.backoff {
+            Backoff::Exponential { first, max } => check(
                 first > Duration::ZERO && first <= max,
                 "retry.backoff",
                 "a first wait above zero and not above the longest",
-            )?;
+            )?,
+            Backoff::Between { least, most } => check(
+                least <= most,
+                "retry.backoff",
+                "a shortest wait not above the longest",
+            )?,
+            Backoff::Constant(_) => {}
         }
         Ok(())
     }
@@ -137,11 +154,16 @@ mod tests {
             backoff: Backoff::Exponential { first, max },
             ..RetryPolicy::default()
         };
+        let between = |least, most| RetryPolicy {
+            backoff: Backoff::Between { least, most },
+            ..RetryPolicy::default()
+        };
         let second = Duration::from_secs(1);
         #[rustfmt::skip]
         let table = [
             (good(), None),
             (DeliveryOptions::client_go(), None),
+            (DeliveryOptions::client_go_events(), None),
             (DeliveryOptions { workers: 0, ..good() }, Some("workers")),
             (DeliveryOptions { workers: 1025, ..good() }, Some("workers")),
             (DeliveryOptions { pending_events_max: 0, ..good() }, Some("pending_events_max")),
@@ -151,6 +173,8 @@ mod tests {
             (DeliveryOptions { retry: backoff(Duration::ZERO, second), ..good() }, Some("retry.backoff")),
             (DeliveryOptions { retry: backoff(second * 2, second), ..good() }, Some("retry.backoff")),
             (DeliveryOptions { retry: backoff(second, second), ..good() }, None),
+            (DeliveryOptions { retry: between(second * 2, second), ..good() }, Some("retry.backoff")),
+            (DeliveryOptions { retry: between(second, second), ..good() }, None),
         ];
         for (options, wrong) in table {
             assert_eq!(

@@ -158,3 +158,45 @@ async fn counts_wait_for_room_and_none_is_lost() {
     let counts: Vec<_> = series.map(|series| series.count).collect();
     assert_eq!(counts, [Some(4); PODS as usize]);
 }
+
+#[tokio::test]
+async fn client_go_s_preset_writes_eight_at_a_time_and_tries_twelve_times() {
+    const PODS: usize = 20;
+    let options = BroadcasterOptions::client_go().sink(SinkOptions::client_go_events());
+    let (broadcaster, recorder, hand) = manual(options);
+    let sink = MemorySink::new();
+    let held = sink.hold();
+    broadcaster.start_recording_to_sink(sink.clone());
+    for number in 0..PODS {
+        recorder.event(&pod(&format!("web-{number}"), ""), Warning, "BackOff", "m");
+    }
+    let turns = async || {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    };
+    while sink.calls().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    turns().await;
+    assert_eq!(sink.calls().len(), 8);
+    drop(held);
+    settled(&broadcaster, PODS as u64).await;
+
+    let refused = || SinkAnswer::Fail(WriteError::transport("refused"));
+    sink.answer_next(std::iter::repeat_with(refused).take(12));
+    recorder.event(&pod("lonely", ""), Warning, "BackOff", "m");
+    for tries in 1..=12 {
+        while sink.calls().len() < PODS + tries {
+            tokio::task::yield_now().await;
+        }
+        hand.advance(Duration::from_millis(9_999));
+        turns().await;
+        assert_eq!(sink.calls().len(), PODS + tries, "not before ten seconds");
+        hand.advance(Duration::from_millis(2_501));
+    }
+    settled(&broadcaster, PODS as u64 + 1).await;
+    let report = broadcaster.report();
+    assert_eq!(report.dropped.get(DropCause::RetriesExhausted), 1);
+    assert_eq!(sink.calls().len(), PODS + 12);
+}
