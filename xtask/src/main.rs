@@ -1,4 +1,4 @@
-//! The tasks of the project: `cargo xtask test | tidy | contract | crash | outage | bench | soak | reference`. Nothing here is needed to
+//! The tasks of the project: `cargo xtask test | tidy | contract | crash | outage | image | bench | soak | reference`. Nothing here is needed to
 //! build or use tidings.
 #![expect(
     clippy::print_stdout,
@@ -10,6 +10,7 @@ mod bench;
 mod command;
 mod contract;
 mod crash;
+mod image;
 mod outage;
 mod reference;
 mod test;
@@ -37,6 +38,8 @@ enum Task {
     Crash(crash::Args),
     /// Servers and recorders killed under a stream of events, and what became of every one of them
     Outage(outage::Args),
+    /// What the container file promises, proved without a registry
+    Image(image::Args),
     /// Our figures beside those of client-go and kube-rs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Task::Contract(args) => contract::run(&root, &args),
         Task::Crash(args) => crash::run(&root, &args),
         Task::Outage(args) => outage::run(&root, &args),
+        Task::Image(args) => image::run(&root, &args),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Soak(args) => bench::soak::run(&root, &args),
         Task::Reference(args) => reference::run(&root, &args),

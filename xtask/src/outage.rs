@@ -2,7 +2,6 @@
 //! killed and comes back; a token is replaced while it is in use. What was offered, what became of it and what the server has are compared.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -12,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::command::{self, cargo, output};
+use crate::command::{self, cargo, free_port, output};
 
 /// How long things are well, before and after.
 const WELL: Duration = Duration::from_secs(3);
@@ -178,10 +177,8 @@ struct Server {
 impl Server {
     fn start(stage: &Stage, more: &[&str]) -> Result<Self> {
         let folder = folder()?;
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = free.map_err(|error| format!("a port: {error}"))?.port();
         let data = folder.path().to_string_lossy().into_owned();
-        let port = port.to_string();
+        let port = free_port()?.to_string();
         let own = ["serve", "--secure-port", &port, "--data-dir", &data];
         let arguments = own.iter().chain(more).map(|word| (*word).to_owned());
         let mut server = Self {

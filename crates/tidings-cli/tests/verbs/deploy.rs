@@ -135,6 +135,9 @@ fn pods_are_restricted() {
     }
     let image = read("Containerfile");
     assert!(image.contains("FROM scratch") && image.contains("USER 65532:65532"));
+    // What it is built with is what the manifests promise.
+    let toolchain = format!("/rust:{}-alpine ", env!("CARGO_PKG_RUST_VERSION"));
+    assert!(image.contains(&toolchain), "no {toolchain}");
 }
 
 /// The metrics an expression names.

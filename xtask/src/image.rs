@@ -1,0 +1,284 @@
+//! `cargo xtask image`: what deploy/Containerfile promises, proved where there is no registry to fetch its base from. The program is built and
+//! started in the file's own words, and runs as it would there: alone in a root it cannot write to, first of its processes, with no rights.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::Result;
+use crate::command::{self, cargo, find, free_port, output};
+use crate::tools::Tools;
+
+/// Makes the root read-only, but for the data, and is replaced by the program in it.
+const ENTER: &str = r#"
+root=$1 data=$2 user=$3
+shift 3
+mount --bind "$root" "$root"
+mount -o remount,bind,ro "$root"
+mount --bind "$data" "$root/data"
+exec chroot --userspec="$user" "$root" "$@"
+"#;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Build as the image is built, which takes minutes, instead of for debugging
+    #[arg(long)]
+    dist: bool,
+}
+
+/// What the container file says.
+#[derive(Debug, PartialEq, Eq)]
+struct Recipe {
+    /// Words of cargo.
+    build: Vec<String>,
+    user: String,
+    /// The program and its arguments.
+    start: Vec<String>,
+}
+
+impl Recipe {
+    fn parse(text: &str) -> Result<Self> {
+        let said = |instruction: &str| {
+            let mut lines = text.lines().rev();
+            lines
+                .find_map(|line| line.strip_prefix(instruction))
+                .ok_or(format!("the container file has no line of {instruction:?}"))
+        };
+        let words = |text: &str| {
+            serde_json::from_str::<Vec<String>>(text).map_err(|error| format!("{text}: {error}"))
+        };
+        let build = said("RUN cargo ")?.split("&&").next().unwrap_or_default();
+        let start = [words(said("ENTRYPOINT ")?)?, words(said("CMD ")?)?].concat();
+        Ok(Self {
+            build: build.split_whitespace().map(str::to_owned).collect(),
+            user: said("USER ")?.to_owned(),
+            start,
+        })
+    }
+}
+
+pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    let file = root.join("deploy/Containerfile");
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let recipe = Recipe::parse(&text)?;
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let tools = Tools::find(root, true);
+    let kubectl = match tools.program("KUBECTL") {
+        Some(kubectl) => can_build(&target)
+            .and_then(|()| can_enter())
+            .map(|()| kubectl),
+        None => Err("there is no kubectl".to_owned()),
+    };
+    let kubectl = match kubectl {
+        Ok(kubectl) => kubectl,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return Ok(());
+        }
+    };
+
+    let mut words = recipe.build.clone();
+    let mut folder = "dist";
+    if !args.dist {
+        words.retain(|word| !matches!(word.as_str(), "--profile" | "dist"));
+        folder = "debug";
+    }
+    command::run(
+        cargo(root, &["--quiet"])
+            .args(words)
+            .args(["--target", &target]),
+    )?;
+    let program = command::target(root)
+        .join(&target)
+        .join(folder)
+        .join("tidings");
+    let mut container = Container::start(&recipe, &program)?;
+    let proved = container.prove(&recipe, &kubectl);
+    proved.map_err(|error| format!("{error}; it said:\n{}", container.said()))?;
+    println!(
+        "ok: static, alone in a read-only root, {}, written and read, ended by SIGTERM",
+        recipe.user
+    );
+    Ok(())
+}
+
+/// Whether there is all it takes to build for musl, C and Rust.
+fn can_build(target: &str) -> Result {
+    let library =
+        output(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
+    if !Path::new(library.trim()).is_dir() {
+        return Err(format!(
+            "there is no Rust for {target}: rustup target add {target}"
+        ));
+    }
+    match find("musl-gcc") {
+        Some(_) => Ok(()),
+        None => Err("there is no musl-gcc (Debian: musl-tools)".to_owned()),
+    }
+}
+
+/// Whether this machine lets us run something in a root of its own.
+fn can_enter() -> Result {
+    if output(Command::new("id").arg("-u"))?.trim() != "0" {
+        return Err("only root can run a program in a root of its own".to_owned());
+    }
+    let mut command = Command::new("unshare");
+    output(command.args(["--mount", "--pid", "--fork", "true"])).map(drop)
+}
+
+/// The program as it runs in the image; ended with this.
+struct Container {
+    /// unshare's, whose only child is the program.
+    process: Child,
+    kubeconfig: PathBuf,
+    folder: TempDir,
+}
+
+impl Container {
+    /// Starts it, and waits until it says that it is ready.
+    fn start(recipe: &Recipe, program: &Path) -> Result<Self> {
+        let here = program.parent().unwrap_or(program);
+        let folder = tempfile::tempdir_in(here).map_err(|error| format!("a folder: {error}"))?;
+        let (root, data) = (folder.path().join("root"), folder.path().join("data"));
+        let entry = recipe
+            .start
+            .first()
+            .map(|path| root.join(path.trim_start_matches('/')));
+        let entry = entry.ok_or("the container file starts nothing")?;
+        let made = || {
+            for folder in [&data, &root.join("data"), &entry.with_file_name("")] {
+                std::fs::create_dir_all(folder)?;
+            }
+            std::fs::hard_link(program, &entry)?;
+            File::create(folder.path().join("log"))
+        };
+        let log =
+            made().map_err(|error| format!("cannot make {}: {error}", folder.path().display()))?;
+        command::run(Command::new("chown").arg(&recipe.user).arg(&data))?;
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--pid", "--fork", "--kill-child"])
+            .args(["sh", "-euc", ENTER, "sh"])
+            .args([&root, &data])
+            .arg(&recipe.user)
+            .args(&recipe.start)
+            .arg(format!("--secure-port={}", free_port()?))
+            .env_clear()
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        let process = command
+            .spawn()
+            .map_err(|error| format!("could not run unshare: {error}"))?;
+        let mut container = Self {
+            process,
+            kubeconfig: data.join("kubeconfig"),
+            folder,
+        };
+        let mut line = String::new();
+        if let Some(output) = container.process.stdout.take() {
+            // What it cannot say ends the same way as nothing said.
+            let _ = BufReader::new(output).read_line(&mut line);
+        }
+        if line.is_empty() {
+            return Err(format!("it did not start; it said:\n{}", container.said()));
+        }
+        Ok(container)
+    }
+
+    fn prove(&mut self, recipe: &Recipe, kubectl: &Path) -> Result {
+        let unshare = self.process.id();
+        let children = format!("/proc/{unshare}/task/{unshare}/children");
+        let program = read(Path::new(&children))?.trim().to_owned();
+        let status = read(Path::new(&format!("/proc/{program}/status")))?;
+        let (user, _) = recipe.user.split_once(':').unwrap_or((&recipe.user, ""));
+        for expected in [
+            format!("Uid:\t{user}\t{user}\t"),
+            "CapEff:\t0000000000000000\n".into(),
+        ] {
+            if !status.contains(&expected) {
+                let (name, _) = expected.split_once(':').unwrap_or_default();
+                let line = status.lines().find(|line| line.starts_with(name));
+                return Err(format!("{line:?} where {expected:?} was expected"));
+            }
+        }
+
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "proof", "namespace": "default"}, "reason": "Proved",
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web"},
+        });
+        let file = self.folder.path().join("event.json");
+        std::fs::write(&file, event.to_string()).map_err(|error| format!("an event: {error}"))?;
+        let file = file.to_string_lossy();
+        for (arguments, expected) in [
+            (&["get", "--raw", "/readyz"] as &[&str], "ok"),
+            (&["create", "-f", &file], "event/proof created"),
+            (
+                &["get", "events", "-o=jsonpath={.items[*].reason}"],
+                "Proved",
+            ),
+        ] {
+            let mut command = Command::new(kubectl);
+            command
+                .arg("--kubeconfig")
+                .arg(&self.kubeconfig)
+                .args(arguments);
+            let answer = output(&mut command)?;
+            if answer.trim() != expected {
+                return Err(format!("kubectl {}: {answer}", arguments.join(" ")));
+            }
+        }
+
+        // The first process of a namespace gets only signals it asked for.
+        output(Command::new("kill").args(["-TERM", &program]))?;
+        match self.process.wait() {
+            Ok(status) if status.success() => Ok(()),
+            other => Err(format!("SIGTERM ended it with {other:?}")),
+        }
+    }
+
+    fn said(&self) -> String {
+        read(&self.folder.path().join("log")).unwrap_or_else(|error| error)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn read(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_container_file_is_understood() {
+        let text = "FROM rust AS build\nRUN apk add x\nRUN cargo build --locked && strip y\n\
+                    FROM scratch\nUSER 1:2\nENTRYPOINT [\"/a\"]\nCMD [\"b\", \"--c=d\"]\n";
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let expected = Recipe {
+            build: words(&["build", "--locked"]),
+            user: "1:2".to_owned(),
+            start: words(&["/a", "b", "--c=d"]),
+        };
+        assert_eq!(Recipe::parse(text), Ok(expected));
+        assert!(Recipe::parse("FROM scratch").is_err());
+    }
+}
