@@ -7,10 +7,24 @@ pub mod serving;
 pub mod storing;
 
 use std::alloc::System;
+use std::fmt::Display;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use stats_alloc::{Region, StatsAlloc};
+
+/// How a benchmark program ends: what it failed with is its last word.
+#[expect(clippy::print_stderr, reason = "a program's last word")]
+pub fn ended(program: &str, result: Result<(), impl Display>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// An allocator that counts.
 pub type Allocator = StatsAlloc<System>;

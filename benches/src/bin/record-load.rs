@@ -13,7 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings::EventType::Warning;
 use tidings::{Broadcaster, EventSource, KubeSink, Reference, ReferenceFields};
-use tidings_bench::{Figure, peak_resident_bytes, processor_seconds, time};
+use tidings_bench::{Figure, ended, peak_resident_bytes, processor_seconds, time};
 
 /// Records a burst of events to a cluster and prints what became of them.
 #[derive(Parser)]
@@ -47,15 +47,8 @@ enum LoadError {
 }
 
 #[tokio::main]
-#[expect(clippy::print_stderr, reason = "a program's last word")]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("record-load: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are the output")]

@@ -17,7 +17,7 @@ use tidings::{
     Broadcaster, DeliveryOptions, EventSource, KubeSink, Reference, ReferenceFields, SeriesOptions,
     SinkOptions, SpillOptions,
 };
-use tidings_bench::Figure;
+use tidings_bench::{Figure, ended};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How many objects the repeats are about.
@@ -50,15 +50,8 @@ struct Arguments {
 }
 
 #[tokio::main]
-#[expect(clippy::print_stderr, reason = "a program's last word")]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("record-outage: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)
 }
 
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use tidings_bench::Figure;
-use tidings_bench::resident_bytes;
 use tidings_bench::serving::{self, LoadError, Plan, Stretch, Target};
+use tidings_bench::{Figure, ended, resident_bytes};
 
 /// Loads an Event API server and prints figures as lines of JSON.
 #[derive(Parser)]
@@ -85,15 +84,8 @@ const READY_POLLS: u32 = 6_000;
 
 // One thread: whoever measures should take as little as it can of what is measured.
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::print_stderr, reason = "a program's last word")]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("server-load: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)
 }
 
 async fn run(arguments: Arguments) -> Result<(), LoadError> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tidings_bench::storing;
+use tidings_bench::{ended, storing};
 
 /// What `tidings` itself uses.
 #[global_allocator]
@@ -52,7 +52,6 @@ enum Part {
 }
 
 #[tokio::main]
-#[expect(clippy::print_stderr, reason = "a program's last word")]
 async fn main() -> ExitCode {
     let Arguments {
         part,
@@ -69,11 +68,5 @@ async fn main() -> ExitCode {
         Part::Etcd { program } => storing::etcd(&program, &folder, events, updates, writers).await,
         Part::Log => storing::log(&folder, events, updates, writers).await,
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("store: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(env!("CARGO_BIN_NAME"), result)
 }

@@ -13,7 +13,7 @@ use super::events::{EVENTS_PER_OBJECT, Events, NewEvent, START};
 use super::load::{self, Steady, Target, Writes, burst, repeat, revisions, timed};
 use super::process::{bytes_written, disk_bytes};
 use super::real::RealEvents;
-use super::{Failure, LONE_WRITES, TTL, figure, with_amplification, with_burst, with_peak};
+use super::{Failure, LONE_WRITES, TTL, figure, with_amplification, with_peak, with_writes};
 
 const NAME: &str = "embedded";
 
@@ -71,34 +71,9 @@ pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Re
     let target = Arc::new(Embedded::open(folder)?);
     let events = Arc::new(Events::new(count));
     let (updates, process) = (updates.min(count), std::process::id());
-    let revisions = revisions(updates);
     let before = bytes_written(process);
-    let created = burst(
-        &target,
-        &events,
-        0..count,
-        writers,
-        Writes::Creates,
-        &revisions,
-    )
-    .await?;
-    let payload = created.bytes;
-    let updated = burst(
-        &target,
-        &events,
-        0..updates,
-        writers,
-        Writes::Updates,
-        &revisions,
-    )
-    .await?;
-    let payload = payload + updated.bytes;
-    let line = with_burst(
-        figure(NAME, &format!("writes_{writers}")),
-        created,
-        "creates_",
-    );
-    let line = with_burst(line, updated, "updates_");
+    let line = figure(NAME, &format!("writes_{writers}"));
+    let (line, payload) = with_writes(line, &target, &events, (count, updates), writers).await?;
     // Closed, so that what was still to be written out is counted too.
     target.store.close().await;
     let line = with_amplification(line, before, bytes_written(process), payload);

@@ -12,9 +12,9 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
 use super::events::{Events, NewEvent};
-use super::load::{self, Target, Writes, burst, revisions, timed};
+use super::load::{self, Target, timed};
 use super::process::{bytes_written, disk_bytes, peak_resident_bytes};
-use super::{Failure, LONE_WRITES, TTL, figure, messages, with_amplification, with_burst};
+use super::{Failure, LONE_WRITES, TTL, figure, messages, with_amplification, with_writes};
 
 const NAME: &str = "etcd";
 
@@ -216,35 +216,10 @@ pub async fn etcd(
     target.ready().await?;
     let events = Arc::new(Events::new(count));
     let (updates, process) = (updates.min(count), server.process.id());
-    let revisions = revisions(updates);
     let before = bytes_written(process);
-    let created = burst(
-        &target,
-        &events,
-        0..count,
-        writers,
-        Writes::Creates,
-        &revisions,
-    )
-    .await?;
-    let payload = created.bytes;
-    let updated = burst(
-        &target,
-        &events,
-        0..updates,
-        writers,
-        Writes::Updates,
-        &revisions,
-    )
-    .await?;
-    let payload = payload + updated.bytes;
-    let mut line = with_burst(
-        figure(NAME, &format!("writes_{writers}")),
-        created,
-        "creates_",
-    );
-    line = with_burst(line, updated, "updates_");
-    line = with_amplification(line, before, bytes_written(process), payload);
+    let line = figure(NAME, &format!("writes_{writers}"));
+    let (line, payload) = with_writes(line, &target, &events, (count, updates), writers).await?;
+    let mut line = with_amplification(line, before, bytes_written(process), payload);
     if let Some(bytes) = peak_resident_bytes(process) {
         line = line.with("peak_bytes", bytes as f64);
     }

@@ -18,12 +18,15 @@ mod messages;
 mod process;
 mod real;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use embedded::{expiry, reads, real_events, writes};
 pub use etcd::etcd;
 pub use log::log;
 
+use self::events::Events;
+use self::load::Writes;
 use crate::Figure;
 
 /// What a part failed with, in words.
@@ -42,6 +45,23 @@ fn millis(time: Duration) -> f64 {
 /// A figure of one of the three.
 fn figure(of: &str, name: &str) -> Figure {
     Figure::of(of, name)
+}
+
+/// Creates `count` events and then updates the first `updates` of them, and adds what that took; returns the bytes handed over, too.
+async fn with_writes<T: load::Target>(
+    figure: Figure,
+    target: &Arc<T>,
+    events: &Arc<Events>,
+    (count, updates): (u64, u64),
+    writers: u64,
+) -> Result<(Figure, u64), Failure> {
+    let revisions = load::revisions(updates);
+    let write = |numbers, writes| load::burst(target, events, numbers, writers, writes, &revisions);
+    let created = write(0..count, Writes::Creates).await?;
+    let updated = write(0..updates, Writes::Updates).await?;
+    let payload = created.bytes + updated.bytes;
+    let figure = with_burst(figure, created, "creates_");
+    Ok((with_burst(figure, updated, "updates_"), payload))
 }
 
 /// Adds a burst's rate and times.
