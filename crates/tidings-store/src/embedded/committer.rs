@@ -227,6 +227,9 @@ impl Committer {
                 for request in requests.drain(..) {
                     request.fail(fault.clone());
                 }
+                for (_, reply) in self.demands.drain(..) {
+                    drop(reply.send(Err(fault.clone().into())));
+                }
                 self.complain(now, &fault, "writes are refused");
                 false
             }
