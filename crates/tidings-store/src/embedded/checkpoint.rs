@@ -3,13 +3,14 @@
 //! Invariant: the file says a commit's number only when everything up to that commit is in the index and synced. So on
 //! opening, the log need only be read from there, and a commit above it that is missing from the log is damage.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::disk;
 use super::folder::OpenError;
 use super::index::Index;
 use super::keys::State;
@@ -141,12 +142,7 @@ impl Checkpoint {
     }
 
     fn write(&self, folder: &Path) -> io::Result<()> {
-        let temporary = folder.join("CHECKPOINT.new");
-        let mut file = File::create(&temporary)?;
-        file.write_all(self.encode().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, folder.join(FILE))?;
-        File::open(folder)?.sync_all()
+        disk::replace(&folder.join(FILE), self.encode().as_bytes())
     }
 }
 
@@ -174,6 +170,7 @@ impl Tables {
     /// Writes out what was set aside, and then notes that.
     pub(crate) fn write_out(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
         write_out::write_out(&self.index, &self.buckets())?;
+        self.index.sync_names()?;
         checkpoint.write(&self.folder)?;
         let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
         if let Err(error) = self.log.write_idx(since) {

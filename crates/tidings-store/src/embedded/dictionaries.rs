@@ -2,12 +2,13 @@
 //!
 //! Invariant: a dictionary's file is synced before the first body is compressed with it, and never changed or removed.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::disk;
 use super::folder::OpenError;
 use crate::Fault;
 
@@ -21,6 +22,8 @@ pub(crate) fn load(store: &Path) -> Result<Vec<(u32, Vec<u8>)>, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(OpenError::io("read folder", &folder, error)),
     };
+    // Who stored the newest may have been killed before its name was synced, and from here on it is used.
+    disk::sync_folder(&folder).map_err(|error| OpenError::io("sync", &folder, error))?;
     let mut dictionaries = Vec::new();
     for entry in entries {
         let path = entry
@@ -48,13 +51,10 @@ pub(crate) fn load(store: &Path) -> Result<Vec<(u32, Vec<u8>)>, OpenError> {
 /// Adds one, synced.
 pub(crate) fn add(store: &Path, id: u32, dictionary: &[u8]) -> io::Result<()> {
     let folder = store.join(FOLDER);
-    fs::create_dir_all(&folder)?;
-    File::open(store)?.sync_all()?;
-    let temporary = folder.join(format!("{id}.new"));
-    let mut file = File::create(&temporary)?;
-    file.write_all(&xxh3_64(dictionary).to_le_bytes())?;
-    file.write_all(dictionary)?;
-    file.sync_all()?;
-    fs::rename(&temporary, folder.join(id.to_string()))?;
-    File::open(&folder)?.sync_all()
+    disk::make_folder(&folder)?;
+    let checksum = xxh3_64(dictionary).to_le_bytes();
+    disk::replace(
+        &folder.join(id.to_string()),
+        &[&checksum, dictionary].concat(),
+    )
 }

@@ -11,15 +11,17 @@
 //! ```
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::disk;
 use super::keys::FORMAT;
 use super::tables::INDEX;
 use crate::Fault;
 
 const FORMAT_FILE: &str = "FORMAT";
+const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_NAME: &str = "tidings-store";
 /// The format that differs from today's in the index only, which can always be made anew.
 const ANOTHER_INDEX: u32 = 2;
@@ -130,6 +132,12 @@ impl Folder {
         // Look before anything is written: a folder of somebody else's stays untouched.
         let format = read_format(path)?;
         let lock = lock(path)?;
+        // What is found in it is built upon from here on, also if who wrote it was killed before it was synced.
+        let synced = match format {
+            Some(_) => disk::sync_folder(path),
+            None => disk::sync_folder_of(path),
+        };
+        synced.map_err(|error| OpenError::io("sync", path, error))?;
         if format == Some(ANOTHER_INDEX) {
             let index = path.join(INDEX);
             tracing::info!(folder = %path.display(), "the store is of format 2; its index is made anew");
@@ -191,7 +199,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                     .map_err(|error| OpenError::io("read folder", path, error))?
                     .file_name();
                 // Those two may be left by a process that died while making the folder a store.
-                if name != LOCK_FILE && name != temporary(FORMAT_FILE).as_str() {
+                if name != LOCK_FILE && name != FORMAT_NEW {
                     return Err(not_a_store(name.to_string_lossy().into_owned()));
                 }
             }
@@ -222,14 +230,6 @@ fn lock(path: &Path) -> Result<File, OpenError> {
 }
 
 fn write_format(path: &Path) -> io::Result<()> {
-    let temporary = path.join(temporary(FORMAT_FILE));
-    let mut file = File::create(&temporary)?;
-    writeln!(file, "{FORMAT_NAME} {FORMAT}")?;
-    file.sync_all()?;
-    fs::rename(&temporary, path.join(FORMAT_FILE))?;
-    File::open(path)?.sync_all()
-}
-
-fn temporary(name: &str) -> String {
-    format!("{name}.new")
+    let text = format!("{FORMAT_NAME} {FORMAT}\n");
+    disk::replace(&path.join(FORMAT_FILE), text.as_bytes())
 }

@@ -28,6 +28,7 @@ use lsm_tree::{
     SeqNo, SequenceNumberCounter, UserKey, UserValue,
 };
 
+use super::disk;
 use super::keys::Pointer;
 use super::part::Part;
 use crate::{Fault, Revision};
@@ -226,12 +227,17 @@ impl Index {
         Ok(())
     }
 
+    /// Has the folders of the trees that were made stay.
+    pub(crate) fn sync_names(&self) -> std::io::Result<()> {
+        disk::sync_folder(&self.folder)
+    }
+
     /// Has the index made anew at the next opening if this error says that it is damaged; a disk's refusal does not.
     pub(crate) fn distrust(&self, error: &lsm_tree::Error) {
         if matches!(error, lsm_tree::Error::Io(_)) {
             return;
         }
-        if let Err(error) = fs::write(self.folder.join(DISTRUSTED), "") {
+        if let Err(error) = disk::replace(&self.folder.join(DISTRUSTED), b"") {
             tracing::warn!(%error, "failed to note that the index is damaged");
         }
     }
@@ -251,21 +257,15 @@ impl Index {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        fs::create_dir_all(folder)?;
-        File::create(folder.join(DISTRUSTED))?.sync_all()?;
-        File::open(folder)?.sync_all()?;
-        if let Some(parent) = folder.parent() {
-            File::open(parent)?.sync_all()?;
-        }
+        disk::make_folder(folder)?;
+        disk::replace(&folder.join(DISTRUSTED), b"")?;
         remove(&old)
     }
 
     /// Notes that an index that was made anew is whole.
     pub(crate) fn trust(folder: &Path) -> std::io::Result<()> {
-        match fs::remove_file(folder.join(DISTRUSTED)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => File::open(folder)?.sync_all(),
-        }
+        disk::remove(&folder.join(DISTRUSTED))?;
+        disk::sync_folder(folder)
     }
 
     /// The hash by which parts find a name. It differs from one process to the next.

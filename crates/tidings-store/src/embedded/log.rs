@@ -11,11 +11,12 @@
 //! segment whose sync failed is then never added to again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::disk;
 use super::folder::OpenError;
 use super::frame::{Frame, Header};
 use super::keys::State;
@@ -161,7 +162,7 @@ impl Log {
     ) -> Result<(Self, Option<Header>), OpenError> {
         let (checkpoint, reached) = checkpoint.unzip();
         let io = |what, path: &Path, error| OpenError::io(what, path, error);
-        fs::create_dir_all(folder).map_err(|error| io("create folder", folder, error))?;
+        disk::make_folder(folder).map_err(|error| io("create folder", folder, error))?;
         let mut buckets = BTreeMap::<u64, Vec<Arc<Segment>>>::new();
         let mut found = Vec::new();
         let mut tails = Vec::new();
@@ -208,6 +209,14 @@ impl Log {
         }
         for segment in tails {
             cut(folder, &segment)?;
+        }
+        // A process that was killed may have written it and not synced it. From here on it is read, and others come after it.
+        for (segment, frame) in &found {
+            if frame.header.number == number {
+                segment
+                    .sync()
+                    .map_err(|error| io("sync", &segment.path, error))?;
+            }
         }
         let buckets = buckets
             .into_iter()
@@ -291,7 +300,7 @@ impl Log {
                 if let Some(segments) = self.buckets().get(&segment.bucket) {
                     segments.change(|all| all.retain(|other| !Arc::ptr_eq(other, segment)));
                 }
-                File::open(&self.folder)?.sync_all()?;
+                disk::sync_folder(&self.folder)?;
             } else {
                 segment.roll_back()?;
             }
@@ -316,7 +325,7 @@ impl Log {
         }
         let path = self.folder.join(format!("{bucket:016x}-{first:016x}.log"));
         let segment = Arc::new(Segment::create(path, bucket, first)?);
-        File::open(&self.folder)?.sync_all()?;
+        disk::sync_folder(&self.folder)?;
         segments.change(|segments| segments.push(Arc::clone(&segment)));
         Ok(segment)
     }
@@ -330,7 +339,7 @@ impl Log {
         for segment in segments.all() {
             segment.remove()?;
         }
-        File::open(&self.folder)?.sync_all()
+        disk::sync_folder(&self.folder)
     }
 
     /// Writes down where things are in the segments that were added to since a commit.
@@ -448,7 +457,7 @@ fn cut(folder: &Path, segment: &Segment) -> Result<(), OpenError> {
 
 fn keep(folder: &Path, path: &Path, offset: u64, tail: &[u8]) -> io::Result<PathBuf> {
     let torn = folder.with_file_name("torn");
-    fs::create_dir_all(&torn)?;
+    disk::make_folder(&torn)?;
     let mut kept: Vec<_> = fs::read_dir(&torn)?.collect::<io::Result<_>>()?;
     kept.sort_by_key(|entry| {
         entry
@@ -457,11 +466,10 @@ fn keep(folder: &Path, path: &Path, offset: u64, tail: &[u8]) -> io::Result<Path
             .ok()
     });
     for old in kept.iter().rev().skip(TORN_MAX - 1) {
-        fs::remove_file(old.path())?;
+        disk::remove(&old.path())?;
     }
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let path = torn.join(format!("{name}-from-{offset}"));
-    fs::write(&path, tail)?;
-    File::open(&path)?.sync_all()?;
+    disk::replace(&path, tail)?;
     Ok(path)
 }

@@ -18,6 +18,7 @@ mod checkpoint;
 mod codec;
 mod committer;
 mod dictionaries;
+mod disk;
 #[cfg(test)]
 mod faults;
 mod folder;
@@ -29,6 +30,10 @@ mod keys;
 mod log;
 mod names;
 mod part;
+#[cfg(test)]
+mod power;
+#[cfg(test)]
+mod power_cuts;
 mod queue;
 mod read;
 mod replay;

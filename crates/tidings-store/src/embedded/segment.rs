@@ -16,12 +16,13 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::disk;
 use super::frame::{self, Built, Entry, Header, Kind};
 use super::keys::{Reader, put_varint};
 use crate::{Fault, Revision};
 
 /// A segment this long is not added to any more.
-pub(crate) const SEGMENT_LEN_MAX: u64 = 128 << 20;
+pub(crate) const SEGMENT_LEN_MAX: u64 = if cfg!(test) { 64 << 10 } else { 128 << 20 };
 
 /// Bytes between two points.
 const POINT_DISTANCE: u64 = 2048;
@@ -105,12 +106,7 @@ impl Segment {
     ///
     /// A file of that name can only be left over from a commit that failed, and is emptied.
     pub(crate) fn create(path: PathBuf, bucket: u64, first: Revision) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)?;
+        let file = disk::create(&path)?;
         Ok(Self {
             bucket,
             first,
@@ -231,15 +227,9 @@ impl Segment {
 
     /// Writes a frame behind the last one and syncs it. Nobody sees it before [`publish`](Self::publish).
     pub(crate) fn append(&self, built: &Built) -> Result<(), AppendError> {
-        #[cfg(test)]
-        super::faults::strike_write(&self.path, &self.file, &built.bytes, self.len())
+        disk::write_at(&self.path, &self.file, &built.bytes, self.len())
             .map_err(AppendError::Write)?;
-        self.file
-            .write_all_at(&built.bytes, self.len())
-            .map_err(AppendError::Write)?;
-        #[cfg(test)]
-        super::faults::strike(&self.path).map_err(AppendError::Sync)?;
-        self.file.sync_data().map_err(AppendError::Sync)
+        self.sync().map_err(AppendError::Sync)
     }
 
     /// Whether nothing is to be appended any more.
@@ -260,10 +250,12 @@ impl Segment {
 
     /// Takes off whatever lies behind the last published frame.
     pub(crate) fn roll_back(&self) -> io::Result<()> {
-        #[cfg(test)]
-        super::faults::strike(&self.path)?;
-        self.file.set_len(self.len())?;
-        self.file.sync_all()
+        disk::cut(&self.path, &self.file, self.len())
+    }
+
+    /// Has all that is in it stay.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        disk::sync(&self.path, &self.file)
     }
 
     /// Takes off a frame that was found while opening, and all behind it.
@@ -303,18 +295,13 @@ impl Segment {
         }
         let checksum = xxh3_64(&bytes).to_le_bytes();
         bytes.extend_from_slice(&checksum);
-        fs::write(idx_path(&self.path), bytes)
+        disk::write(&idx_path(&self.path), &bytes)
     }
 
     /// Removes the file, if it is still there. Those who still read from it are not disturbed.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        for path in [&idx_path(&self.path), &self.path] {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+        disk::remove(&idx_path(&self.path))?;
+        disk::remove(&self.path)
     }
 
     /// The content of the version with a revision, if it is here.

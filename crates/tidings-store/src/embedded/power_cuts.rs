@@ -1,0 +1,321 @@
+//! The power goes, or the process is killed, at random changes of the files, again and again on what the time before left:
+//! under concurrent writers, while opening, while mending. Afterwards the store opens, every acknowledged write is there,
+//! nothing that was refused is, the indexes are right and the revisions have no gap.
+//!
+//! `TIDINGS_STORE_CUTS` sets how often (default 40), `TIDINGS_STORE_CUTS_SEED` where the random numbers begin; a failure is
+//! reported with both.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+
+use super::faults::Random;
+use super::power::Disk;
+use super::*;
+use crate::clock::ManualClock;
+use crate::{Index, ObjectSelector, UnixMillis};
+
+const NOW: i64 = 1_700_000_000_000;
+const MINUTE: i64 = 60_000;
+const WRITERS: u64 = 6;
+const KEYS: usize = 3;
+
+/// What is known of a key.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// The record that is there for sure, if there is one.
+    sure: Option<Record>,
+    /// What may be there instead: what a write leaves of which it is not known whether it was done.
+    others: Vec<Option<Record>>,
+}
+
+/// A writer: its keys, and what was acknowledged since the last check.
+#[derive(Clone, Debug)]
+struct Writer {
+    number: u64,
+    random: Random,
+    keys: BTreeMap<Bytes, Known>,
+    acknowledged: Vec<(Revision, Bytes, Option<Bytes>)>,
+}
+
+impl Writer {
+    fn new(number: u64, seed: u64) -> Self {
+        let key = |key| Bytes::from(format!("w{number}/{key}"));
+        Self {
+            number,
+            random: Random(seed ^ number << 32),
+            keys: (0..KEYS)
+                .map(|number| (key(number), Known::default()))
+                .collect(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    fn index(number: u64) -> Index {
+        Index {
+            object_uid: format!("uid-{number}"),
+            object_kind: "Pod".into(),
+            object_namespace: format!("w{number}"),
+            object_name: format!("pod-{number}"),
+            ..Index::default()
+        }
+    }
+
+    fn record(&mut self, now: UnixMillis) -> NewRecord {
+        // Half of them noise, which makes frames of many pages.
+        let noise = self.random.below(2) * self.random.below(9000);
+        let value: Vec<u8> = (0..16 + noise).map(|_| self.random.next() as u8).collect();
+        let index = Index {
+            last_seen: UnixMillis(NOW + (self.random.next() % 1000).cast_signed()),
+            ..Self::index(self.number)
+        };
+        let record = NewRecord::new(value).index(index);
+        let minutes = match self.number {
+            0 | 1 => 1 + self.random.next() % 4,
+            2 | 3 => 1 + self.random.next() % 600,
+            _ => return record,
+        };
+        record.expires_at(UnixMillis(now.0 + minutes.cast_signed() * MINUTE))
+    }
+
+    /// Writes until the power goes.
+    async fn write(&mut self, store: &EmbeddedStore, checked: Revision) {
+        loop {
+            match self.random.below(60) {
+                0 => drop(store.expire().await),
+                1 => drop(store.compact(checked).await),
+                2 if self.number == 4 => self.add_dictionary(store),
+                _ => {}
+            }
+            let at = self.random.below(KEYS);
+            let (key, known) = self.keys.iter().nth(at).unwrap();
+            let (key, now) = (key.clone(), store.shared.clock.now());
+            let current = known.sure.clone().filter(|record| is_live(record, now));
+            let delete = self.random.below(4) == 0;
+            let (outcome, after) = match current {
+                Some(current) if delete => {
+                    let deleted = store.delete(key.clone(), Some(current.revision)).await;
+                    (deleted.map(|deleted| deleted.revision), None)
+                }
+                current => {
+                    let record = self.record(now);
+                    let after = Record {
+                        key: key.clone(),
+                        value: record.value.clone(),
+                        revision: 0,
+                        expires_at: record.expires_at,
+                    };
+                    let written = match current {
+                        None => store.create(key.clone(), record).await,
+                        Some(current) => store.update(key.clone(), record, current.revision).await,
+                    };
+                    (written, Some(after))
+                }
+            };
+            let value = after.as_ref().map(|record| record.value.clone());
+            let known = self.keys.get_mut(&key).unwrap();
+            match outcome {
+                Ok(revision) => {
+                    known.sure = after.map(|record| Record { revision, ..record });
+                    self.acknowledged.push((revision, key, value));
+                }
+                Err(WriteError::Fault(Fault::Unknown(_) | Fault::Closed)) => {
+                    known.others.push(after);
+                    return;
+                }
+                // Of these it is promised that they were not done.
+                Err(WriteError::Fault(Fault::Storage(_))) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn add_dictionary(&mut self, store: &EmbeddedStore) {
+        let shared = &store.shared;
+        let id = shared.codec.current().0 + 1;
+        let words: Vec<u8> = (0..500 + self.random.below(9000))
+            .map(|_| self.random.next() as u8)
+            .collect();
+        if dictionaries::add(&shared.path, id, &words).is_ok() {
+            shared.codec.add(id, words);
+        }
+    }
+}
+
+/// In memory if there is such a place, for what is really synced does not matter.
+fn new_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
+fn is_live(record: &Record, now: UnixMillis) -> bool {
+    record.expires_at.is_none_or(|at| at > now)
+}
+
+fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> {
+    let options = EmbeddedOptions {
+        clock: Arc::new(clock.clone()),
+        expire_by_itself: false,
+        free_space_min: 0,
+        // Few enough that the index is written out many times between two cuts.
+        index_memory_bytes: 8 << 10,
+        ..EmbeddedOptions::default()
+    };
+    EmbeddedStore::open(folder, options)
+}
+
+/// What the history told so far: the revision it reached, and the records it left.
+struct Story {
+    revision: Revision,
+    held: BTreeMap<Bytes, Record>,
+}
+
+async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story) {
+    let now = store.shared.clock.now();
+    // The history goes on from where it was, has every acknowledged write, and ends in what is listed.
+    let page = store.list(ListRequest::default()).await.unwrap();
+    let mut watch = store.watch(Bytes::new(), story.revision).await.unwrap();
+    let Story { revision, held } = story;
+    let mut told = BTreeMap::new();
+    assert!(page.revision >= *revision, "the revision went back");
+    while *revision < page.revision {
+        for change in watch.next().await.unwrap() {
+            *revision += 1;
+            assert_eq!(change.revision(), *revision, "no gap in the revisions");
+            assert_eq!(change.previous(), held.get(change.key()), "{change:?}");
+            let value = change.record().map(|record| record.value.clone());
+            told.insert(*revision, (change.key().clone(), value));
+            match change.record() {
+                Some(record) => drop(held.insert(record.key.clone(), record.clone())),
+                None => drop(held.remove(change.key())),
+            }
+        }
+    }
+    for (revision, key, value) in writers
+        .iter_mut()
+        .flat_map(|writer| writer.acknowledged.drain(..))
+    {
+        assert_eq!(
+            told.get(&revision),
+            Some(&(key, value)),
+            "revision {revision}"
+        );
+    }
+    let mut live = held.clone();
+    live.retain(|_, record| is_live(record, now));
+    let by_key = |records: Vec<Record>| -> BTreeMap<Bytes, Record> {
+        let records = records.into_iter();
+        records.map(|record| (record.key.clone(), record)).collect()
+    };
+    assert_eq!(by_key(page.records), live);
+
+    let newest = NewestRequest {
+        limit: usize::MAX,
+        ..NewestRequest::default()
+    };
+    let newest = store.newest(newest).await.unwrap().records;
+    assert_eq!(by_key(newest), live);
+    for Writer { number, keys, .. } in writers {
+        let mut of_object = live.clone();
+        let prefix = format!("w{number}/");
+        of_object.retain(|key, _| key.starts_with(prefix.as_bytes()));
+        let Index {
+            object_uid,
+            object_kind,
+            object_namespace,
+            object_name,
+            ..
+        } = Writer::index(*number);
+        let by_name = ObjectSelector::Name {
+            name: object_name,
+            kind: Some(object_kind),
+            namespace: Some(object_namespace),
+        };
+        for object in [ObjectSelector::Uid(object_uid), by_name] {
+            let page = store.list(ListRequest::default().object(object)).await;
+            assert_eq!(by_key(page.unwrap().records), of_object);
+        }
+        for (key, known) in keys {
+            let found = store.get(key.clone()).await.unwrap();
+            assert_eq!(found.as_ref(), live.get(key));
+            let Known { sure, others } = std::mem::take(known);
+            let sure = sure.filter(|record| is_live(record, now));
+            let value = found.as_ref().map(|record| record.value.clone());
+            // What was written then may have expired since.
+            let is_other = others.into_iter().any(|other| {
+                let other = other.filter(|record| is_live(record, now));
+                other.map(|record| record.value) == value
+            });
+            assert!(
+                found == sure || is_other,
+                "{key:?}: {found:?}, not {sure:?}"
+            );
+            known.sure = found;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost() {
+    let variable = |name: &str| std::env::var(name).ok()?.parse().ok();
+    let cuts: u64 = variable("TIDINGS_STORE_CUTS").unwrap_or(40);
+    let seed =
+        variable("TIDINGS_STORE_CUTS_SEED").unwrap_or_else(|| RandomState::new().hash_one("seed"));
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut writers: Vec<_> = (0..WRITERS)
+        .map(|number| Writer::new(number, seed))
+        .collect();
+    let mut story = Story {
+        revision: crate::REVISION_OF_NEW,
+        held: BTreeMap::new(),
+    };
+    let (mut folder, mut checked) = (new_folder(), 0);
+    let mut disk = Disk::follow(folder.path(), random.clone());
+    for cut in 0..cuts {
+        clock.advance(MINUTE);
+        let is_off = || disk.lock().unwrap().is_off();
+        let changes = 1 + [random.below(40), random.below(400)][cut as usize % 2];
+        disk.lock().unwrap().cut_after(changes);
+        println!("cut {cut} after {changes} changes");
+        match open(folder.path(), &clock) {
+            Err(error) => assert!(is_off(), "{error}"),
+            Ok(store) => {
+                if is_off() {
+                    store.close().await;
+                } else {
+                    checked += 1;
+                    check(&store, &mut writers, &mut story).await;
+                    let store = Arc::new(store);
+                    let tasks: Vec<_> = writers
+                        .drain(..)
+                        .map(|mut writer| {
+                            let (store, checked) = (Arc::clone(&store), story.revision);
+                            tokio::spawn(async move {
+                                writer.write(&store, checked).await;
+                                writer
+                            })
+                        })
+                        .collect();
+                    for task in tasks {
+                        writers.push(task.await.unwrap());
+                    }
+                    store.close().await;
+                }
+            }
+        }
+        // Or only the process is killed, and what it wrote is there, though not yet on the disk.
+        if random.below(3) > 0 {
+            let next = new_folder();
+            disk.lock().unwrap().leave(next.path());
+            folder = next;
+            disk = Disk::follow(folder.path(), random.clone());
+            random.next();
+        }
+    }
+    println!(
+        "{cuts} cuts, {checked} checks, {} revisions (seed {seed})",
+        story.revision
+    );
+    assert!(checked * 2 > cuts);
+}
