@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk;
 use super::folder::OpenError;
-use super::index::Index;
+use super::index::{Index, NAMES};
 use super::keys::State;
 use super::log::Log;
 use super::tables::Tables;
@@ -126,9 +126,9 @@ impl Checkpoint {
         };
         // A bucket may have been dropped since.
         !Index::is_distrusted(index)
-            && index.join("names").is_dir()
+            && Index::has_tree(index, NAMES)
             && self.buckets.iter().all(|bucket| {
-                index.join(format!("{bucket:016x}")).is_dir() || !has_segments(bucket)
+                Index::has_tree(index, &format!("{bucket:016x}")) || !has_segments(bucket)
             })
     }
 

@@ -40,7 +40,10 @@ const FILES_MAX: usize = 128;
 const SIDE_BY_SIDE: u8 = 6;
 
 /// The tree of names; the others are named after their buckets.
-const NAMES: &str = "names";
+pub(crate) const NAMES: &str = "names";
+
+/// What leads to all else in a tree's folder. Where it is missing, lsm-tree makes a new tree without a word.
+const POINTER: &str = "current";
 
 /// A file that says that the index is to be made anew.
 const DISTRUSTED: &str = "distrusted";
@@ -225,6 +228,11 @@ impl Index {
             }
         }
         Ok(())
+    }
+
+    /// Whether a tree was made in the folder of an index, and what leads to its content is there.
+    pub(crate) fn has_tree(folder: &Path, tree: &str) -> bool {
+        folder.join(tree).join(POINTER).is_file()
     }
 
     /// Has the folders of the trees that were made stay.

@@ -342,7 +342,7 @@ fn an_index_that_is_lost_or_damaged_is_made_anew() {
         store.delete("b".into(), None).await.unwrap();
         store.close().await;
     });
-    let damages: [Harm; 6] = [
+    let damages: [Harm; 8] = [
         ("lost", |folder| {
             fs::remove_dir_all(folder.join("index")).unwrap();
         }),
@@ -354,6 +354,12 @@ fn an_index_that_is_lost_or_damaged_is_made_anew() {
         }),
         ("garbled", |folder| {
             fs::write(folder.join("index/names/current"), "garbage").unwrap();
+        }),
+        ("the names' pointer lost", |folder| {
+            fs::remove_file(folder.join("index/names/current")).unwrap();
+        }),
+        ("a bucket's pointer lost", |folder| {
+            fs::remove_file(folder.join("index/ffffffffffffffff/current")).unwrap();
         }),
         ("checkpoint lost", |folder| {
             fs::remove_file(folder.join("CHECKPOINT")).unwrap();
