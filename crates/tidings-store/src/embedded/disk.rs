@@ -71,11 +71,15 @@ pub(crate) fn write_at(path: &Path, file: &File, bytes: &[u8], at: u64) -> io::R
 /// Takes off what lies behind an offset, so that it stays away.
 pub(crate) fn cut(path: &Path, file: &File, len: u64) -> io::Result<()> {
     apply(&Change::SetLen(path, len), || file.set_len(len))?;
-    // A length that became less need not be among what `fdatasync` writes.
+    sync_all(path, file)
+}
+
+/// Has all there is of a file stay, and what was taken off its end stay away: `fdatasync` need not see to that.
+pub(crate) fn sync_all(path: &Path, file: &File) -> io::Result<()> {
     apply(&Change::Sync(path), || file.sync_all())
 }
 
-/// Has a file's bytes and length stay.
+/// Has what was written to a file stay.
 pub(crate) fn sync(path: &Path, file: &File) -> io::Result<()> {
     apply(&Change::Sync(path), || file.sync_data())
 }

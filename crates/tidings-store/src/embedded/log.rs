@@ -210,13 +210,11 @@ impl Log {
         for segment in tails {
             cut(folder, &segment)?;
         }
-        // A process that was killed may have written it and not synced it. From here on it is read, and others come after it.
-        for (segment, frame) in &found {
-            if frame.header.number == number {
-                segment
-                    .sync()
-                    .map_err(|error| io("sync", &segment.path, error))?;
-            }
+        // A process that was killed may have added the last commit, or cut a torn one off, without that being synced. From
+        // here on it is built upon, maybe in other segments.
+        for segment in buckets.values().filter_map(|segments| segments.last()) {
+            let synced = segment.sync();
+            synced.map_err(|error| io("sync", &segment.path, error))?;
         }
         let buckets = buckets
             .into_iter()

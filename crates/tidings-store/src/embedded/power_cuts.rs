@@ -275,7 +275,7 @@ async fn nothing_acknowledged_is_lost() {
     for cut in 0..cuts {
         clock.advance(MINUTE);
         let is_off = || disk.lock().unwrap().is_off();
-        let changes = 1 + [random.below(40), random.below(400)][cut as usize % 2];
+        let changes = 1 + [random.below(60), random.below(400)][cut as usize % 2];
         disk.lock().unwrap().cut_after(changes);
         println!("cut {cut} after {changes} changes");
         match open(folder.path(), &clock) {
@@ -317,5 +317,5 @@ async fn nothing_acknowledged_is_lost() {
         "{cuts} cuts, {checked} checks, {} revisions (seed {seed})",
         story.revision
     );
-    assert!(checked * 2 > cuts);
+    assert!(checked * 4 > cuts, "the store was hardly ever opened");
 }

@@ -229,7 +229,7 @@ impl Segment {
     pub(crate) fn append(&self, built: &Built) -> Result<(), AppendError> {
         disk::write_at(&self.path, &self.file, &built.bytes, self.len())
             .map_err(AppendError::Write)?;
-        self.sync().map_err(AppendError::Sync)
+        disk::sync(&self.path, &self.file).map_err(AppendError::Sync)
     }
 
     /// Whether nothing is to be appended any more.
@@ -253,9 +253,9 @@ impl Segment {
         disk::cut(&self.path, &self.file, self.len())
     }
 
-    /// Has all that is in it stay.
+    /// Has it stay as it is.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        disk::sync(&self.path, &self.file)
+        disk::sync_all(&self.path, &self.file)
     }
 
     /// Takes off a frame that was found while opening, and all behind it.

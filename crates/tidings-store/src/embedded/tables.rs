@@ -240,10 +240,14 @@ impl Tables {
 }
 
 fn unusable(folder: &Path, error: lsm_tree::Error) -> OpenError {
-    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    // A file that is too short is sought before its beginning, which is an invalid input.
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     match error {
         lsm_tree::Error::Io(error)
-            if !matches!(error.kind(), InvalidData | NotFound | UnexpectedEof) =>
+            if !matches!(
+                error.kind(),
+                InvalidData | InvalidInput | NotFound | UnexpectedEof
+            ) =>
         {
             OpenError::io("open the index in", folder, error)
         }
