@@ -144,9 +144,39 @@ pub(crate) struct Sizes {
     pub(crate) part_bytes: usize,
 }
 
+/// Whether the index was found damaged while in use.
+struct Trust {
+    folder: PathBuf,
+    is_lost: AtomicBool,
+}
+
+impl Trust {
+    /// Has the index made anew at the next opening if this error says that it is damaged; a disk's refusal does not.
+    fn note(&self, error: &lsm_tree::Error) {
+        if matches!(error, lsm_tree::Error::Io(_)) || self.is_lost.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let folder = &self.folder;
+        tracing::error!(
+            folder = %folder.display(), %error,
+            "the index is damaged: what needs it fails until the store is opened again, which makes it anew"
+        );
+        if let Err(error) = disk::replace(&folder.join(DISTRUSTED), b"") {
+            tracing::warn!(%error, "failed to note that the index is damaged");
+            self.is_lost.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn fault(&self, error: lsm_tree::Error) -> Fault {
+        self.note(&error);
+        fault(error)
+    }
+}
+
 /// See the module documentation.
 pub(crate) struct Index {
     folder: PathBuf,
+    trust: Arc<Trust>,
     part_bytes: usize,
     cache: Arc<Cache>,
     files: Arc<DescriptorTable>,
@@ -177,8 +207,13 @@ impl Index {
             folder: path,
             dropped: AtomicBool::new(false),
         });
+        let trust = Trust {
+            folder: folder.to_owned(),
+            is_lost: AtomicBool::new(false),
+        };
         let index = Self {
             folder: folder.to_owned(),
+            trust: Arc::new(trust),
             part_bytes: sizes.part_bytes,
             cache,
             files,
@@ -240,14 +275,9 @@ impl Index {
         disk::sync_folder(&self.folder)
     }
 
-    /// Has the index made anew at the next opening if this error says that it is damaged; a disk's refusal does not.
+    /// See [`Trust::note`].
     pub(crate) fn distrust(&self, error: &lsm_tree::Error) {
-        if matches!(error, lsm_tree::Error::Io(_)) {
-            return;
-        }
-        if let Err(error) = disk::replace(&self.folder.join(DISTRUSTED), b"") {
-            tracing::warn!(%error, "failed to note that the index is damaged");
-        }
+        self.trust.note(error);
     }
 
     /// Whether the index in a folder was found to be damaged while it was in use, or is being made anew.
@@ -331,6 +361,7 @@ impl Index {
             Snapshot {
                 sequence,
                 parts,
+                trust: Arc::clone(&self.trust),
                 snapshots: Arc::clone(&self.snapshots),
             },
             also,
@@ -448,13 +479,19 @@ impl CompactionFilter for SweptNamesFilter {
     }
 }
 
-/// Entries as a tree returns them.
-pub(crate) type Entries = Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Send>;
+/// An entry as a tree returns it: not yet read.
+pub(crate) struct Entry {
+    inner: IterGuardImpl,
+    trust: Arc<Trust>,
+}
+
+pub(crate) type Entries = Box<dyn Iterator<Item = Entry> + Send>;
 
 /// The trees as of one commit.
 pub(crate) struct Snapshot {
     sequence: SeqNo,
     pub(crate) parts: Parts,
+    trust: Arc<Trust>,
     snapshots: Arc<Mutex<Snapshots>>,
 }
 
@@ -464,11 +501,13 @@ impl Snapshot {
         tree: &Tree,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<UserValue>, Fault> {
-        tree.get(key, self.sequence).map_err(fault)
+        tree.get(key, self.sequence)
+            .map_err(|error| self.trust.fault(error))
     }
 
     pub(crate) fn contains_key(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool, Fault> {
-        tree.contains_key(key, self.sequence).map_err(fault)
+        tree.contains_key(key, self.sequence)
+            .map_err(|error| self.trust.fault(error))
     }
 
     pub(crate) fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(
@@ -476,11 +515,19 @@ impl Snapshot {
         tree: &Tree,
         range: R,
     ) -> Entries {
-        tree.range(range, self.sequence, None)
+        self.entries(tree.range(range, self.sequence, None))
     }
 
     pub(crate) fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Entries {
-        tree.prefix(prefix, self.sequence, None)
+        self.entries(tree.prefix(prefix, self.sequence, None))
+    }
+
+    fn entries(&self, found: impl Iterator<Item = IterGuardImpl> + Send + 'static) -> Entries {
+        let trust = Arc::clone(&self.trust);
+        Box::new(found.map(move |inner| Entry {
+            inner,
+            trust: Arc::clone(&trust),
+        }))
     }
 }
 
@@ -499,12 +546,14 @@ impl Drop for Snapshot {
     }
 }
 
-pub(crate) fn key_of(entry: IterGuardImpl) -> Result<UserKey, Fault> {
-    entry.key().map_err(fault)
+pub(crate) fn key_of(entry: Entry) -> Result<UserKey, Fault> {
+    let Entry { inner, trust } = entry;
+    inner.key().map_err(|error| trust.fault(error))
 }
 
-pub(crate) fn key_value_of(entry: IterGuardImpl) -> Result<(UserKey, UserValue), Fault> {
-    entry.into_inner().map_err(fault)
+pub(crate) fn key_value_of(entry: Entry) -> Result<(UserKey, UserValue), Fault> {
+    let Entry { inner, trust } = entry;
+    inner.into_inner().map_err(|error| trust.fault(error))
 }
 
 pub(crate) fn fault(error: lsm_tree::Error) -> Fault {
