@@ -13,6 +13,7 @@ mod lists;
 mod observing;
 mod policies;
 mod queueing;
+mod slow;
 mod streams;
 mod support;
 mod watch_forms;

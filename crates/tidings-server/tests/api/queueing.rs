@@ -190,9 +190,13 @@ async fn a_client_that_goes_away_leaves_the_queue() {
             server.api = Arc::new(api.with_audit_log(log));
         }
         let until_waiting = async |count| {
-            while server.waiting().await != Some(count) {
-                tokio::task::yield_now().await;
-            }
+            let reached = async {
+                while server.waiting().await != Some(count) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let reached = tokio::time::timeout(Duration::from_secs(60), reached).await;
+            reached.unwrap_or_else(|_| panic!("never {count} in the queue"));
         };
         let (release, body) = held("a");
         let mut first = pin!(server.respond(request(Method::POST, SHOP, &[], body)));

@@ -1,10 +1,12 @@
 //! Watches.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tidings_server::ApiOptions;
 
 use crate::backend;
-use crate::support::{Server, event};
+use crate::support::{Server, event, timer};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
@@ -168,6 +170,28 @@ async fn quiet_watchers_get_bookmarks_and_then_an_end() {
     assert_eq!(watch.line().await, "BOOKMARK @2");
     assert_eq!(watch.line().await, "BOOKMARK @2");
     assert_eq!(watch.line().await, "END");
+}
+
+/// Without a time of its own, between half an hour and an hour, as in kube-apiserver.
+#[tokio::test(start_paused = true)]
+async fn a_watch_has_a_lifetime_by_default() {
+    if !backend::TIME_MAY_STOP {
+        return;
+    }
+    let defaults = ApiOptions::default();
+    let mut shorter = ApiOptions::default();
+    shorter.min_request_timeout = Duration::from_secs(100);
+    for (options, least) in [(defaults, 1800), (shorter, 100)] {
+        let server = Server::with(options);
+        let begun = timer();
+        let mut watch = server
+            .watch(&format!("{SHOP}?watch=true&allowWatchBookmarks=true"))
+            .await;
+        // What it says last is whole: an answer that is cut off is an error.
+        while watch.next().await.is_some() {}
+        let lasted = begun.elapsed().as_secs();
+        assert!((least..=2 * least).contains(&lasted), "{lasted} s");
+    }
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ mod policies;
 mod process;
 #[path = "../api/queueing.rs"]
 mod queueing;
+#[path = "../api/slow.rs"]
+mod slow;
 #[path = "../api/streams.rs"]
 mod streams;
 #[path = "../api/support.rs"]

@@ -1,0 +1,237 @@
+//! A store that takes its time: requests end at their deadlines, and what a client leaves behind is finished.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::{FutureExt, poll, stream};
+use http::Method;
+use serde_json::{Value, json};
+use tidings_server::clock::SystemClock;
+use tidings_server::{ApiOptions, AuditLog, AuditOptions};
+use tidings_store::clock::ManualClock;
+use tidings_store::{
+    BoxFuture, Deleted, ListRequest, NewRecord, NewestRequest, Page, ReadError, Record, Revision,
+    Stats, Store, UnixMillis, Watch, WatchError, WriteError,
+};
+use tokio::sync::watch;
+
+use crate::backend;
+use crate::support::{START, Server, event, request, timer};
+
+const SHOP: &str = "/api/v1/namespaces/shop/events";
+
+/// Lists and creates once it is told to; all else as the store it stands for.
+struct Slow {
+    store: Arc<dyn Store>,
+    released: watch::Receiver<bool>,
+    /// So many wait for it.
+    asked: watch::Sender<usize>,
+}
+
+impl Slow {
+    async fn released(&self) {
+        self.asked.send_modify(|asked| *asked += 1);
+        // A test that is over keeps nobody waiting.
+        let _ = self.released.clone().wait_for(|released| *released).await;
+    }
+}
+
+impl Store for Slow {
+    fn create(&self, key: Bytes, record: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        let create = move |()| self.store.create(key, record);
+        Box::pin(self.released().then(create))
+    }
+
+    fn update(
+        &self,
+        key: Bytes,
+        record: NewRecord,
+        expected: Revision,
+    ) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        self.store.update(key, record, expected)
+    }
+
+    fn delete(
+        &self,
+        key: Bytes,
+        expected: Option<Revision>,
+    ) -> BoxFuture<'_, Result<Deleted, WriteError>> {
+        self.store.delete(key, expected)
+    }
+
+    fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Record>, ReadError>> {
+        self.store.get(key)
+    }
+
+    fn revision(&self) -> Revision {
+        self.store.revision()
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(self.released().then(move |()| self.store.list(request)))
+    }
+
+    fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        self.store.newest(request)
+    }
+
+    fn watch(
+        &self,
+        prefix: Bytes,
+        after: Revision,
+    ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
+        self.store.watch(prefix, after)
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
+        self.store.compact(revision)
+    }
+
+    fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
+        self.store.expire()
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
+        self.store.stats()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.store.close()
+    }
+}
+
+/// A server over such a store, how to release it, and how many wait for that.
+fn server() -> (Server, watch::Sender<bool>, watch::Receiver<usize>) {
+    let clock = ManualClock::at(UnixMillis(START));
+    let (release, released) = watch::channel(false);
+    let (asked, seen) = watch::channel(0);
+    let store = Slow {
+        store: backend::store(&clock),
+        released,
+        asked,
+    };
+    let server = Server::over(Arc::new(store), clock, ApiOptions::default());
+    (server, release, seen)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_too_long_is_answered_at_its_deadline() {
+    if !backend::TIME_MAY_STOP {
+        return;
+    }
+    let (server, _release, _) = server();
+    for (method, query, seconds) in [
+        (Method::POST, "", 34),
+        (Method::POST, "?timeout=5s", 5),
+        // No more than it would have anyway.
+        (Method::POST, "?timeout=50s", 34),
+        (Method::GET, "", 60),
+        (Method::GET, "?timeout=5s", 5),
+    ] {
+        let asked = timer();
+        let body = event("shop", "a").to_string();
+        let uri = format!("{SHOP}{query}");
+        let answer = server.call(method.clone(), &uri, &[], body).await;
+        assert_eq!(
+            asked.elapsed(),
+            Duration::from_secs(seconds),
+            "{method} {uri}"
+        );
+        assert_eq!(
+            answer.expect(504),
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 504, "reason": "Timeout",
+                "message": "Timeout: request did not complete within the allotted timeout", "details": {},
+            })
+        );
+    }
+    let metrics = server.get("/metrics").await;
+    for (verb, count) in [("POST", 3), ("LIST", 2)] {
+        let aborts = format!("apiserver_request_aborts_total{{verb=\"{verb}\"");
+        let mut lines = metrics.text().lines();
+        let line = lines.find(|line| line.starts_with(&aborts)).unwrap();
+        assert!(line.ends_with(&format!(" {count}")), "{line}");
+    }
+}
+
+/// The audit log's lines of what is done with a server that has one.
+async fn logged(
+    server: Server,
+    test: impl AsyncFnOnce(&Server),
+) -> Vec<(Value, Value, Value, Value)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::open(AuditOptions::new(&path), Arc::new(SystemClock)).unwrap();
+    let api = Arc::into_inner(server.api).unwrap().with_audit_log(log);
+    let server = Server {
+        api: Arc::new(api),
+        ..server
+    };
+    let written = async {
+        test(&server).await;
+        while server.api.audit_counts().unwrap().written == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let written = tokio::time::timeout(Duration::from_secs(60), written).await;
+    written.expect("nothing is written down");
+    let lines = std::fs::read_to_string(&path).unwrap();
+    let line = |line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let status = &line["responseStatus"];
+        let name = &line["objectRef"]["name"];
+        (
+            line["verb"].clone(),
+            name.clone(),
+            status["code"].clone(),
+            status["reason"].clone(),
+        )
+    };
+    lines.lines().map(line).collect()
+}
+
+#[tokio::test]
+async fn a_write_whose_client_goes_away_is_finished_and_written_down() {
+    let (server, release, mut asked) = server();
+    let lines = logged(server, async |server| {
+        let body = event("shop", "a").to_string();
+        let mut write = Box::pin(server.respond(request(Method::POST, SHOP, &[], body)));
+        assert!(poll!(write.as_mut()).is_pending());
+        asked.wait_for(|asked| *asked == 1).await.unwrap();
+        drop(write);
+        release.send_replace(true);
+        while server.get(&format!("{SHOP}/a")).await.code != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(
+        lines,
+        [(json!("create"), json!("a"), json!(201), Value::Null)]
+    );
+}
+
+#[tokio::test]
+async fn a_write_whose_body_breaks_off_is_none_and_is_written_down() {
+    let (server, release, _) = server();
+    release.send_replace(true);
+    let lines = logged(server, async |server| {
+        let body = event("shop", "a").to_string();
+        let (begin, _) = body.split_at(body.len() - 1);
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let body = stream::iter([Ok(Bytes::from(begin.to_owned())), Err(reset)]);
+        let write = request(
+            Method::PUT,
+            &format!("{SHOP}/a"),
+            &[],
+            Body::from_stream(body),
+        );
+        assert_eq!(server.respond(write).await.status(), 400);
+        assert_eq!(server.get(&format!("{SHOP}/a")).await.code, 404);
+    })
+    .await;
+    let refused = (json!("update"), json!("a"), json!(400), json!("BadRequest"));
+    assert_eq!(lines, [refused]);
+}
