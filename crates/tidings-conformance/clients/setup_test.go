@@ -1,4 +1,4 @@
-// Package clients uses an Event API server through unmodified client-go: what passes with kube-apiserver has to pass
+// Package clients uses an Event API server through unmodified client-go and controller-runtime: what passes with kube-apiserver has to pass
 // with ours. The server is that of $KUBECONFIG; without it every test is skipped.
 package clients
 
@@ -13,14 +13,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 // patience is what a slow machine may need for anything here.
 const patience = 60 * time.Second
 
-// connect returns a client, a namespace of the test's own, and a context that ends with it.
-func connect(t *testing.T) (context.Context, *kubernetes.Clientset, string) {
+// config says how to reach the server, with no limit of its own.
+func config(t *testing.T) *rest.Config {
 	t.Helper()
 	path := os.Getenv("KUBECONFIG")
 	if path == "" {
@@ -29,7 +30,13 @@ func connect(t *testing.T) (context.Context, *kubernetes.Clientset, string) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	must(t, err)
 	config.QPS, config.Burst = -1, 0
-	client, err := kubernetes.NewForConfig(config)
+	return config
+}
+
+// connect returns a client, a namespace of the test's own, and a context that ends with it.
+func connect(t *testing.T) (context.Context, *kubernetes.Clientset, string) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config(t))
 	must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)

@@ -1,11 +1,12 @@
-//! Unmodified client-go programs (the Go module in `clients/`) against our server and, where there is one, against
-//! kube-apiserver: what is expected of ours has to be true of it, too.
+//! Unmodified programs of client-go and controller-runtime (the Go module in `clients/`) and kube-rs's recorder against our
+//! server and, where there is one, against kube-apiserver: what is expected of ours has to be true of it, too.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use tokio::process::Command;
 
+use crate::kube_rs::{self, KubeRsError};
 use crate::servers::{ApiServer, Etcd, StartError};
 
 /// Why nothing could be judged.
@@ -16,6 +17,8 @@ pub(crate) enum ClientsError {
     NoEtcd,
     #[error(transparent)]
     Start(#[from] StartError),
+    #[error(transparent)]
+    KubeRs(#[from] KubeRsError),
     #[error("could not run {program}: {source}")]
     Go {
         program: PathBuf,
@@ -33,9 +36,9 @@ pub(crate) struct Args {
     /// The tidings to judge.
     #[arg(long, value_name = "PROGRAM")]
     tidings: PathBuf,
-    /// The Go to build the clients with.
-    #[arg(long, default_value = "go", value_name = "PROGRAM")]
-    go: PathBuf,
+    /// The Go to build its clients with; without it they are left out.
+    #[arg(long, value_name = "PROGRAM")]
+    go: Option<PathBuf>,
     /// A kube-apiserver that has to pass, too.
     #[arg(long, env = "KUBE_APISERVER", value_name = "PROGRAM")]
     kube_apiserver: Option<PathBuf>,
@@ -63,7 +66,13 @@ async fn test(
     server: &ApiServer,
     out: &mut impl Write,
 ) -> Result<bool, ClientsError> {
-    let output = Command::new(&args.go)
+    let wrong = kube_rs::judge(&server.kubeconfig).await?;
+    let verdict = wrong.as_deref().unwrap_or("passed");
+    writeln!(out, "kube-rs's recorder with {name}: {verdict}")?;
+    let Some(go) = &args.go else {
+        return Ok(wrong.is_none());
+    };
+    let output = Command::new(go)
         // Never a result of another server's.
         .args(["test", "-count=1", "-v", "./..."])
         .current_dir(&args.dir)
@@ -72,7 +81,7 @@ async fn test(
         .output()
         .await
         .map_err(|source| ClientsError::Go {
-            program: args.go.clone(),
+            program: go.clone(),
             source,
         })?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -80,11 +89,11 @@ async fn test(
     let (passed, failed) = (results("--- PASS"), results("--- FAIL"));
     writeln!(
         out,
-        "client-go with {name}: {passed} passed, {failed} failed"
+        "Go clients with {name}: {passed} passed, {failed} failed"
     )?;
     let good = output.status.success() && passed > 0;
     if !good {
         writeln!(out, "{said}{}", String::from_utf8_lossy(&output.stderr))?;
     }
-    Ok(good)
+    Ok(good && wrong.is_none())
 }

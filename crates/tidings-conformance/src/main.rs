@@ -7,6 +7,7 @@ mod correlator;
 mod difference;
 mod http;
 mod interchange;
+mod kube_rs;
 mod reference;
 mod scenario;
 mod servers;
@@ -39,7 +40,8 @@ enum Suite {
     ///
     /// Exits with 0 when every difference is explained, 1 when one is not, 2 when nothing could be judged.
     Reference(reference::Args),
-    /// Runs unmodified client-go programs with `tidings serve`: conformance cases, an informer, both recorders.
+    /// Runs unmodified programs with `tidings serve`: client-go's conformance cases, an informer, both recorders, a manager of
+    /// controller-runtime, kube-rs's recorder.
     ///
     /// Exits with 0 when all pass, 1 when one does not, 2 when nothing could be judged.
     Clients(clients::Args),
