@@ -210,8 +210,9 @@ impl Log {
         for segment in tails {
             cut(folder, &segment)?;
         }
-        // A process that was killed may have added the last commit, or cut a torn one off, without that being synced. From
-        // here on it is built upon, maybe in other segments.
+        // A process that was killed may have added the last commit, cut a torn one off or begun a segment, without that being
+        // synced. From here on it is built upon, maybe in other segments.
+        disk::sync_folder(folder).map_err(|error| io("sync", folder, error))?;
         for segment in buckets.values().filter_map(|segments| segments.last()) {
             let synced = segment.sync();
             synced.map_err(|error| io("sync", &segment.path, error))?;
