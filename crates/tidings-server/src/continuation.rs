@@ -1,6 +1,5 @@
 //! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`), so that a list goes on at
-//! either of two servers on one etcd. One member is ours, which kube-apiserver passes over: how much is left of the list.
-//! To count that again for each page would make a list's cost the square of its length.
+//! either of two servers on one etcd.
 
 use base64::DecodeError;
 use base64::alphabet;
@@ -19,8 +18,6 @@ pub(crate) struct Continuation {
     pub(crate) revision: Option<Revision>,
     /// The key it stopped behind, in a list of one namespace without that and the slash.
     pub(crate) after: String,
-    /// How many records are behind it, as far as that was counted.
-    pub(crate) remaining: Option<u64>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -29,8 +26,6 @@ struct Token {
     v: String,
     rv: i64,
     start: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remaining: Option<u64>,
 }
 
 /// Bits behind the last letter count for nothing, as in Go.
@@ -52,9 +47,8 @@ impl Continuation {
                 .revision
                 .map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX)),
             start: format!("{}\0", self.after),
-            remaining: self.remaining,
         };
-        // Strings and integers: this cannot fail.
+        // Two strings and an integer: this cannot fail.
         TOKEN.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
@@ -108,7 +102,6 @@ impl Continuation {
         Ok(Self {
             revision,
             after: key.strip_suffix('\0').unwrap_or(key).to_owned(),
-            remaining: token.remaining,
         })
     }
 }
@@ -123,7 +116,6 @@ mod tests {
             let continuation = Continuation {
                 revision,
                 after: "shop/web.1".into(),
-                remaining: revision,
             };
             let token = continuation.encode();
             assert_eq!(Continuation::decode(&token).unwrap(), continuation);

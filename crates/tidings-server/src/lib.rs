@@ -86,6 +86,7 @@ mod private;
 mod query;
 mod quote;
 mod random;
+mod remaining;
 mod retention;
 mod routes;
 mod rules;

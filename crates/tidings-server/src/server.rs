@@ -21,6 +21,7 @@ use crate::limits::BODY_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::observed::ObservedStore;
 use crate::places::{Level, Places};
+use crate::remaining::Remaining;
 use crate::retention::RetentionRules;
 
 /// How the API behaves. The names are those of kube-apiserver's flags where it has one.
@@ -135,6 +136,7 @@ pub struct ApiServer {
     pub(crate) encoded: EncodedEvents,
     pub(crate) metrics: Metrics,
     pub(crate) observed: ObservedStore,
+    pub(crate) remaining: Remaining,
     stopping: watch::Sender<bool>,
     ending: AtomicBool,
 }
@@ -177,6 +179,7 @@ impl ApiServer {
             encoded: EncodedEvents::default(),
             metrics: Metrics::default(),
             observed: ObservedStore::default(),
+            remaining: Remaining::default(),
             stopping: watch::Sender::new(false),
             ending: AtomicBool::new(false),
             options,

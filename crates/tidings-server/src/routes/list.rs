@@ -119,7 +119,8 @@ fn first_request(
         let continuation = Continuation::decode(token)?;
         request.at = continuation.revision.map_or(At::Latest, At::Exact);
         request.after = Some((key_prefix(namespace) + &continuation.after).into());
-        return Ok((request, continuation.remaining));
+        let remaining = server.remaining.of(&request.prefix, token);
+        return Ok((request, remaining));
     }
     if let ResourceVersion::At(revision) = options.resource_version {
         not_newer_than_store(server, revision)?;

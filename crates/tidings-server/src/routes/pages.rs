@@ -155,11 +155,15 @@ impl Pages {
         let continuation = after.map(|after| Continuation {
             revision: Some(self.revision),
             after: relative(after, self.namespace_len),
-            remaining: self.remaining,
         });
+        let token = continuation.as_ref().map(Continuation::encode);
+        if let (Some(token), Some(remaining)) = (&token, self.remaining) {
+            let lists = &self.server.remaining;
+            lists.keep(&self.request.prefix, token, remaining);
+        }
         ListMeta {
             resource_version: Some(self.revision.to_string()),
-            r#continue: continuation.as_ref().map(Continuation::encode),
+            r#continue: token,
             remaining_item_count: self
                 .remaining
                 .filter(|remaining| self.more && *remaining > 0)
@@ -219,7 +223,6 @@ async fn read_page(
                 Continuation {
                     revision: None,
                     after: relative(&after, namespace_len),
-                    remaining: None,
                 }
                 .encode()
             });
