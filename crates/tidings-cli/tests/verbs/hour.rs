@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1;
 use kube::api::{Api, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
@@ -168,10 +169,23 @@ async fn an_hour_costs_a_server_no_more_than_with_client_go_and_every_event_is_c
     .await;
 }
 
+/// Returns when there is the namespace the hours are played in: kube-apiserver makes it after it began to answer.
+async fn namespace(kubeconfig: Kubeconfig) {
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let client = kube::Client::try_from(config.unwrap()).unwrap();
+    let namespaces: Api<Namespace> = Api::all(client);
+    while namespaces.get_opt("default").await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test]
 async fn an_hour_costs_kube_apiserver_the_same() {
     if let Some(server) = KubeApiserver::start() {
-        let kubeconfig = serde_json::from_value(server.kubeconfig()).unwrap();
+        let kubeconfig: Kubeconfig = serde_json::from_value(server.kubeconfig()).unwrap();
+        let made = tokio::time::timeout(Duration::from_secs(60), namespace(kubeconfig.clone()));
+        made.await.expect("the namespace is made");
         play_all("kube-apiserver", kubeconfig).await;
     }
 }
