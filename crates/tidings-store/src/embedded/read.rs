@@ -521,9 +521,10 @@ impl PageBuilder<'_> {
             return Ok(());
         };
         if !self.room.is_left() {
-            let before = self.page.records.len() as u64;
-            let behind = self.all.map(|all| all.saturating_sub(before));
-            self.behind = behind.unwrap_or(self.behind).max(self.behind + 1);
+            self.behind = match self.all {
+                Some(all) => all.saturating_sub(self.page.records.len() as u64).max(1),
+                None => self.behind + 1,
+            };
         } else if let Some(record) = view.record(pointer.revision, pointer.bucket)? {
             if record.key != key {
                 return Err(Fault::Corrupt(format!(
