@@ -110,7 +110,8 @@ impl Log {
                     let places = found.unsettled.iter();
                     unsettled.extend(places.map(|place| (*place, *number)));
                     damaged.extend(found.damaged);
-                    next_sequence = next_sequence.max(found.last.map_or(0, |last| last + 1));
+                    next_sequence =
+                        next_sequence.max(found.last.map_or(0, |last| last.saturating_add(1)));
                     segments.push_back(Segment {
                         number: *number,
                         bytes: found.bytes,
@@ -593,8 +594,9 @@ fn recover(folder: &Path, number: u64) -> io::Result<Recovered> {
         let Some((next, place)) = record::find(&bytes, read + 1) else {
             break;
         };
-        // How many were before the first that is whole is not known.
-        let first = last.map_or(place.saturating_sub(1), |last| last + 1);
+        // How many were before the first that is whole is not known; nowhere more than there are bytes.
+        let first = last.map_or(place.saturating_sub(1), |last| last.saturating_add(1));
+        let first = first.max(place.saturating_sub((next - read) as u64));
         let lost = (first..place).filter(|place| !done.contains(place));
         damaged.extend(lost);
         read = next;

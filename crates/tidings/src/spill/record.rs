@@ -96,7 +96,14 @@ pub(super) fn read(bytes: &[u8], wanted: impl Fn(u64) -> bool) -> Found {
 
 /// Where the first whole record at or behind `from` begins, and its place: what follows one that is damaged.
 pub(super) fn find(bytes: &[u8], from: usize) -> Option<(usize, u64)> {
-    (from..bytes.len()).find_map(|at| match read(bytes.get(at..)?, |_| false) {
+    // Without this a checksum would be made at each byte of a damaged file, of what may be all the rest of it.
+    let has_json = |at: &usize| {
+        bytes
+            .get(at + HEAD_BYTES + PLACE_BYTES..)?
+            .strip_prefix(b"{\"")
+    };
+    let mut places = (from..bytes.len()).filter(|at| has_json(at).is_some());
+    places.find_map(|at| match read(bytes.get(at..)?, |_| false) {
         Found::Record { sequence, .. } => Some((at, sequence)),
         Found::More(_) | Found::Torn => None,
     })

@@ -251,6 +251,24 @@ async fn what_was_damaged_before_the_start_costs_itself_only() {
     assert_eq!((log.unsettled(), log.take_damaged().len()), (3, 0));
 }
 
+/// However far from what was read the next whole record says it is.
+#[test]
+fn what_is_damaged_is_no_more_than_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = vec![b'x'; 100];
+    assert!(record::write(&mut bytes, u64::MAX, &event(0, "m")));
+    fs::write(folder.path().join("0000000000000001.events"), bytes).unwrap();
+    let mut log = open(folder.path());
+    assert_eq!((log.unsettled(), log.take_damaged().len()), (2, 1));
+    drop(log);
+    let mut bytes = Vec::new();
+    assert!(record::write(&mut bytes, 0, &event(0, "m")));
+    bytes.extend([b'x'; 100]);
+    assert!(record::write(&mut bytes, u64::MAX, &event(1, "m")));
+    fs::write(folder.path().join("0000000000000001.events"), bytes).unwrap();
+    assert_eq!(open(folder.path()).take_damaged().len(), 100);
+}
+
 #[test]
 fn an_append_that_failed_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
