@@ -76,49 +76,23 @@ impl super::Metrics {
 
 impl FlowMetrics {
     pub(super) fn write(&self, places: &[&Places], text: &mut Text) {
+        const TAKEN: &str = "Requests being served, watches aside.";
+        const WAITING: &str = "Requests that wait for others to be served.";
         type Gauge = fn(&Places) -> usize;
-        let of_kinds: [(&str, &str, Gauge); 2] = [
-            (
-                "apiserver_current_inflight_requests",
-                "Requests being served, watches aside.",
-                Places::taken,
-            ),
-            (
-                "apiserver_current_inqueue_requests",
-                "Requests that wait for others to be served.",
-                Places::waiting,
-            ),
+        type Labels = fn(Level) -> Vec<(&'static str, &'static str)>;
+        let kind: Labels = |level| vec![("request_kind", level.name())];
+        let flow: Labels = |level| vec![("priority_level", level.name()), ("flow_schema", SCHEMA)];
+        #[rustfmt::skip]
+        let gauges: [(&str, &str, Labels, Gauge); 4] = [
+            ("apiserver_current_inflight_requests", TAKEN, kind, Places::taken),
+            ("apiserver_current_inqueue_requests", WAITING, kind, Places::waiting),
+            ("apiserver_flowcontrol_current_executing_requests", TAKEN, flow, Places::taken),
+            ("apiserver_flowcontrol_current_inqueue_requests", WAITING, flow, Places::waiting),
         ];
-        for (name, help, gauge) in of_kinds {
+        for (name, help, labels, gauge) in gauges {
             text.metric(name, "gauge", help);
             for places in places {
-                text.sample(
-                    name,
-                    &[("request_kind", places.level().name())],
-                    gauge(places),
-                );
-            }
-        }
-        let of_levels: [(&str, &str, Gauge); 2] = [
-            (
-                "apiserver_flowcontrol_current_executing_requests",
-                "Requests being served, watches aside.",
-                Places::taken,
-            ),
-            (
-                "apiserver_flowcontrol_current_inqueue_requests",
-                "Requests that wait for others to be served.",
-                Places::waiting,
-            ),
-        ];
-        for (name, help, gauge) in of_levels {
-            text.metric(name, "gauge", help);
-            for places in places {
-                let labels = [
-                    ("priority_level", places.level().name()),
-                    ("flow_schema", SCHEMA),
-                ];
-                text.sample(name, &labels, gauge(places));
+                text.sample(name, &labels(places.level()), gauge(places));
             }
         }
         let name = "apiserver_flowcontrol_nominal_limit_seats";
