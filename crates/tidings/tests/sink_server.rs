@@ -195,6 +195,21 @@ async fn what_is_recorded_as_events_v1_is_accepted_and_counted() {
     cluster.server.shutdown().await;
 }
 
+/// Records one event three times, each time until it is written.
+async fn record_thrice(broadcaster: &Broadcaster) {
+    let recorder = broadcaster.recorder(EventSource::component("example.com/controller"));
+    let pod = Reference::new(ReferenceFields {
+        kind: "Pod",
+        namespace: "default",
+        name: "web-0",
+        ..ReferenceFields::default()
+    });
+    for _ in 0..3 {
+        let written = recorder.record_and_wait(&pod, EventType::Warning, "BackOff", "m");
+        assert!(written.await.unwrap().is_written());
+    }
+}
+
 /// The same calls with the API group left to discovery, and the permissions asked for, of a server that answers as a cluster does.
 #[tokio::test]
 async fn a_cluster_is_asked_what_it_serves_and_allows() {
@@ -208,17 +223,7 @@ async fn a_cluster_is_asked_what_it_serves_and_allows() {
     let broadcaster =
         Broadcaster::with_options(BroadcasterOptions::default().sink(options)).unwrap();
     broadcaster.start_recording_to_sink(sink);
-    let recorder = broadcaster.recorder(EventSource::component("example.com/controller"));
-    let pod = Reference::new(ReferenceFields {
-        kind: "Pod",
-        namespace: "default",
-        name: "web-0",
-        ..ReferenceFields::default()
-    });
-    for _ in 0..3 {
-        let written = recorder.record_and_wait(&pod, EventType::Warning, "BackOff", "m");
-        assert!(written.await.unwrap().is_written());
-    }
+    record_thrice(&broadcaster).await;
     let stored = cluster.events().list(&ListParams::default()).await.unwrap();
     let series = stored.items[0].series.as_ref();
     assert_eq!(series.and_then(|series| series.count), Some(3));
@@ -268,17 +273,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ctl}]
     let broadcaster =
         Broadcaster::with_options(BroadcasterOptions::default().sink(options)).unwrap();
     broadcaster.start_recording_to_sink(sink);
-    let recorder = broadcaster.recorder(EventSource::component("example.com/controller"));
-    let pod = Reference::new(ReferenceFields {
-        kind: "Pod",
-        namespace: "default",
-        name: "web-0",
-        ..ReferenceFields::default()
-    });
-    for _ in 0..3 {
-        let written = recorder.record_and_wait(&pod, EventType::Warning, "BackOff", "m");
-        assert!(written.await.unwrap().is_written());
-    }
+    record_thrice(&broadcaster).await;
     let client = Client::try_from(config).unwrap();
     let events: Api<v1::Event> = Api::namespaced(client, "default");
     let stored = events.list(&ListParams::default()).await.unwrap();
