@@ -178,6 +178,34 @@ async fn pages_are_of_one_moment() {
         .expect(400);
 }
 
+/// Counted for each page, it would make a list's cost the square of its length. So what ends meanwhile is still in it.
+#[tokio::test]
+async fn what_is_left_is_counted_for_the_first_page_alone() {
+    let server = Server::new();
+    let half_an_hour = 30 * 60 * 1000;
+    for n in 0..7 {
+        server.create("shop", &format!("e{n}")).await;
+        if n == 4 {
+            server.clock.advance(half_an_hour);
+        }
+    }
+    for uri in ["/api/v1/events", &events("shop")] {
+        let first = server.get(&format!("{uri}?limit=1")).await.expect(200);
+        assert_eq!(first["metadata"]["remainingItemCount"], 6);
+    }
+    let first = server.get("/api/v1/events?limit=1").await.expect(200);
+    server.clock.advance(half_an_hour);
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let uri = format!("/api/v1/events?limit=1&continue={token}");
+    let second = server.get(&uri).await.expect(200);
+    assert_eq!(names(&second), ["shop/e5"]);
+    assert_eq!(second["metadata"]["remainingItemCount"], 5);
+    // Of another list nothing was counted.
+    let uri = format!("{}?limit=1&continue={token}", events("shop"));
+    let other = server.get(&uri).await.expect(200);
+    assert!(other["metadata"].get("remainingItemCount").is_none());
+}
+
 /// A token of kube-apiserver's, or from before a restart: what is left is counted again.
 #[tokio::test]
 async fn what_is_left_behind_another_servers_token() {
