@@ -20,7 +20,7 @@ use super::disk;
 use super::folder::OpenError;
 use super::frame::{Frame, Header};
 use super::keys::State;
-use super::segment::{AppendError, FoundFrame, SEGMENT_LEN_MAX, Segment, Walk};
+use super::segment::{AppendError, FoundFrame, SEGMENT_LEN_MAX, Scratch, Segment, Walk};
 use crate::{Fault, Revision};
 
 /// Torn tails kept; older ones are removed.
@@ -50,14 +50,18 @@ impl Segments {
             .cloned()
     }
 
-    /// The content of the version with a revision.
-    pub(crate) fn version(&self, revision: Revision) -> Result<Option<Vec<u8>>, Fault> {
+    /// The content of the version with a revision, read into `scratch`.
+    pub(crate) fn version<'a>(
+        &self,
+        revision: Revision,
+        scratch: &'a mut Scratch,
+    ) -> Result<Option<&'a [u8]>, Fault> {
         let segment = {
             let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
             let next = segments.partition_point(|segment| segment.first <= revision);
             next.checked_sub(1).and_then(|at| segments.get(at)).cloned()
         };
-        segment.map_or(Ok(None), |segment| segment.version(revision))
+        segment.map_or(Ok(None), |segment| segment.version(revision, scratch))
     }
 
     /// Goes through all entries from a revision on.

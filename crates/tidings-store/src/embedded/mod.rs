@@ -56,7 +56,7 @@ use crate::changes::{Bounds, Changes, Older};
 use crate::clock::{Clock, SystemClock};
 use crate::record::check_size;
 use crate::{
-    BoxFuture, Change, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError,
+    At, BoxFuture, Change, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError,
     Record, Revision, Stats, Store, Watch, WatchError, WriteError,
 };
 use codec::Codec;
@@ -283,6 +283,27 @@ impl Shared {
         })
     }
 
+    fn list(&self, request: &ListRequest) -> Result<Page, ReadError> {
+        let now = self.clock.now();
+        let read = self.read(|view| {
+            let recent = |after| self.changes.between(after, view.state.revision);
+            view.list(request, now, recent)
+        });
+        match (request.at, read) {
+            // It may have been forgotten while being read.
+            (At::Exact(requested), Err(ReadError::Fault(fault))) => {
+                let oldest = self.oldest()?;
+                let forgotten = requested < oldest;
+                Err(if forgotten {
+                    ReadError::Compacted { requested, oldest }
+                } else {
+                    fault.into()
+                })
+            }
+            (_, read) => read,
+        }
+    }
+
     fn stats(&self) -> Result<Stats, ReadError> {
         let now = self.clock.now();
         let (state, disk_bytes, lag) = self.read(|view| {
@@ -387,27 +408,16 @@ impl Store for EmbeddedStore {
     }
 
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
-        Box::pin(blocking(&self.shared, move |shared| {
-            let now = shared.clock.now();
-            let read = shared.read(|view| {
-                view.list(&request, now, |after| {
-                    shared.changes.between(after, view.state.revision)
-                })
-            });
-            match (request.at, read) {
-                // It may have been forgotten while being read.
-                (crate::At::Exact(requested), Err(ReadError::Fault(fault))) => {
-                    let oldest = shared.oldest()?;
-                    let forgotten = requested < oldest;
-                    Err(if forgotten {
-                        ReadError::Compacted { requested, oldest }
-                    } else {
-                        fault.into()
-                    })
-                }
-                (_, read) => read,
+        Box::pin(async move {
+            let shared = &self.shared;
+            let at_once = shared.read(|view| view.list_at_once(&request, shared.clock.now()));
+            if let Ok(Some(page)) = at_once {
+                return Ok(page);
             }
-        }))
+            // Whatever kept it from being read is found out again where there is time for it.
+            let read = blocking(shared, move |shared| shared.list(&request));
+            read.await
+        })
     }
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {

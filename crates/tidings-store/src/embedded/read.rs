@@ -15,6 +15,7 @@ use super::index::{Snapshot, Tree, key_of};
 use super::keys::{self, Fields, ObjectKey, Pointer, State, Version};
 use super::names::Names;
 use super::part::{Found, Placed, Seen};
+use super::segment::Scratch;
 use super::tables::{Buckets, Published, Tables};
 use crate::changes::Logged;
 use crate::record::Room;
@@ -22,6 +23,9 @@ use crate::{
     At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page,
     ReadError, Record, Revision, UnixMillis,
 };
+
+/// So many events of one object are read at once, wherever they are asked for.
+pub(crate) const AT_ONCE_MAX: usize = 64;
 
 /// A version as it was read.
 #[derive(Clone, Debug)]
@@ -137,26 +141,45 @@ impl<'a> View<'a> {
 
     /// The version with a revision. `None` if its bucket is gone, which means that it expired long ago.
     pub(crate) fn version(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
-        let bytes = self.packed(revision, bucket)?;
+        self.version_into(revision, bucket, &mut Scratch::default())
+    }
+
+    fn version_into(
+        &self,
+        revision: Revision,
+        bucket: u64,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Stored>, Fault> {
+        let bytes = self.packed(revision, bucket, scratch)?;
         bytes
-            .map(|bytes| unpack(self.codec, &bytes, revision, bucket))
+            .map(|bytes| unpack(self.codec, bytes, revision, bucket))
             .transpose()
     }
 
-    /// The record alone of a version, for lists, which look at nothing else.
-    fn record(&self, revision: Revision, bucket: u64) -> Result<Option<Record>, Fault> {
-        let Some(bytes) = self.packed(revision, bucket)? else {
+    /// The record alone of a version, for lists, which look at nothing else and read one after the other into `scratch`.
+    fn record(
+        &self,
+        revision: Revision,
+        bucket: u64,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Record>, Fault> {
+        let Some(bytes) = self.packed(revision, bucket, scratch)? else {
             return Ok(None);
         };
-        let version = Version::decode(&bytes, revision, bucket)?;
+        let version = Version::decode(bytes, revision, bucket)?;
         unpack_record(self.codec, version, revision).map(Some)
     }
 
-    fn packed(&self, revision: Revision, bucket: u64) -> Result<Option<Vec<u8>>, Fault> {
+    fn packed<'s>(
+        &self,
+        revision: Revision,
+        bucket: u64,
+        scratch: &'s mut Scratch,
+    ) -> Result<Option<&'s [u8]>, Fault> {
         let Some(tables) = self.buckets.get(&bucket) else {
             return Ok(None);
         };
-        match tables.log.version(revision)? {
+        match tables.log.version(revision, scratch)? {
             None => Err(Fault::Corrupt(format!(
                 "revision {revision} is missing from its bucket"
             ))),
@@ -231,21 +254,68 @@ impl<'a> View<'a> {
             && request.after.is_none()
             && request.object.is_none()
             && revision == current;
-        let mut page = PageBuilder {
-            request,
-            all: everything.then_some(self.state.records),
-            room: Room::of(request),
-            page: Page {
-                revision,
-                ..Page::default()
-            },
-            behind: 0,
-        };
+        let mut page = PageBuilder::new(request, revision);
+        page.all = everything.then_some(self.state.records);
         match &request.object {
             None => self.list_names(&undone, now, &mut page)?,
-            Some(object) => self.list_object(object, &undone, now, &mut page)?,
+            Some(object) => {
+                let versions = self.about(object, &request.prefix, usize::MAX)?;
+                self.list_object(object, versions, &undone, now, &mut page)?;
+            }
         }
         Ok(page.finish())
+    }
+
+    /// The same for the events of one object as of now, if these are few and the system has them in memory: where to hand
+    /// it to another thread would take longer than to do it.
+    pub(crate) fn list_at_once(
+        &self,
+        request: &ListRequest,
+        now: UnixMillis,
+    ) -> Result<Option<Page>, Fault> {
+        let current = self.state.revision;
+        let Some(object) = &request.object else {
+            return Ok(None);
+        };
+        if !matches!(request.at, At::Latest) && request.at != At::Exact(current) {
+            return Ok(None);
+        }
+        let versions = self.about(object, &request.prefix, AT_ONCE_MAX)?;
+        if versions.len() > AT_ONCE_MAX {
+            return Ok(None);
+        }
+        let mut page = PageBuilder::new(request, current);
+        page.scratch = Scratch::of_cached();
+        self.list_object(object, versions, &BTreeMap::new(), now, &mut page)?;
+        Ok(Some(page.finish()))
+    }
+
+    /// Where the versions are that may be about an object, and perhaps others: all, or more than `max`.
+    fn about(
+        &self,
+        object: &ObjectSelector,
+        prefix: &[u8],
+        max: usize,
+    ) -> Result<BTreeMap<Revision, u64>, Fault> {
+        // One that is being written out may be found twice.
+        let mut versions = BTreeMap::new();
+        let Some(object) = ObjectKey::of(object, prefix) else {
+            return Ok(versions);
+        };
+        for part in self.snapshot.parts.iter() {
+            let about = part.about(object, self.state.revision);
+            versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
+        }
+        for (bucket, tables) in self.buckets.iter() {
+            for entry in self.snapshot.prefix(&tables.index, &object.prefix()[..]) {
+                if versions.len() > max {
+                    return Ok(versions);
+                }
+                let revision = keys::trailing_revision(&key_of(entry)?)?;
+                versions.insert(revision, *bucket);
+            }
+        }
+        Ok(versions)
     }
 
     /// What the keys that changed after a revision pointed to at that revision.
@@ -328,11 +398,13 @@ impl<'a> View<'a> {
     fn list_object(
         &self,
         object: &ObjectSelector,
+        versions: BTreeMap<Revision, u64>,
         undone: &BTreeMap<Bytes, Option<Pointer>>,
         now: UnixMillis,
         page: &mut PageBuilder<'_>,
     ) -> Result<(), Fault> {
-        let (limited, limit) = match page.request.limit {
+        let request = page.request;
+        let (limited, limit) = match request.limit {
             Some(limit) => (true, limit),
             None => (false, usize::MAX),
         };
@@ -344,7 +416,7 @@ impl<'a> View<'a> {
                 key, expires_at, ..
             } = &stored.record;
             let live = expires_at.is_none_or(|at| at > now);
-            if live && page.request.contains(key) && object.matches(&stored.index) {
+            if live && request.contains(key) && object.matches(&stored.index) {
                 bytes += stored.record.value.len();
                 found.insert(key.clone(), stored.record);
                 while found.len() > limit || limited && found.len() > 1 && bytes > PAGE_BYTES_MAX {
@@ -356,31 +428,13 @@ impl<'a> View<'a> {
                 }
             }
         };
-        let Some(object_key) = ObjectKey::of(object, &page.request.prefix) else {
-            return Ok(());
-        };
-        // One that is being written out may be found twice.
-        let mut versions = BTreeMap::new();
-        for part in self.snapshot.parts.iter() {
-            let about = part.about(object_key, self.state.revision);
-            versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
-        }
-        for (bucket, tables) in self.buckets.iter() {
-            for entry in self
-                .snapshot
-                .prefix(&tables.index, &object_key.prefix()[..])
-            {
-                let revision = keys::trailing_revision(&key_of(entry)?)?;
-                versions.insert(revision, *bucket);
-            }
-        }
         for (revision, bucket) in versions {
             if !self.is_swept(bucket, revision)
                 && !self
                     .snapshot
                     .parts
                     .have_ended(revision, self.state.revision)
-                && let Some(stored) = self.version(revision, bucket)?
+                && let Some(stored) = self.version_into(revision, bucket, &mut page.scratch)?
                 && !undone.contains_key(&stored.record.key)
             {
                 add(stored);
@@ -391,7 +445,10 @@ impl<'a> View<'a> {
             .flatten()
             .filter(|pointer| pointer.is_live(now))
         {
-            if let Some(stored) = self.version(pointer.revision, pointer.bucket)? {
+            let Pointer {
+                revision, bucket, ..
+            } = *pointer;
+            if let Some(stored) = self.version_into(revision, bucket, &mut page.scratch)? {
                 add(stored);
             }
         }
@@ -408,6 +465,7 @@ impl<'a> View<'a> {
         };
         let mut streams = self.seen_streams(&request.prefix)?;
         let mut last = None;
+        let mut scratch = Scratch::default();
         while let Some(stream) = streams.iter_mut().max_by_key(|stream| stream.next) {
             let Some((last_seen, revision, bucket)) = stream.next else {
                 break;
@@ -426,7 +484,7 @@ impl<'a> View<'a> {
             {
                 continue;
             }
-            let Some(record) = self.record(revision, bucket)? else {
+            let Some(record) = self.record(revision, bucket, &mut scratch)? else {
                 continue;
             };
             if record.expires_at.is_none_or(|at| at > now)
@@ -502,9 +560,25 @@ struct PageBuilder<'a> {
     room: Room,
     page: Page,
     behind: u64,
+    /// What versions are read into.
+    scratch: Scratch,
 }
 
-impl PageBuilder<'_> {
+impl<'a> PageBuilder<'a> {
+    fn new(request: &'a ListRequest, revision: Revision) -> Self {
+        Self {
+            request,
+            all: None,
+            room: Room::of(request),
+            page: Page {
+                revision,
+                ..Page::default()
+            },
+            behind: 0,
+            scratch: Scratch::default(),
+        }
+    }
+
     fn is_done(&self) -> bool {
         self.behind > 0 && (!self.request.count_remaining || self.all.is_some())
     }
@@ -525,7 +599,9 @@ impl PageBuilder<'_> {
                 Some(all) => all.saturating_sub(self.page.records.len() as u64).max(1),
                 None => self.behind + 1,
             };
-        } else if let Some(record) = view.record(pointer.revision, pointer.bucket)? {
+        } else if let Some(record) =
+            view.record(pointer.revision, pointer.bucket, &mut self.scratch)?
+        {
             if record.key != key {
                 return Err(Fault::Corrupt(format!(
                     "revision {} is stored under another key",

@@ -10,6 +10,7 @@ use super::folder::OpenError;
 use super::history::{Event, Events};
 use super::part::Part;
 use super::read::{Stored, unpack};
+use super::segment::Scratch;
 use super::tables::{Bucket, Tables};
 use super::write_out;
 use crate::{Fault, Revision};
@@ -105,9 +106,10 @@ impl Replay<'_> {
         let Some(Bucket { log, .. }) = self.buckets.get(&bucket) else {
             return Ok(None);
         };
-        let bytes = log.version(version)?;
+        let mut scratch = Scratch::default();
+        let bytes = log.version(version, &mut scratch)?;
         bytes
-            .map(|bytes| unpack(self.codec, &bytes, version, bucket))
+            .map(|bytes| unpack(self.codec, bytes, version, bucket))
             .transpose()
     }
 }

@@ -30,6 +30,24 @@ const POINT_DISTANCE: u64 = 2048;
 /// Bytes a walk through the file reads at a time.
 const CHUNK: u64 = 64 << 10;
 
+/// What versions are read into, one after the other.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// Made longer when it must be, and never shorter.
+    bytes: Vec<u8>,
+    cached_only: bool,
+}
+
+impl Scratch {
+    /// Into this only what the system has in memory is read, which no disk is waited for; the rest is `WouldBlock`.
+    pub(crate) fn of_cached() -> Self {
+        Self {
+            cached_only: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// See the module documentation.
 pub(crate) struct Segment {
     pub(crate) bucket: u64,
@@ -305,7 +323,11 @@ impl Segment {
     }
 
     /// The content of the version with a revision, if it is here.
-    pub(crate) fn version(&self, revision: Revision) -> Result<Option<Vec<u8>>, Fault> {
+    pub(crate) fn version<'a>(
+        &self,
+        revision: Revision,
+        scratch: &'a mut Scratch,
+    ) -> Result<Option<&'a [u8]>, Fault> {
         let (start, end) = {
             let known = self.known();
             let next = known
@@ -320,8 +342,7 @@ impl Segment {
                 .map_or(known.len, |(_, at)| u64::from(*at));
             (u64::from(*start), end)
         };
-        let bytes = self.read(start, end)?;
-        let mut rest = &bytes[..];
+        let mut rest = self.read_into(start, end, scratch)?;
         while !rest.is_empty() {
             if frame::is_frame(rest) {
                 let len = frame::entries_at(rest).ok_or_else(|| self.damaged(start))?;
@@ -332,12 +353,7 @@ impl Segment {
             if found == revision && kind == Kind::Version as u8 {
                 let (entry, _) =
                     frame::read_entry(rest, self.bucket).ok_or_else(|| self.damaged(start))?;
-                let at = bytes.len() - rest.len() + len - entry.content.len();
-                let end = at + entry.content.len();
-                let mut bytes = bytes;
-                bytes.truncate(end);
-                bytes.drain(..at);
-                return Ok(Some(bytes));
+                return Ok(Some(entry.content));
             }
             rest = rest.get(len..).ok_or_else(|| self.damaged(start))?;
         }
@@ -345,9 +361,29 @@ impl Segment {
     }
 
     fn read(&self, start: u64, end: u64) -> Result<Vec<u8>, Fault> {
+        let mut scratch = Scratch::default();
+        self.read_into(start, end, &mut scratch)?;
+        Ok(scratch.bytes)
+    }
+
+    fn read_into<'a>(
+        &self,
+        start: u64,
+        end: u64,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], Fault> {
         let len = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
-        let mut bytes = vec![0; len];
-        match self.file.read_exact_at(&mut bytes, start) {
+        let Scratch { bytes, cached_only } = scratch;
+        if bytes.len() < len {
+            bytes.resize(len, 0);
+        }
+        let bytes = bytes.get_mut(..len).unwrap_or_default();
+        let read = if *cached_only {
+            read_cached(&self.file, bytes, start)
+        } else {
+            self.file.read_exact_at(bytes, start)
+        };
+        match read {
             Ok(()) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.damaged(start)),
             Err(error) => Err(Fault::Storage(Arc::new(error))),
@@ -484,6 +520,30 @@ fn index_frame(bytes: &[u8], entries_at: usize) -> Built {
         points,
         last,
     }
+}
+
+/// Reads what the system has in memory.
+///
+/// # Errors
+/// `WouldBlock` if not all of it is there, or that cannot be told.
+fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2};
+        let len = bytes.len();
+        let read = preadv2(
+            file,
+            &mut [IoSliceMut::new(bytes)],
+            at,
+            ReadWriteFlags::NOWAIT,
+        );
+        if read == Ok(len) {
+            return Ok(());
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, bytes, at);
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// Whether a whole frame begins anywhere in this part of a file.

@@ -450,3 +450,46 @@ async fn errors_of_the_disk_lose_nothing_acknowledged() {
     }
     assert!(refused > 0 && unknown > 0);
 }
+
+/// Few events of one object are read where they are asked for: the same ones, or none of them.
+#[tokio::test]
+async fn an_objects_events_are_the_same_read_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    for (object, events) in [("few", 3), ("most", read::AT_ONCE_MAX), ("many", 200)] {
+        let mut index = Index::default();
+        object.clone_into(&mut index.object_uid);
+        for number in 0..events {
+            let record = living("1", 60).index(index.clone());
+            let key = format!("shop/{object}.{number:03}");
+            store.create(key.into(), record).await.unwrap();
+        }
+        let request = ListRequest {
+            object: Some(ObjectSelector::Uid(object.to_owned())),
+            ..ListRequest::default()
+        };
+        let listed = store.list(request.clone()).await.unwrap();
+        assert_eq!(listed.records.len(), events);
+        let at_once = |at| {
+            let request = ListRequest {
+                at,
+                ..request.clone()
+            };
+            let read = |view: &View<'_>| view.list_at_once(&request, UnixMillis(NOW));
+            store.shared.read(read).unwrap()
+        };
+        let expected = (events <= read::AT_ONCE_MAX).then_some(&listed);
+        assert_eq!(at_once(At::Latest).as_ref(), expected);
+        assert_eq!(at_once(At::Exact(listed.revision)).as_ref(), expected);
+        assert_eq!(at_once(At::Exact(listed.revision - 1)), None);
+
+        // What the system forgets is read from the disk, by a thread that may wait for it.
+        #[cfg(target_os = "linux")]
+        for path in segments(folder.path()) {
+            let file = fs::File::open(path).unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        }
+        assert_eq!(store.list(request.clone()).await.unwrap(), listed);
+    }
+}
