@@ -4,12 +4,14 @@
 //! memory of two pages. Where a list's head has to tell what is only known at its end (the continue token behind a limit,
 //! the length of a protobuf list) the list is read twice; the second time up to the key where the first one stopped.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{self, BoxFuture, MaybeDone};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_store::{At, ListRequest, Page, ReadError, Record, Revision};
-use tokio::task::JoinHandle;
 
 use crate::continuation::Continuation;
 use crate::error::Status;
@@ -18,6 +20,8 @@ use crate::server::ApiServer;
 
 /// So many records are read from the store at a time.
 const STORE_PAGE_LEN: usize = 500;
+
+type Ahead = MaybeDone<BoxFuture<'static, Result<Page, Status>>>;
 
 /// Reads one list.
 pub(crate) struct Pages {
@@ -30,7 +34,8 @@ pub(crate) struct Pages {
     left: Option<usize>,
     /// No key behind this one is wanted.
     until: Option<Bytes>,
-    ahead: Option<JoinHandle<Result<Page, Status>>>,
+    /// The page behind the last batch, as far as it was read.
+    ahead: Option<Pin<Box<Ahead>>>,
     started: bool,
     done: bool,
     /// Whether something was left behind the limit.
@@ -72,9 +77,10 @@ impl Pages {
         }
         let first = !std::mem::replace(&mut self.started, true);
         let unfiltered = self.selector.is_empty();
-        let page = if let Some(ahead) = self.ahead.take() {
-            let page = ahead.await;
-            page.map_err(|error| Status::internal(error.to_string()))?
+        let page = if let Some(mut ahead) = self.ahead.take() {
+            ahead.as_mut().await;
+            let page = ahead.as_mut().take_output();
+            page.ok_or_else(|| Status::internal("a page that was read is not there"))?
         } else {
             self.request.count_remaining =
                 first && unfiltered && self.left.is_some() && self.remaining.is_none();
@@ -117,9 +123,12 @@ impl Pages {
         if !self.done {
             let (server, request) = (Arc::clone(&self.server), self.next_request());
             let namespace_len = self.namespace_len;
-            self.ahead = Some(tokio::spawn(async move {
-                read_page(&server, request, namespace_len).await
-            }));
+            let page = async move { read_page(&server, request, namespace_len).await };
+            let mut ahead = Box::pin(future::maybe_done(page.boxed()));
+            // The store begins when it is first asked: now, and not when this page was sent. A task would wait for this one to
+            // make way.
+            let _ = futures::poll!(&mut ahead);
+            self.ahead = Some(ahead);
         }
         Ok(Some(batch))
     }
