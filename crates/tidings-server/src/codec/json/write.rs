@@ -55,49 +55,69 @@ pub(crate) fn write_members(out: &mut Vec<u8>, fill: impl FnOnce(&mut Members<'_
     out.push(b'}');
 }
 
+/// The bytes that are not written as they are, or may not be: U+2028 and U+2029 begin with E2.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        special[byte] = true;
+        byte += 1;
+    }
+    let others = *b"\"\\<>&\xe2";
+    let mut at = 0;
+    while at < others.len() {
+        special[others[at] as usize] = true;
+        at += 1;
+    }
+    special
+};
+
 /// Appends a string as Go's encoder does, with `<`, `>`, `&`, U+2028 and U+2029 escaped.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut from = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        let short = match byte {
-            b'"' => b"\\\"",
-            b'\\' => b"\\\\",
-            b'\n' => b"\\n",
-            b'\r' => b"\\r",
-            b'\t' => b"\\t",
-            0x08 => b"\\b",
-            0x0c => b"\\f",
-            0..=0x1f | b'<' | b'>' | b'&' => b"\\u",
-            // U+2028 and U+2029 are E2 80 A8 and E2 80 A9.
-            0xe2 if matches!(bytes.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])) => b"\\u",
-            _ => continue,
-        };
-        out.extend_from_slice(bytes.get(from..at).unwrap_or_default());
-        out.extend_from_slice(short);
-        from = at + 1;
-        if byte == 0xe2 {
-            let last = bytes
-                .get(at + 2)
-                .map_or(b'8', |third| if *third == 0xa8 { b'8' } else { b'9' });
-            out.extend_from_slice(b"202");
-            out.push(last);
-            from = at + 3;
-        } else if short == b"\\u" {
-            out.extend_from_slice(b"00");
-            out.extend([byte >> 4, byte & 15].map(|nibble| HEX[usize::from(nibble)]));
-        }
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) {
+        let (plain, special) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let len = write_special(special, out);
+        rest = special.get(len..).unwrap_or_default();
     }
-    out.extend_from_slice(bytes.get(from..).unwrap_or_default());
+    out.extend_from_slice(rest);
     out.push(b'"');
 }
 
+/// Appends what begins with a special byte; returns how many bytes that was.
+fn write_special(bytes: &[u8], out: &mut Vec<u8>) -> usize {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let short: &[u8] = match bytes {
+        [b'"', ..] => b"\\\"",
+        [b'\\', ..] => b"\\\\",
+        [b'\n', ..] => b"\\n",
+        [b'\r', ..] => b"\\r",
+        [b'\t', ..] => b"\\t",
+        [0x08, ..] => b"\\b",
+        [0x0c, ..] => b"\\f",
+        [0xe2, 0x80, 0xa8, ..] => {
+            out.extend_from_slice(b"\\u2028");
+            return 3;
+        }
+        [0xe2, 0x80, 0xa9, ..] => {
+            out.extend_from_slice(b"\\u2029");
+            return 3;
+        }
+        [byte @ (0..=0x1f | b'<' | b'>' | b'&'), ..] => {
+            out.extend_from_slice(b"\\u00");
+            out.extend([byte >> 4, byte & 15].map(|nibble| HEX[usize::from(nibble)]));
+            return 1;
+        }
+        _ => bytes.get(..1).unwrap_or_default(),
+    };
+    out.extend_from_slice(short);
+    1
+}
+
 pub(crate) fn write_integer(value: impl Into<i64>, out: &mut Vec<u8>) {
-    use std::io::Write;
-    // Writing to a Vec cannot fail.
-    let _ = write!(out, "{}", value.into());
+    out.extend_from_slice(itoa::Buffer::new().format(value.into()).as_bytes());
 }
 
 /// Appends an object; the zero value when unset.

@@ -2,11 +2,11 @@
 //!
 //! The tables are those of [`super::super::objects`] with protobuf's field numbers; a test holds the two to each other.
 
-use super::wire::{Message, Value};
+use super::wire::Message;
 use crate::codec::json::{write_integer, write_string};
 use crate::codec::time::{write_micro_time, write_time};
 
-/// A JSON member and the protobuf field it comes from.
+/// A JSON member, as [`member`] writes its name, and the protobuf field it comes from.
 pub(super) struct Entry(
     pub(super) &'static str,
     pub(super) usize,
@@ -43,92 +43,104 @@ pub(super) enum Rule {
 use Kind::{Bool, Int32, Int64, Map, MicroTime, Object, Objects, Text, Texts, Time, Version};
 use Rule::{Always, Omitted, Pointer};
 
+/// A name as it stands in an object, behind another member.
+macro_rules! member {
+    ($name:literal) => {
+        concat!(",\"", $name, "\":")
+    };
+}
+
 pub(super) const CORE_EVENT: Table = &[
-    Entry("metadata", 1, Object(OBJECT_META), Always),
-    Entry("involvedObject", 2, Object(REFERENCE), Always),
-    Entry("reason", 3, Text, Omitted),
-    Entry("message", 4, Text, Omitted),
-    Entry("source", 5, Object(SOURCE), Always),
-    Entry("firstTimestamp", 6, Time, Always),
-    Entry("lastTimestamp", 7, Time, Always),
-    Entry("count", 8, Int32, Omitted),
-    Entry("type", 9, Text, Omitted),
-    Entry("eventTime", 10, MicroTime, Always),
-    Entry("series", 11, Object(CORE_SERIES), Omitted),
-    Entry("action", 12, Text, Omitted),
-    Entry("related", 13, Object(REFERENCE), Omitted),
-    Entry("reportingComponent", 14, Text, Always),
-    Entry("reportingInstance", 15, Text, Always),
+    Entry(member!("metadata"), 1, Object(OBJECT_META), Always),
+    Entry(member!("involvedObject"), 2, Object(REFERENCE), Always),
+    Entry(member!("reason"), 3, Text, Omitted),
+    Entry(member!("message"), 4, Text, Omitted),
+    Entry(member!("source"), 5, Object(SOURCE), Always),
+    Entry(member!("firstTimestamp"), 6, Time, Always),
+    Entry(member!("lastTimestamp"), 7, Time, Always),
+    Entry(member!("count"), 8, Int32, Omitted),
+    Entry(member!("type"), 9, Text, Omitted),
+    Entry(member!("eventTime"), 10, MicroTime, Always),
+    Entry(member!("series"), 11, Object(CORE_SERIES), Omitted),
+    Entry(member!("action"), 12, Text, Omitted),
+    Entry(member!("related"), 13, Object(REFERENCE), Omitted),
+    Entry(member!("reportingComponent"), 14, Text, Always),
+    Entry(member!("reportingInstance"), 15, Text, Always),
 ];
 
 /// The members of `events.k8s.io/v1`, from the fields of the stored core/v1 message.
 pub(super) const EVENTS_EVENT: Table = &[
-    Entry("metadata", 1, Object(OBJECT_META), Always),
-    Entry("eventTime", 10, MicroTime, Always),
-    Entry("series", 11, Object(EVENTS_SERIES), Omitted),
-    Entry("reportingController", 14, Text, Omitted),
-    Entry("reportingInstance", 15, Text, Omitted),
-    Entry("action", 12, Text, Omitted),
-    Entry("reason", 3, Text, Omitted),
-    Entry("regarding", 2, Object(REFERENCE), Always),
-    Entry("related", 13, Object(REFERENCE), Omitted),
-    Entry("note", 4, Text, Omitted),
-    Entry("type", 9, Text, Omitted),
-    Entry("deprecatedSource", 5, Object(SOURCE), Always),
-    Entry("deprecatedFirstTimestamp", 6, Time, Always),
-    Entry("deprecatedLastTimestamp", 7, Time, Always),
-    Entry("deprecatedCount", 8, Int32, Omitted),
+    Entry(member!("metadata"), 1, Object(OBJECT_META), Always),
+    Entry(member!("eventTime"), 10, MicroTime, Always),
+    Entry(member!("series"), 11, Object(EVENTS_SERIES), Omitted),
+    Entry(member!("reportingController"), 14, Text, Omitted),
+    Entry(member!("reportingInstance"), 15, Text, Omitted),
+    Entry(member!("action"), 12, Text, Omitted),
+    Entry(member!("reason"), 3, Text, Omitted),
+    Entry(member!("regarding"), 2, Object(REFERENCE), Always),
+    Entry(member!("related"), 13, Object(REFERENCE), Omitted),
+    Entry(member!("note"), 4, Text, Omitted),
+    Entry(member!("type"), 9, Text, Omitted),
+    Entry(member!("deprecatedSource"), 5, Object(SOURCE), Always),
+    Entry(member!("deprecatedFirstTimestamp"), 6, Time, Always),
+    Entry(member!("deprecatedLastTimestamp"), 7, Time, Always),
+    Entry(member!("deprecatedCount"), 8, Int32, Omitted),
 ];
 
 const CORE_SERIES: Table = &[
-    Entry("count", 1, Int32, Omitted),
-    Entry("lastObservedTime", 2, MicroTime, Always),
+    Entry(member!("count"), 1, Int32, Omitted),
+    Entry(member!("lastObservedTime"), 2, MicroTime, Always),
 ];
 
 const EVENTS_SERIES: Table = &[
-    Entry("count", 1, Int32, Always),
-    Entry("lastObservedTime", 2, MicroTime, Always),
+    Entry(member!("count"), 1, Int32, Always),
+    Entry(member!("lastObservedTime"), 2, MicroTime, Always),
 ];
 
 const SOURCE: Table = &[
-    Entry("component", 1, Text, Omitted),
-    Entry("host", 2, Text, Omitted),
+    Entry(member!("component"), 1, Text, Omitted),
+    Entry(member!("host"), 2, Text, Omitted),
 ];
 
 const REFERENCE: Table = &[
-    Entry("kind", 1, Text, Omitted),
-    Entry("namespace", 2, Text, Omitted),
-    Entry("name", 3, Text, Omitted),
-    Entry("uid", 4, Text, Omitted),
-    Entry("apiVersion", 5, Text, Omitted),
-    Entry("resourceVersion", 6, Text, Omitted),
-    Entry("fieldPath", 7, Text, Omitted),
+    Entry(member!("kind"), 1, Text, Omitted),
+    Entry(member!("namespace"), 2, Text, Omitted),
+    Entry(member!("name"), 3, Text, Omitted),
+    Entry(member!("uid"), 4, Text, Omitted),
+    Entry(member!("apiVersion"), 5, Text, Omitted),
+    Entry(member!("resourceVersion"), 6, Text, Omitted),
+    Entry(member!("fieldPath"), 7, Text, Omitted),
 ];
 
 pub(super) const OBJECT_META: Table = &[
-    Entry("name", 1, Text, Omitted),
-    Entry("generateName", 2, Text, Omitted),
-    Entry("namespace", 3, Text, Omitted),
-    Entry("selfLink", 4, Text, Omitted),
-    Entry("uid", 5, Text, Omitted),
-    Entry("resourceVersion", 6, Version, Always),
-    Entry("generation", 7, Int64, Omitted),
-    Entry("creationTimestamp", 8, Time, Omitted),
-    Entry("deletionTimestamp", 9, Time, Omitted),
-    Entry("deletionGracePeriodSeconds", 10, Int64, Pointer),
-    Entry("labels", 11, Map, Omitted),
-    Entry("annotations", 12, Map, Omitted),
-    Entry("ownerReferences", 13, Objects(OWNER_REFERENCE), Omitted),
-    Entry("finalizers", 14, Texts, Omitted),
+    Entry(member!("name"), 1, Text, Omitted),
+    Entry(member!("generateName"), 2, Text, Omitted),
+    Entry(member!("namespace"), 3, Text, Omitted),
+    Entry(member!("selfLink"), 4, Text, Omitted),
+    Entry(member!("uid"), 5, Text, Omitted),
+    Entry(member!("resourceVersion"), 6, Version, Always),
+    Entry(member!("generation"), 7, Int64, Omitted),
+    Entry(member!("creationTimestamp"), 8, Time, Omitted),
+    Entry(member!("deletionTimestamp"), 9, Time, Omitted),
+    Entry(member!("deletionGracePeriodSeconds"), 10, Int64, Pointer),
+    Entry(member!("labels"), 11, Map, Omitted),
+    Entry(member!("annotations"), 12, Map, Omitted),
+    Entry(
+        member!("ownerReferences"),
+        13,
+        Objects(OWNER_REFERENCE),
+        Omitted,
+    ),
+    Entry(member!("finalizers"), 14, Texts, Omitted),
 ];
 
 const OWNER_REFERENCE: Table = &[
-    Entry("apiVersion", 5, Text, Always),
-    Entry("kind", 1, Text, Always),
-    Entry("name", 3, Text, Always),
-    Entry("uid", 4, Text, Always),
-    Entry("controller", 6, Bool, Omitted),
-    Entry("blockOwnerDeletion", 7, Bool, Omitted),
+    Entry(member!("apiVersion"), 5, Text, Always),
+    Entry(member!("kind"), 1, Text, Always),
+    Entry(member!("name"), 3, Text, Always),
+    Entry(member!("uid"), 4, Text, Always),
+    Entry(member!("controller"), 6, Bool, Omitted),
+    Entry(member!("blockOwnerDeletion"), 7, Bool, Omitted),
 ];
 
 /// Appends a message's members, each with a comma before it unless nothing is there yet.
@@ -139,13 +151,12 @@ pub(super) fn write_fields(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     for Entry(name, number, kind, rule) in table {
-        let before = out.len();
-        if out.last() != Some(&b'{') {
-            out.push(b',');
+        if *rule != Always && !message.has(*number) {
+            continue;
         }
-        out.push(b'"');
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b"\":");
+        let before = out.len();
+        let first = out.last() == Some(&b'{');
+        out.extend_from_slice(name.get(usize::from(first)..).unwrap_or(name).as_bytes());
         if !write_value(kind, *number, *rule, message, revision, out)? {
             out.truncate(before);
         }
@@ -153,7 +164,8 @@ pub(super) fn write_fields(
     Some(())
 }
 
-/// Appends a value; false if it is one to be left out, and what was appended is to be taken back.
+/// Appends the value of a field that is there, or is always written; false if it is empty and to be left out, so that what was
+/// appended is to be taken back.
 fn write_value(
     kind: &Kind,
     number: usize,
@@ -170,20 +182,18 @@ fn write_value(
             always || !text.is_empty()
         }
         Int32 | Int64 => {
-            let value = message.get(number)?;
-            let bits = value.map_or(Some(0), Value::number)?;
+            let bits = message.number(number)?;
             let integer = match kind {
                 Int32 => i64::from(bits as i32),
                 _ => bits.cast_signed(),
             };
             write_integer(integer, out);
-            always || integer != 0 || rule == Pointer && value.is_some()
+            always || integer != 0 || rule == Pointer
         }
         Bool => {
-            let value = message.get(number)?;
-            let set = value.map_or(Some(0), Value::number)? != 0;
+            let set = message.number(number)? != 0;
             out.extend_from_slice(if set { b"true" } else { b"false" });
-            always || value.is_some()
+            true
         }
         Time | MicroTime => {
             let moment = message.time(number)?;
@@ -195,28 +205,26 @@ fn write_value(
             always || moment.is_some()
         }
         Object(table) => {
-            let inner = message.message(number)?;
-            if always || inner.is_some() {
-                write_object(table, &inner.unwrap_or(Message::EMPTY), revision, out)?;
-            }
-            always || inner.is_some()
+            let inner = message.message(number)?.unwrap_or(Message::EMPTY);
+            write_object(table, &inner, revision, out)?;
+            true
         }
         Objects(table) => {
             write_each(message, number, out, |bytes, out| {
                 write_object(table, &Message::read(bytes)?, revision, out)
             })?;
-            always || message.has(number)
+            true
         }
         Texts => {
             write_each(message, number, out, |bytes, out| {
                 write_string(std::str::from_utf8(bytes).ok()?, out);
                 Some(())
             })?;
-            always || message.has(number)
+            true
         }
         Map => {
             write_map(message, number, out)?;
-            always || message.has(number)
+            true
         }
         Version => {
             out.push(b'"');

@@ -41,18 +41,27 @@ impl<'a> Value<'a> {
 }
 
 /// The fields of a message, each at most once unless it is asked for as repeated.
+///
+/// A list makes about ten of these for each event, so they are kept small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     bytes: &'a [u8],
-    values: [Option<Value<'a>>; NUMBER_MAX + 1],
-    /// A bit for each field number that is there more than once.
+    /// A number, or offset and length in `bytes`.
+    values: [u64; NUMBER_MAX + 1],
+    /// A bit for each field number that is there,
+    present: u32,
+    /// that is a number,
+    numbers: u32,
+    /// and that is there more than once.
     repeated: u32,
 }
 
 impl<'a> Message<'a> {
     pub(crate) const EMPTY: Message<'static> = Message {
         bytes: &[],
-        values: [None; NUMBER_MAX + 1],
+        values: [0; NUMBER_MAX + 1],
+        present: 0,
+        numbers: 0,
         repeated: 0,
     };
 
@@ -61,22 +70,47 @@ impl<'a> Message<'a> {
             bytes,
             ..Message::EMPTY
         };
-        for field in fields(bytes) {
-            let (number, value) = field?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (number, value) = next_field(&mut rest)?;
             // Fields of later releases are passed over, as any decoder does.
-            if let Some(place) = message.values.get_mut(number) {
-                if place.is_some() {
-                    message.repeated |= 1 << number;
+            let Some(place) = message.values.get_mut(number) else {
+                continue;
+            };
+            let bit = 1 << number;
+            message.repeated |= message.present & bit;
+            message.present |= bit;
+            *place = match value {
+                Value::Number(value) => {
+                    message.numbers |= bit;
+                    value
                 }
-                *place = Some(value);
-            }
+                Value::Bytes(value) => {
+                    message.numbers &= !bit;
+                    let start = bytes.len() - rest.len() - value.len();
+                    u64::from(u32::try_from(start).ok()?) << 32 | value.len() as u64
+                }
+            };
         }
-        Some(message)
+        // Lengths above 4 GiB would not have been told apart from their offsets.
+        u32::try_from(bytes.len()).ok().map(|_| message)
     }
 
     /// The value of a field that must not be repeated; the outer `None` is the unusual.
     pub(crate) fn get(&self, number: usize) -> Option<Option<Value<'a>>> {
-        (self.repeated & (1 << number) == 0).then(|| self.values.get(number).copied().flatten())
+        let has = |mask: u32| mask & 1 << number != 0;
+        if has(self.repeated) {
+            return None;
+        }
+        let value = self.values.get(number).filter(|_| has(self.present));
+        let Some(&value) = value else {
+            return Some(None);
+        };
+        if has(self.numbers) {
+            return Some(Some(Value::Number(value)));
+        }
+        let (start, len) = ((value >> 32) as usize, value as u32 as usize);
+        Some(Some(Value::Bytes(self.bytes.get(start..start + len)?)))
     }
 
     /// A text, empty when unset.
@@ -99,23 +133,27 @@ impl<'a> Message<'a> {
 
     /// A `Time` or `MicroTime`, if it is set.
     pub(crate) fn time(&self, number: usize) -> Option<Option<Moment>> {
-        let Some(time) = self.message(number)? else {
+        let Some(value) = self.get(number)? else {
             return Some(None);
         };
-        let seconds = time.get(1)?.map(Value::number);
-        let nanos = time.get(2)?.map(Value::number);
-        let parts = match (seconds, nanos) {
-            (Some(None), _) | (_, Some(None)) => return None,
-            (seconds, nanos) => (
-                seconds.flatten().map(u64::cast_signed),
-                nanos.flatten().map(|nanos| nanos as i32),
-            ),
-        };
-        Some(moment(Some(parts)))
+        let (mut seconds, mut nanos) = (None, None);
+        for field in fields(value.bytes()?) {
+            let (number, value) = field?;
+            let part = match number {
+                1 => &mut seconds,
+                2 => &mut nanos,
+                _ => continue,
+            };
+            if part.replace(value.number()?).is_some() {
+                return None;
+            }
+        }
+        let nanos = nanos.map(|nanos| nanos as i32);
+        Some(moment(Some((seconds.map(u64::cast_signed), nanos))))
     }
 
     pub(crate) fn has(&self, number: usize) -> bool {
-        self.values.get(number).is_some_and(Option::is_some)
+        self.present & 1 << number != 0
     }
 
     /// Every value of a repeated field, in order.
