@@ -127,9 +127,6 @@ pub(super) async fn foresee_create(
     user: &User,
     request: &mut Request,
 ) {
-    if !kind.may_create_by_name() {
-        return;
-    }
     let (api, key) = match Attributes::of(request.method(), request.uri().path(), None) {
         Attributes::Resource(asked) => {
             let (namespace, name) = (asked.namespace.into_owned(), asked.name.into_owned());

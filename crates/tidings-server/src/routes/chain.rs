@@ -56,16 +56,21 @@ async fn let_in(
     let entry = audit::Entry::begin(&server, kind, identity, &mut request).await;
     let audited = entry.is_some();
     let (gone, _here) = audited.then(oneshot::channel).unzip();
-    let answer = async move {
+    // Boxed, as is what it consists of: a future is as long as all it waits for, twice where that is handed on, and copied
+    // to where it is polled. Together it would be thirty kilobytes for every request.
+    let answer = Box::pin(async move {
         let mut response = match user {
-            Ok(user) => unharmed(allowed(&server, kind, &user, request, next, gone)).await,
+            Ok(user) => {
+                let answer = allowed(&server, kind, &user, request, next, gone);
+                unharmed(Box::pin(answer)).await
+            }
             Err(status) => status.into_response(),
         };
         if let Some(entry) = &entry {
             entry.write(&server, &mut response);
         }
         response
-    };
+    });
     if !audited {
         return answer.await;
     }
@@ -110,7 +115,9 @@ async fn allowed(
     if kind.is_probe() {
         return next.run(request).await;
     }
-    access::foresee_create(server, kind, user, &mut request).await;
+    if kind.may_create_by_name() {
+        Box::pin(access::foresee_create(server, kind, user, &mut request)).await;
+    }
     let asked = (request.method(), request.uri());
     match limits::admit(server, kind, asked, is_gone(gone)).await {
         Admitted::Watch => serve(request, next).await,
@@ -121,7 +128,7 @@ async fn allowed(
                 let response = serve(request, next).await;
                 compress::compress(compressed, response).await
             };
-            limit.hold(served).await
+            limit.hold(Box::pin(served)).await
         }
     }
 }
