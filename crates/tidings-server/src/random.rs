@@ -1,12 +1,43 @@
 //! Randomness: uids, the ends of generated names, tokens, and how long a watch lasts.
 
+use std::cell::RefCell;
+
+/// The system is asked for so many bytes at a time: a call costs more than all else that is done for a uid.
+const POOL_LEN: usize = 512;
+
+/// What the system gave and nobody has taken yet, of one thread.
+struct Pool {
+    bytes: [u8; POOL_LEN],
+    taken: usize,
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const {
+        RefCell::new(Pool { bytes: [0; POOL_LEN], taken: POOL_LEN })
+    };
+}
+
+impl Pool {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], getrandom::Error> {
+        if POOL_LEN - self.taken < N {
+            getrandom::fill(&mut self.bytes)?;
+            self.taken = 0;
+        }
+        let mut bytes = [0; N];
+        // What is given to one is kept for no other.
+        let mut rest = self.bytes.iter_mut().skip(self.taken);
+        bytes.fill_with(|| rest.next().map(std::mem::take).unwrap_or_default());
+        self.taken += N;
+        Ok(bytes)
+    }
+}
+
 /// What generated names end in: no vowels, so no words.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 fn bytes<const N: usize>() -> Result<[u8; N], getrandom::Error> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes)
+    const { assert!(N <= POOL_LEN) };
+    POOL.with_borrow_mut(Pool::take)
 }
 
 /// A version 4 UUID.
@@ -45,9 +76,8 @@ pub(crate) fn token() -> Result<String, getrandom::Error> {
 }
 
 fn push_hex(byte: u8, text: &mut String) {
-    for nibble in [byte >> 4, byte & 15] {
-        text.extend(char::from_digit(u32::from(nibble), 16));
-    }
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    text.extend([byte >> 4, byte & 15].map(|nibble| char::from(DIGITS[usize::from(nibble)])));
 }
 
 /// A number between 0 and 1; one half if the system has no randomness to give.
@@ -66,5 +96,13 @@ mod tests {
         assert_eq!(lens, [8, 4, 4, 4, 12]);
         assert_eq!(uuid.as_bytes()[14], b'4');
         assert_ne!(uuid, super::uuid().unwrap());
+    }
+
+    #[test]
+    fn nothing_is_given_twice() {
+        let tokens: std::collections::BTreeSet<_> =
+            (0..1000).map(|_| super::token().unwrap()).collect();
+        assert_eq!(tokens.len(), 1000);
+        assert!(tokens.iter().all(|token| token.len() == 64));
     }
 }

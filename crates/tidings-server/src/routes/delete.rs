@@ -83,7 +83,11 @@ async fn remove(
         metadata.deletion_grace_period_seconds = Some(0);
         return match server
             .store
-            .update(key.bytes(), record(server, &event), stored.record.revision)
+            .update(
+                key.bytes(),
+                record(server, &mut event),
+                stored.record.revision,
+            )
             .await
         {
             Ok(revision) => {

@@ -145,7 +145,7 @@ pub(super) async fn store_new(
         }
         match server
             .store
-            .create(key.bytes(), record(server, &event))
+            .create(key.bytes(), record(server, &mut event))
             .await
         {
             Ok(revision) => {
@@ -380,9 +380,9 @@ pub(super) async fn change(
     refuse_if_any(&key.name, &rules::check_update(api, &new, old))?;
     gate.pass(Operation::Update, &new)?;
 
-    let record = record(server, &new);
-    let unchanged =
-        record.value == stored.record.value || record.value == codec::encode_stored(old);
+    let record = record(server, &mut new);
+    let unchanged = record.value == stored.record.value
+        || record.value == codec::encode_stored(&mut old.clone());
     let revision = if unchanged || dry_run {
         Ok(stored.record.revision)
     } else if finished {
@@ -473,7 +473,7 @@ fn refuse_if_any(name: &str, errors: &[tidings_core::validate::FieldError]) -> R
 }
 
 /// The record of an event written now. What waits for finalizers does not expire.
-pub(super) fn record(server: &ApiServer, event: &Event) -> NewRecord {
+pub(super) fn record(server: &ApiServer, event: &mut Event) -> NewRecord {
     let deleted = event
         .metadata
         .as_ref()

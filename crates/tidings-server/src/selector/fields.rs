@@ -302,7 +302,7 @@ mod tests {
         ] {
             let selector = FieldSelector::parse(Api::Core, selector).unwrap();
             assert_eq!(selector.matches(&event()), matches, "{selector:?}");
-            let bytes = crate::codec::encode_stored(&event());
+            let bytes = crate::codec::encode_stored(&mut event());
             let stored = StoredEvent::open(&bytes, 1).unwrap();
             assert_eq!(
                 selector.matches_stored(&stored),

@@ -90,7 +90,7 @@ mod tests {
             let same = Event { reason: Some(reason.clone()), ..Event::default() };
             let record = tidings_store::Record {
                 key: "a/b".into(),
-                value: crate::codec::encode_stored(&same),
+                value: crate::codec::encode_stored(&mut same.clone()),
                 revision: 1,
                 expires_at: None,
             };

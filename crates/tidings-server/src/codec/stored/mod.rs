@@ -328,10 +328,10 @@ mod tests {
         /// What is served from the bytes is what is served from the event.
         #[test]
         fn both_ways_give_the_same(event in super::super::tests::event(), metadata in metadata()) {
-            check(&encode_stored(&event))?;
+            check(&encode_stored(&mut event.clone()))?;
             let name = event.metadata.as_ref().and_then(|metadata| metadata.name.clone());
             let event = Event { metadata: Some(ObjectMeta { name, ..metadata }), ..event };
-            check(&encode_stored(&event))?;
+            check(&encode_stored(&mut event.clone()))?;
             // Not in canonical form, as Go's encoder leaves it: empty fields are there.
             let event = Event { action: Some(String::new()), count: Some(0), series: Some(EventSeries::default()), ..event };
             check(&protobuf::envelop("v1", "Event", &event).into())?;
