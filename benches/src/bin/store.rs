@@ -51,8 +51,15 @@ enum Part {
     Log,
 }
 
+fn main() -> ExitCode {
+    // As `tidings` itself.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
+    run()
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn run() -> ExitCode {
     let Arguments {
         part,
         folder,
