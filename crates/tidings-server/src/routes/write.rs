@@ -50,7 +50,8 @@ pub(crate) async fn create(
     } = body::read_event(&call, options.field_validation)?;
     warnings.extend(rules::dedup_owner_references(&mut event, ""));
     let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
-    let event = create_event(&server, &call, event, &options, &mut gate)
+    // Boxed, so that what holds this future is not longer by all of it.
+    let event = Box::pin(create_event(&server, &call, event, &options, &mut gate))
         .await
         .map_err(|status| status.warning(&warnings))?;
     let mut response = event_response(
@@ -181,7 +182,7 @@ pub(crate) async fn replace(
     let options = call.query.write_options("UpdateOptions")?;
     let Sent { event, warnings } = body::read_event(&call, options.field_validation)?;
     let said = warnings.clone();
-    replace_with(server, call, form, &options, event, warnings)
+    Box::pin(replace_with(server, call, form, &options, event, warnings))
         .await
         .map_err(|status| status.warning(&said))
 }
