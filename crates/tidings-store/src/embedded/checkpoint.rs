@@ -173,6 +173,8 @@ impl Tables {
         self.index.sync_names()?;
         checkpoint.write(&self.folder)?;
         let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
+        self.indexed
+            .store(checkpoint.state.revision, Ordering::Release);
         if let Err(error) = self.log.write_idx(since) {
             tracing::warn!(%error, "failed to write where things are in the log; opening will take longer");
         }

@@ -23,12 +23,13 @@ use super::batch::{Batch, Committed};
 use super::codec::PackedBody;
 use super::index::io_fault;
 use super::keeper::Keeper;
-use super::keys::{Fields, State};
+use super::keys::{Fields, NEVER, State};
 use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
 use super::read::{LookedUp, Stored};
 use super::tables::Tables;
 use super::trainer::Trainer;
+use super::upkeep::Due;
 use super::{Engine, Shared};
 use crate::clock::timed;
 use crate::{Deleted, Fault, Revision, UnixMillis, WriteError};
@@ -159,6 +160,10 @@ impl Committer {
 
     fn work(&mut self) {
         self.recall_finished();
+        let shared = Arc::clone(&self.shared);
+        if let Engine::Open(tables) = &*shared.engine() {
+            self.give_back(tables);
+        }
         let mut requests = Vec::new();
         let mut more = false;
         loop {
@@ -330,13 +335,17 @@ impl Committer {
             home,
         }) = committed
         {
-            if state.compacted > self.state.compacted {
+            let is_forgetting = state.compacted > self.state.compacted;
+            if is_forgetting {
                 shared.changes.forget(state.compacted);
             }
             self.number += 1;
             self.state = state;
             self.home = home;
             shared.changes.publish(logged, state.revision);
+            if is_forgetting {
+                self.give_back(tables);
+            }
         }
         self.passed = passed;
         self.finished.extend(finished);
@@ -437,6 +446,20 @@ impl Committer {
         }
         if waiting {
             self.keeper.set_aside(tables);
+        }
+    }
+
+    /// Has the space given back of records that never expire and are no longer needed, when there may be enough of it.
+    fn give_back(&self, tables: &Arc<Tables>) {
+        let len = || {
+            let buckets = tables.buckets();
+            buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len())
+        };
+        let indexed = tables.indexed.load(Ordering::Acquire);
+        match tables.upkeep.due(&self.state, indexed, len) {
+            Due::No => {}
+            Due::OnceIndexed => self.keeper.set_aside(tables),
+            Due::Now => self.keeper.rewrite(tables),
         }
     }
 

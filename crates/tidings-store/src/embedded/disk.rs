@@ -106,6 +106,11 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Puts a file in the place of another in the same folder, which must be synced for that to stay.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    apply(&Change::Rename(from, to), || fs::rename(from, to))
+}
+
 /// A file that may be lost.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_at(path, &create(path)?, bytes, 0)
@@ -118,6 +123,6 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = create(&new)?;
     write_at(&new, &file, bytes, 0)?;
     sync(&new, &file)?;
-    apply(&Change::Rename(&new, path), || fs::rename(&new, path))?;
+    rename(&new, path)?;
     sync_folder_of(path)
 }

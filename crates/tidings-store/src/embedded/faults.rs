@@ -26,14 +26,14 @@ impl Random {
     }
 }
 
-/// The folders whose segments fail, with the state of their random numbers.
+/// The folders that fail with the files in them, with the state of their random numbers.
 static FAILING: Mutex<BTreeMap<PathBuf, Random>> = Mutex::new(BTreeMap::new());
 
 fn failing() -> MutexGuard<'static, BTreeMap<PathBuf, Random>> {
     FAILING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on operations on the segments in a folder fail; the seed says which.
+/// From now on operations on a folder and the files in it fail; the seed says which.
 pub(crate) fn begin(folder: &Path, seed: u64) {
     failing().insert(folder.to_owned(), Random(seed));
 }
@@ -43,19 +43,26 @@ pub(crate) fn end(folder: &Path) {
     failing().remove(folder);
 }
 
-/// A random number, if the next operation on a segment is to fail.
-fn next(segment: &Path) -> Option<usize> {
+/// A random number, if the next operation on a folder or a file in it is to fail.
+fn next(folder: &Path) -> Option<usize> {
     let mut failing = failing();
-    let random = failing.get_mut(segment.parent()?)?;
+    let random = failing.get_mut(folder)?;
     (random.below(4) == 0).then(|| random.next() as usize)
 }
 
 /// Does nothing, or fails; a write that fails may have written a part.
 pub(crate) fn strike(change: &Change<'_>) -> io::Result<()> {
-    let (Change::Write { path, .. } | Change::SetLen(path, _) | Change::Sync(path)) = change else {
-        return Ok(());
+    let folder = match change {
+        Change::MakeFolder(_) => None,
+        Change::SyncFolder(folder) => Some(*folder),
+        Change::Create(path)
+        | Change::Write { path, .. }
+        | Change::SetLen(path, _)
+        | Change::Sync(path)
+        | Change::Rename(_, path)
+        | Change::Remove(path) => path.parent(),
     };
-    let Some(number) = next(path) else {
+    let Some(number) = folder.and_then(next) else {
         return Ok(());
     };
     if let Change::Write {

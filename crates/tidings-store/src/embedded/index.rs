@@ -135,13 +135,15 @@ impl Parts {
     }
 }
 
-/// How much memory an index may take.
+/// How much memory an index may take, and how long a segment of the log gets, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
+    /// See [`segment_bytes`](super::EmbeddedOptions::segment_bytes).
+    pub(crate) segment: u64,
     /// For what is read of the trees.
-    pub(crate) cache_bytes: u64,
+    pub(crate) cache: u64,
     /// For one part. There are two at most.
-    pub(crate) part_bytes: usize,
+    pub(crate) part: usize,
 }
 
 /// Whether the index was found damaged while in use.
@@ -194,7 +196,7 @@ impl Index {
     /// Opens the trees in a folder, which may be empty; those of buckets as they are asked for.
     pub(crate) fn open(folder: &Path, sizes: Sizes) -> lsm_tree::Result<Self> {
         fs::create_dir_all(folder)?;
-        let cache = Arc::new(Cache::with_capacity_bytes(sizes.cache_bytes));
+        let cache = Arc::new(Cache::with_capacity_bytes(sizes.cache));
         let files = Arc::new(DescriptorTable::new(FILES_MAX));
         let sequence = SequenceNumberCounter::new(1);
         let swept = Arc::new(Swept::default());
@@ -214,7 +216,7 @@ impl Index {
         let index = Self {
             folder: folder.to_owned(),
             trust: Arc::new(trust),
-            part_bytes: sizes.part_bytes,
+            part_bytes: sizes.part,
             cache,
             files,
             sequence,
@@ -579,8 +581,9 @@ mod tests {
     fn a_table_of_contents_that_says_it_is_huge_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let sizes = Sizes {
-            cache_bytes: 1 << 20,
-            part_bytes: 1 << 20,
+            cache: 1 << 20,
+            part: 1 << 20,
+            segment: 64 << 10,
         };
         let index = Index::open(folder.path(), sizes).unwrap();
         let mut tree = index.names.ingestion().unwrap();

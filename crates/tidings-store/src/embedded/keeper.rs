@@ -1,5 +1,5 @@
 //! Two threads that keep the index in order beside the committer: one writes out what it has in memory and notes how far
-//! that reaches, one merges its tables.
+//! that reaches, one merges its tables, and gives back space in the log when there is nothing to merge.
 //!
 //! Invariants: at most one part is set aside at a time, so the index holds at most about two parts in memory; the
 //! committer waits, or refuses writes if writing out fails, before there would be more. What failed is tried again.
@@ -12,8 +12,10 @@ use lsm_tree::AbstractTree;
 
 use super::checkpoint::Checkpoint;
 use super::index::fault;
+use super::keys::NEVER;
+use super::rewrite::{self, Failure};
 use super::tables::Tables;
-use crate::Fault;
+use crate::{Fault, Revision};
 
 /// Tables side by side in one tree above which nothing is written out before they are merged.
 const TABLES_MAX: usize = 32;
@@ -30,6 +32,8 @@ struct State {
     failed: Option<Fault>,
     /// Whose tables are to be looked at, and whether the names are to be gone through whole.
     merge: Option<(Arc<Tables>, bool)>,
+    /// Whose log is gone through for space, and from where.
+    rewrite: Option<(Arc<Tables>, Revision)>,
     closed: bool,
 }
 
@@ -57,7 +61,7 @@ impl Keeper {
         };
         for (name, run) in [
             ("tidings-index", Shared::write_out as fn(&Shared)),
-            ("tidings-merge", Shared::merge),
+            ("tidings-merge", Shared::tidy),
         ] {
             let shared = Arc::clone(&keeper.shared);
             let thread = std::thread::Builder::new()
@@ -102,6 +106,28 @@ impl Keeper {
     pub(crate) fn clean_names(&self, tables: &Arc<Tables>) {
         self.shared.state().merge = Some((Arc::clone(tables), true));
         self.shared.changed.notify_all();
+    }
+
+    /// Has the log of what never expires gone through for space.
+    pub(crate) fn rewrite(&self, tables: &Arc<Tables>) {
+        self.shared.state().rewrite = Some((Arc::clone(tables), 0));
+        self.shared.changed.notify_all();
+    }
+}
+
+/// What the second thread does next.
+enum Task {
+    Merge(Arc<Tables>, bool),
+    Rewrite(Arc<Tables>, Revision),
+}
+
+impl Task {
+    fn of(state: &mut State) -> Option<Self> {
+        if let Some((tables, clean)) = state.merge.take() {
+            return Some(Self::Merge(tables, clean));
+        }
+        let (tables, from) = state.rewrite.take()?;
+        Some(Self::Rewrite(tables, from))
     }
 }
 
@@ -174,20 +200,65 @@ impl Shared {
         }
     }
 
-    fn merge(&self) {
-        while let Some((tables, clean)) = self.next(|state| state.merge.take()) {
-            let merged = merge_crowded(&tables, 0).and_then(|()| {
-                if clean {
-                    let (index, names) = (&tables.index, &tables.index.names);
-                    names.major_compact(64 << 20, index.watermark())?;
-                    names.trim(index.watermark())
-                } else {
-                    Ok(())
+    fn tidy(&self) {
+        while let Some(task) = self.next(Task::of) {
+            match task {
+                Task::Merge(tables, clean) => merge(&tables, clean),
+                Task::Rewrite(tables, from) => {
+                    if let Some(next) = self.rewrite(&tables, from) {
+                        self.state().rewrite = Some((tables, next));
+                    }
                 }
-            });
-            complain(&tables, merged);
+            }
         }
     }
+
+    /// Goes through one segment; where to go on.
+    fn rewrite(&self, tables: &Tables, from: Revision) -> Option<Revision> {
+        let pause = |worked| {
+            // The other half of the time is for those who wait for the disk.
+            let state = self.state();
+            let waited = self
+                .changed
+                .wait_timeout_while(state, worked, |state| !state.closed);
+            let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            !state.closed
+        };
+        match rewrite::step(tables, from, &pause) {
+            Ok(Some(next)) => return Some(next),
+            Ok(None) => {
+                let buckets = tables.buckets();
+                let len = buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len());
+                tables.upkeep.finished(len, tables.log.segment_len);
+            }
+            Err(Failure::Nothing(error)) => {
+                tracing::error!(%error, "failed to give back space of replaced and deleted records; it is tried again later");
+                tables.upkeep.failed(tables.published().state.revision);
+            }
+            Err(Failure::Unknown(error)) => {
+                tracing::error!(
+                    %error,
+                    "failed to put a shorter file in the place of one of the log; space of replaced and deleted records \
+                     is not given back before the store is opened again"
+                );
+                tables.upkeep.give_up();
+            }
+        }
+        None
+    }
+}
+
+fn merge(tables: &Tables, clean: bool) {
+    let merged = merge_crowded(tables, 0).and_then(|()| {
+        if clean {
+            let (index, names) = (&tables.index, &tables.index.names);
+            names.major_compact(64 << 20, index.watermark())?;
+            names.trim(index.watermark())
+        } else {
+            Ok(())
+        }
+    });
+    complain(tables, merged);
 }
 
 fn complain(tables: &Tables, merged: Result<(), lsm_tree::Error>) {
@@ -236,8 +307,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
         let sizes = Sizes {
-            cache_bytes: 1 << 20,
-            part_bytes: 1 << 20,
+            cache: 1 << 20,
+            part: 1 << 20,
+            segment: 64 << 10,
         };
         let tables = Arc::new(Tables::open(folder.path(), sizes, &codec).unwrap());
         let keeper = Keeper {

@@ -8,20 +8,24 @@
 //!
 //! Invariants: the segments of a bucket are in the order of their revisions, and only the last is added to. After a failed
 //! write or sync nothing is appended until every segment of that commit has been cut back to what was synced before; a
-//! segment whose sync failed is then never added to again.
+//! segment whose sync failed is then never added to again. A segment that is not the last may be replaced by one with less
+//! in it ([`rewrite`](super::rewrite)); whoever has the bucket's [`Segments`] from before goes on reading the old one.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::disk;
 use super::folder::OpenError;
 use super::frame::{Frame, Header};
 use super::keys::State;
-use super::segment::{AppendError, FoundFrame, SEGMENT_LEN_MAX, Scratch, Segment, Walk};
+use super::segment::{AppendError, FoundFrame, Scratch, Segment, Walk};
 use crate::{Fault, Revision};
+
+/// How the name of a segment ends that is being written to replace another.
+const UNFINISHED: &str = "new";
 
 /// Torn tails kept; older ones are removed.
 const TORN_MAX: usize = 8;
@@ -133,7 +137,11 @@ impl BucketWalk {
 /// See the module documentation.
 pub(crate) struct Log {
     folder: PathBuf,
+    /// A segment this long is not added to any more.
+    pub(crate) segment_len: u64,
     buckets: RwLock<BTreeMap<u64, Segments>>,
+    /// Held by who writes down where things are in segments that may be replaced, or replaces them.
+    idx: Mutex<()>,
 }
 
 /// What a commit adds to the log, by bucket.
@@ -158,15 +166,18 @@ impl Log {
     /// Opens the segments in a folder and puts the end of the last commit right. Frames with numbers above `checkpoint`
     /// are complete then, without a gap; without a checkpoint only the last commit can be judged.
     ///
-    /// The checkpoint is a commit's number and revision. With `from_start` all of every segment is looked at.
+    /// The checkpoint is a commit's number and revision. With `from_start` all of every segment is looked at. Segments that
+    /// have `segment_len` bytes or more are not added to.
     pub(crate) fn open(
         folder: &Path,
         checkpoint: Option<(u64, Revision)>,
         from_start: bool,
+        segment_len: u64,
     ) -> Result<(Self, Option<Header>), OpenError> {
         let (checkpoint, reached) = checkpoint.unzip();
         let io = |what, path: &Path, error| OpenError::io(what, path, error);
         disk::make_folder(folder).map_err(|error| io("create folder", folder, error))?;
+        remove_unfinished(folder).map_err(|error| io("clean up", folder, error))?;
         let mut buckets = BTreeMap::<u64, Vec<Arc<Segment>>>::new();
         let mut found = Vec::new();
         let mut tails = Vec::new();
@@ -226,7 +237,9 @@ impl Log {
             .map(|(bucket, segments)| (bucket, Segments(Arc::new(RwLock::new(segments)))));
         let log = Self {
             folder: folder.to_owned(),
+            segment_len,
             buckets: RwLock::new(buckets.collect()),
+            idx: Mutex::default(),
         };
         Ok((log, newest))
     }
@@ -300,9 +313,9 @@ impl Log {
             if segment.len() == 0 {
                 // It may be that only the sync failed the last time.
                 segment.remove()?;
-                if let Some(segments) = self.buckets().get(&segment.bucket) {
-                    segments.change(|all| all.retain(|other| !Arc::ptr_eq(other, segment)));
-                }
+                self.change(segment.bucket, |all| {
+                    all.retain(|other| !Arc::ptr_eq(other, segment));
+                });
                 disk::sync_folder(&self.folder)?;
             } else {
                 segment.roll_back()?;
@@ -317,7 +330,7 @@ impl Log {
         let segments = self.bucket(bucket);
         if let Some(segment) = segments.newest() {
             let far = first.saturating_sub(segment.first) > u64::from(u32::MAX >> 1);
-            let full = segment.len() > 0 && segment.len() + len as u64 > SEGMENT_LEN_MAX;
+            let full = segment.len() > 0 && segment.len() + len as u64 > self.segment_len;
             if !far && !full && !segment.is_retired() {
                 return Ok(segment);
             }
@@ -329,8 +342,56 @@ impl Log {
         let path = self.folder.join(format!("{bucket:016x}-{first:016x}.log"));
         let segment = Arc::new(Segment::create(path, bucket, first)?);
         disk::sync_folder(&self.folder)?;
-        segments.change(|segments| segments.push(Arc::clone(&segment)));
+        self.change(bucket, |segments| segments.push(Arc::clone(&segment)));
         Ok(segment)
+    }
+
+    /// Changes a bucket's segments, whose [`Segments`] may have been replaced since the caller looked.
+    fn change(&self, bucket: u64, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(segments) = buckets.get(&bucket) {
+            segments.change(change);
+        }
+    }
+
+    /// Puts a synced segment in the place of one that nobody adds to, or nothing; `publish` hands out the bucket's segments
+    /// as they are then, while nobody can change them. After an error it is not known which of the two a power cut leaves.
+    pub(crate) fn replace(
+        &self,
+        old: &Arc<Segment>,
+        new: Option<Segment>,
+        publish: impl FnOnce(Segments),
+    ) -> io::Result<()> {
+        let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
+        // First, and for good: it must not be taken for that of the new one.
+        old.remove_idx()?;
+        disk::sync_folder(&self.folder)?;
+        let new = if let Some(mut new) = new {
+            new.take_place_of(old)?;
+            Some(Arc::new(new))
+        } else {
+            disk::remove(&old.path)?;
+            None
+        };
+        {
+            let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(segments) = buckets.get_mut(&old.bucket) {
+                let mut all = segments.all();
+                if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, old)) {
+                    all.splice(at..=at, new.clone());
+                }
+                // Another one: a reader of an older commit needs the segments that it knows.
+                *segments = Segments(Arc::new(RwLock::new(all)));
+                publish(segments.clone());
+            }
+        }
+        disk::sync_folder(&self.folder)?;
+        if let Some(new) = new
+            && let Err(error) = new.write_idx()
+        {
+            tracing::warn!(file = %new.path.display(), %error, "failed to write a segment's index");
+        }
+        Ok(())
     }
 
     /// Removes a bucket's segments.
@@ -347,6 +408,7 @@ impl Log {
 
     /// Writes down where things are in the segments that were added to since a commit.
     pub(crate) fn write_idx(&self, since: u64) -> io::Result<()> {
+        let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
         for segments in self.buckets().values() {
             for segment in segments
                 .all()
@@ -363,6 +425,22 @@ impl Log {
 /// Whether there is nothing in a folder that could be a store's log.
 pub(crate) fn is_empty(folder: &Path) -> bool {
     segment_files(folder).is_ok_and(|files| files.is_empty()) || !folder.exists()
+}
+
+/// Where a segment may be written that is to [replace](Log::replace) another.
+pub(crate) fn beside(segment: &Segment) -> PathBuf {
+    segment.path.with_extension(UNFINISHED)
+}
+
+/// Removes what a process left that ended while writing a segment anew.
+fn remove_unfinished(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == UNFINISHED) {
+            disk::remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// The segments in a folder: bucket, first revision and path, in that order.

@@ -37,11 +37,15 @@ mod power_cuts;
 mod queue;
 mod read;
 mod replay;
+mod rewrite;
+#[cfg(test)]
+mod rewrite_tests;
 mod segment;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod trainer;
+mod upkeep;
 mod write_out;
 
 use std::path::{Path, PathBuf};
@@ -88,6 +92,10 @@ pub struct EmbeddedOptions {
     ///
     /// There is as much again while it is being written out.
     pub index_memory_bytes: usize,
+    /// How long a file of the log gets before the next one is begun, in bytes. Default 128 MiB, 1 GiB at most.
+    ///
+    /// Space that replaced and deleted versions of records take that never expire is not given back in the newest file.
+    pub segment_bytes: u64,
     /// Memory for caching what is read, in bytes. Default 32 MiB.
     pub cache_bytes: u64,
     /// Below this many free bytes on the disk, creates and updates are refused with [`Fault::NoSpace`], so that deletes,
@@ -107,6 +115,7 @@ impl Default for EmbeddedOptions {
             history_len_max: 2_000_000,
             history_memory_bytes: 16 << 20,
             index_memory_bytes: 16 << 20,
+            segment_bytes: 128 << 20,
             cache_bytes: 32 << 20,
             free_space_min: 128 << 20,
             expire_by_itself: true,
@@ -170,8 +179,10 @@ impl EmbeddedStore {
         let folder = Folder::open(folder.as_ref())?;
         let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
         let sizes = Sizes {
-            cache_bytes: options.cache_bytes,
-            part_bytes: options.index_memory_bytes,
+            cache: options.cache_bytes,
+            part: options.index_memory_bytes,
+            // Where things are in it is kept in 32 bits.
+            segment: options.segment_bytes.min(1 << 30),
         };
         let tables = Arc::new(Tables::open(folder.path(), sizes, &codec)?);
         let Published { state, number, .. } = tables.published();

@@ -158,6 +158,8 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
         free_space_min: 0,
         // Few enough that the index is written out many times between two cuts.
         index_memory_bytes: 8 << 10,
+        // And segments of what never expires are written anew.
+        segment_bytes: 24 << 10,
         ..EmbeddedOptions::default()
     };
     EmbeddedStore::open(folder, options)

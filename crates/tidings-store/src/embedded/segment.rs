@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -20,9 +20,6 @@ use super::disk;
 use super::frame::{self, Built, Entry, Header, Kind};
 use super::keys::{Reader, put_varint};
 use crate::{Fault, Revision};
-
-/// A segment this long is not added to any more.
-pub(crate) const SEGMENT_LEN_MAX: u64 = if cfg!(test) { 64 << 10 } else { 128 << 20 };
 
 /// Bytes between two points.
 const POINT_DISTANCE: u64 = 2048;
@@ -58,6 +55,9 @@ pub(crate) struct Segment {
     known: RwLock<Known>,
     /// Whether it must not be added to any more.
     retired: AtomicBool,
+    /// How many versions that this may tell the ends of have been left out of the log since it was opened; see
+    /// [`rewrite`](super::rewrite).
+    pub(crate) loose: AtomicU64,
 }
 
 /// Why a frame could not be appended.
@@ -132,6 +132,7 @@ impl Segment {
             file,
             known: RwLock::default(),
             retired: AtomicBool::new(false),
+            loose: AtomicU64::new(0),
         })
     }
 
@@ -164,6 +165,7 @@ impl Segment {
                 file,
                 known: RwLock::new(known),
                 retired: AtomicBool::new(false),
+                loose: AtomicU64::new(0),
             };
             return Ok((
                 segment,
@@ -220,6 +222,7 @@ impl Segment {
             file,
             known: RwLock::new(known),
             retired: AtomicBool::new(false),
+            loose: AtomicU64::new(0),
         };
         Ok((segment, frames, tail))
     }
@@ -248,6 +251,18 @@ impl Segment {
         disk::write_at(&self.path, &self.file, &built.bytes, self.len())
             .map_err(AppendError::Write)?;
         disk::sync(&self.path, &self.file).map_err(AppendError::Sync)
+    }
+
+    /// Writes a part of what will be published, or was already, as long as nobody else knows of this segment.
+    pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        disk::write_at(&self.path, &self.file, bytes, at)
+    }
+
+    /// Takes the place of another, of which there is no `.idx` any more; see [`disk::rename`].
+    pub(crate) fn take_place_of(&mut self, old: &Self) -> io::Result<()> {
+        disk::rename(&self.path, &old.path)?;
+        self.path.clone_from(&old.path);
+        Ok(())
     }
 
     /// Whether nothing is to be appended any more.
@@ -316,10 +331,30 @@ impl Segment {
         disk::write(&idx_path(&self.path), &bytes)
     }
 
+    /// Removes what [`write_idx`](Self::write_idx) wrote.
+    pub(crate) fn remove_idx(&self) -> io::Result<()> {
+        disk::remove(&idx_path(&self.path))
+    }
+
     /// Removes the file, if it is still there. Those who still read from it are not disturbed.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        disk::remove(&idx_path(&self.path))?;
+        self.remove_idx()?;
         disk::remove(&self.path)
+    }
+
+    /// Goes through its frames from the first on.
+    pub(crate) fn frames(&self) -> Frames<'_> {
+        let window = Window {
+            file: &self.file,
+            end: self.len(),
+            start: 0,
+            bytes: Vec::new(),
+        };
+        Frames {
+            segment: self,
+            window,
+            at: 0,
+        }
     }
 
     /// The content of the version with a revision, if it is here.
@@ -484,7 +519,35 @@ impl Walk {
     }
 }
 
-/// A file's bytes as they are gone through while opening.
+/// See [`Segment::frames`].
+pub(crate) struct Frames<'a> {
+    segment: &'a Segment,
+    window: Window<'a>,
+    at: u64,
+}
+
+impl Frames<'_> {
+    /// The next frame, undamaged: its header and its entries.
+    pub(crate) fn next(&mut self) -> Result<Option<(Header, &[u8])>, Fault> {
+        let at = self.at;
+        if at >= self.window.end {
+            return Ok(None);
+        }
+        let storage = |error| Fault::Storage(Arc::new(error));
+        let prefix = self.window.at(at, 14).map_err(storage)?;
+        let len = prefix.get(..14).and_then(frame::frame_len).unwrap_or(0);
+        let bytes = self.window.at(at, len).map_err(storage)?;
+        let read = frame::read_frame(bytes, self.segment.bucket);
+        let (header, entries_at, len) = read.ok_or_else(|| self.segment.damaged(at))?;
+        self.at += len as u64;
+        Ok(Some((
+            header,
+            bytes.get(entries_at..len).unwrap_or_default(),
+        )))
+    }
+}
+
+/// A file's bytes as they are gone through from one end to the other.
 struct Window<'a> {
     file: &'a File,
     end: u64,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::checkpoint::Checkpoint;
 use super::codec::Codec;
@@ -14,6 +14,8 @@ use super::index::{Index, Sizes, Tree, remove};
 use super::keys::{NEVER, State};
 use super::log::{self, Log, Segments};
 use super::replay;
+use super::segment::Segment;
+use super::upkeep::Upkeep;
 use crate::{Fault, UnixMillis};
 
 /// Buckets a store normally has at most. Beyond it, records go to the next bucket that outlives them.
@@ -51,6 +53,12 @@ pub(crate) struct Tables {
     pub(crate) published: RwLock<Published>,
     /// The number of the last commit that the index on disk has.
     pub(crate) checkpoint: AtomicU64,
+    /// The revision after that commit.
+    pub(crate) indexed: AtomicU64,
+    /// When the bucket of records that never expire is gone through for space.
+    pub(crate) upkeep: Upkeep,
+    /// Held by who writes a segment anew.
+    pub(crate) rewriting: Mutex<()>,
 }
 
 impl Tables {
@@ -111,7 +119,7 @@ impl Tables {
         let reached = noted
             .as_ref()
             .map(|noted| (noted.number, noted.state.revision));
-        let (log, newest) = Log::open(&log_folder, reached, checkpoint.is_none())?;
+        let (log, newest) = Log::open(&log_folder, reached, checkpoint.is_none(), sizes.segment)?;
         let noted = noted.unwrap_or_default();
         let newest = newest.filter(|header| header.number >= noted.number);
         let (state, number) = newest.map_or((noted.state, noted.number), |header| {
@@ -153,6 +161,9 @@ impl Tables {
             index,
             published: RwLock::new(published),
             checkpoint: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.number)),
+            indexed: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.state.revision)),
+            upkeep: Upkeep::default(),
+            rewriting: Mutex::default(),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
         tables
@@ -206,6 +217,21 @@ impl Tables {
         });
         bucket.index.drop_files();
         self.log.drop_bucket(name)
+    }
+
+    /// Puts a segment in the place of another, or nothing; see [`Log::replace`].
+    pub(crate) fn replace_segment(
+        &self,
+        old: &Arc<Segment>,
+        new: Option<Segment>,
+    ) -> io::Result<()> {
+        self.log.replace(old, new, |segments| {
+            self.change_buckets(|buckets| {
+                if let Some(bucket) = buckets.get_mut(&old.bucket) {
+                    bucket.log = segments;
+                }
+            });
+        })
     }
 
     fn change_buckets(&self, change: impl FnOnce(&mut Buckets)) {

@@ -13,8 +13,9 @@ use crate::{Index, ObjectSelector, UnixMillis};
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;
 const SIZES: Sizes = Sizes {
-    cache_bytes: 1 << 20,
-    part_bytes: 1 << 20,
+    cache: 1 << 20,
+    part: 1 << 20,
+    segment: 64 << 10,
 };
 
 fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> {
@@ -216,7 +217,7 @@ fn an_unreadable_checkpoint_of_an_empty_log_is_damage() {
 #[test]
 fn a_commit_can_be_rolled_back_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (log, _) = Log::open(folder.path(), None, true).unwrap();
+    let (log, _) = Log::open(folder.path(), None, true, 64 << 10).unwrap();
     let path = folder.path().join(format!("{:016x}-{:016x}.log", 7, 1));
     let segment = segment::Segment::create(path.clone(), 7, 1).unwrap();
     let mut unfinished = Unfinished(vec![Arc::new(segment)]);

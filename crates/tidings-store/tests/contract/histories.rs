@@ -74,8 +74,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => together.prop_map(Step::Together),
         3 => prop_oneof![0..100_000i64, 0..100_000_000i64, -50_000..0i64].prop_map(Step::Advance),
         2 => Just(Step::Expire),
-        1 => any::<u8>().prop_map(Step::Compact),
-        1 => Just(Step::Restart),
+        3 => any::<u8>().prop_map(Step::Compact),
+        2 => Just(Step::Restart),
         4 => any::<u8>().prop_map(Step::Look),
     ];
     proptest::collection::vec(step, 1..60)

@@ -159,7 +159,12 @@ fn open(backend: Backend, clock: &ManualClock, folder: &TempDir) -> Arc<dyn Stor
     options.history_retention = Duration::MAX;
     match backend {
         Backend::Memory => return Arc::new(MemoryStore::new(options.clock, usize::MAX)),
-        Backend::Embedded => options.history_memory_bytes = 1500,
+        Backend::Embedded => {
+            options.history_memory_bytes = 1500;
+            // Small enough that segments of what never expires are written anew.
+            options.segment_bytes = 200;
+            options.index_memory_bytes = 1 << 10;
+        }
         Backend::EmbeddedRoomy => {}
         #[cfg(feature = "etcd")]
         Backend::Etcd => unreachable!("a store on etcd is opened by `Fixture::on_etcd`"),

@@ -1,0 +1,486 @@
+//! Space that is given back in the bucket of records that never expire, and what must not be seen of that.
+
+use std::fs;
+use std::path::Path;
+
+use super::faults::Random;
+use super::keys::NEVER;
+use super::power::Disk;
+use super::segment::Scratch;
+use super::*;
+use crate::clock::ManualClock;
+use crate::{At, Index, ObjectSelector, UnixMillis};
+
+const NOW: i64 = 1_700_000_000_000;
+const MINUTE: i64 = 60_000;
+const SEGMENT: u64 = 8 << 10;
+
+/// In memory if there is such a place: each of many openings and commits is synced.
+fn new_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
+fn options(clock: &ManualClock) -> EmbeddedOptions {
+    EmbeddedOptions {
+        clock: Arc::new(clock.clone()),
+        expire_by_itself: false,
+        free_space_min: 0,
+        history_memory_bytes: 4 << 10,
+        segment_bytes: SEGMENT,
+        ..EmbeddedOptions::default()
+    }
+}
+
+fn open(folder: &Path, clock: &ManualClock) -> EmbeddedStore {
+    EmbeddedStore::open(folder, options(clock)).unwrap()
+}
+
+fn tables(store: &EmbeddedStore) -> Arc<Tables> {
+    match &*store.shared.engine() {
+        Engine::Open(tables) => Arc::clone(tables),
+        Engine::Closed => panic!("it is open"),
+    }
+}
+
+async fn reopen(store: EmbeddedStore, folder: &Path, clock: &ManualClock) -> EmbeddedStore {
+    store.close().await;
+    drop(store);
+    open(folder, clock)
+}
+
+/// A whole pass, besides those that the store begins by itself.
+fn pass(store: &EmbeddedStore) {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = rewrite::step(&tables(store), at, &|_| true).unwrap();
+    }
+}
+
+fn log_len(store: &EmbeddedStore) -> u64 {
+    tables(store).buckets().get(&NEVER).unwrap().log.len()
+}
+
+fn record(random: &mut Random, object: usize) -> NewRecord {
+    // Nothing that could be compressed.
+    let value: Vec<u8> = (0..60 + random.below(200))
+        .map(|_| random.next() as u8)
+        .collect();
+    let index = Index {
+        object_uid: format!("uid-{object}"),
+        last_seen: UnixMillis(NOW + (random.next() % 1000).cast_signed()),
+        ..Index::default()
+    };
+    NewRecord::new(value).index(index)
+}
+
+/// Everything that can be read: what is there now and was at past revisions, in every order, and what happened since.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    stats: (u64, u64, Revision, Revision),
+    pages: Vec<(Option<Revision>, Vec<Record>)>,
+    newest: Vec<Record>,
+    objects: Vec<Vec<Record>>,
+    gets: Vec<Option<Record>>,
+    changes: Vec<Arc<Change>>,
+}
+
+async fn look(store: &EmbeddedStore, keys: &[Bytes]) -> Seen {
+    let stats = store.stats().await.unwrap();
+    let (oldest, latest) = (stats.oldest_revision, stats.revision);
+    let mut pages = Vec::new();
+    for at in [
+        None,
+        Some(oldest),
+        Some(Revision::midpoint(oldest, latest)),
+        Some(latest),
+    ] {
+        let request = ListRequest {
+            at: at.map_or(At::Latest, At::Exact),
+            ..ListRequest::default()
+        };
+        pages.push((at, store.list(request).await.unwrap().records));
+    }
+    let newest = NewestRequest {
+        limit: usize::MAX,
+        ..NewestRequest::default()
+    };
+    let newest = store.newest(newest).await.unwrap().records;
+    let mut objects = Vec::new();
+    for object in 0..5 {
+        let object = ObjectSelector::Uid(format!("uid-{object}"));
+        let page = store.list(ListRequest::default().object(object)).await;
+        objects.push(page.unwrap().records);
+    }
+    let mut gets = Vec::new();
+    for key in keys {
+        gets.push(store.get(key.clone()).await.unwrap());
+    }
+    let mut changes = Vec::new();
+    let mut watch = store.watch(Bytes::new(), oldest).await.unwrap();
+    while changes
+        .last()
+        .map_or(oldest, |change: &Arc<Change>| change.revision())
+        < latest
+    {
+        changes.extend(watch.next().await.unwrap().iter().cloned());
+    }
+    Seen {
+        stats: (stats.records, stats.value_bytes, oldest, latest),
+        pages,
+        newest,
+        objects,
+        gets,
+        changes,
+    }
+}
+
+async fn churn(store: &EmbeddedStore, random: &mut Random, keys: &[Bytes], steps: usize) {
+    for _ in 0..steps {
+        let at = random.below(keys.len());
+        let key = keys[at].clone();
+        let current = store.get(key.clone()).await.unwrap();
+        let now = store.shared.clock.now();
+        let record = record(random, at % 5);
+        let record = match random.below(6) {
+            // Now and then another bucket replaces, or is replaced.
+            0 => record.expires_at(UnixMillis(now.0 + 600 * MINUTE)),
+            1 => record.expires_at(UnixMillis(now.0 + 2 * MINUTE)),
+            _ => record,
+        };
+        match current {
+            None => drop(store.create(key, record).await.unwrap()),
+            Some(_) if random.below(5) == 0 => drop(store.delete(key, None).await.unwrap()),
+            Some(current) => {
+                let updated = store.update(key, record, current.revision).await;
+                updated.unwrap();
+            }
+        }
+    }
+}
+
+fn keys(count: usize) -> Vec<Bytes> {
+    (0..count)
+        .map(|number| Bytes::from(format!("ns/{number:03}")))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_space_of_replaced_and_deleted_records_is_given_back() {
+    let folder = new_folder();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut random = Random(1);
+    let mut store = open(folder.path(), &clock);
+    let keys = keys(40);
+    // Among all that change some stay, in every segment.
+    for number in 0..1500 {
+        let at = number % keys.len();
+        let record = record(&mut random, at % 5);
+        match store.get(keys[at].clone()).await.unwrap() {
+            Some(current) => {
+                let updated = store.update(keys[at].clone(), record, current.revision);
+                updated.await.unwrap();
+            }
+            None => drop(store.create(keys[at].clone(), record).await.unwrap()),
+        }
+        if number % 100 == 0 {
+            let stays = Bytes::from(format!("stays/{number}"));
+            store
+                .create(stays, self::record(&mut random, 1))
+                .await
+                .unwrap();
+        }
+    }
+    store.compact(store.revision()).await.unwrap();
+    let before = log_len(&store);
+    store = reopen(store, folder.path(), &clock).await;
+    pass(&store);
+    let stats = store.stats().await.unwrap();
+    let lives = stats.value_bytes + stats.records * 100;
+    let after = log_len(&store);
+    println!("{before} {after} {lives}");
+    assert!(after < 2 * lives + 2 * SEGMENT, "{before} {after} {lives}");
+    assert!(before > 6 * after);
+
+    // All of it deleted, in segments that have nothing but deletions in the end.
+    let page = store.list(ListRequest::default()).await.unwrap();
+    for record in page.records {
+        store.delete(record.key, None).await.unwrap();
+    }
+    store.compact(store.revision()).await.unwrap();
+    store = reopen(store, folder.path(), &clock).await;
+    pass(&store);
+    assert!(log_len(&store) < 3 * SEGMENT, "{}", log_len(&store));
+    assert_eq!(store.stats().await.unwrap().records, 0);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn nothing_that_can_be_read_changes() {
+    let mut given_back = 0;
+    for seed in 0..6 {
+        let folder = new_folder();
+        let clock = ManualClock::at(UnixMillis(NOW));
+        let mut random = Random(seed);
+        let mut store = open(folder.path(), &clock);
+        let keys = keys(12 + 10 * seed as usize);
+        for round in 0..6 {
+            churn(&store, &mut random, &keys, 120).await;
+            let latest = store.revision();
+            let until = latest - random.below(150).min(latest as usize) as u64;
+            store.compact(until).await.unwrap();
+            clock.advance((random.next() % 3).cast_signed() * MINUTE);
+            store.expire().await.unwrap();
+            let before = look(&store, &keys).await;
+            let len = log_len(&store);
+            store = reopen(store, folder.path(), &clock).await;
+            pass(&store);
+            given_back += len.saturating_sub(log_len(&store));
+            assert_eq!(look(&store, &keys).await, before, "{seed} {round}");
+            store = reopen(store, folder.path(), &clock).await;
+            assert_eq!(
+                look(&store, &keys).await,
+                before,
+                "{seed} {round}: reopened"
+            );
+            store.close().await;
+            drop(store);
+            fs::remove_dir_all(folder.path().join("index")).unwrap();
+            if random.below(2) == 0 {
+                fs::remove_file(folder.path().join("CHECKPOINT")).unwrap();
+            }
+            store = open(folder.path(), &clock);
+            assert_eq!(
+                look(&store, &keys).await,
+                before,
+                "{seed} {round}: made anew"
+            );
+        }
+        store.close().await;
+    }
+    assert!(given_back > 50 * SEGMENT, "{given_back}");
+}
+
+/// What a bucket that is gone replaced must not live again, though its own segment is as it was.
+#[tokio::test]
+async fn what_tells_an_end_stays_as_long_as_what_ended() {
+    let folder = new_folder();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut random = Random(1);
+    let mut store = open(folder.path(), &clock);
+    let create = async |store: &EmbeddedStore, key: String, random: &mut Random| {
+        let record = record(random, 1);
+        store.create(key.into(), record).await.unwrap()
+    };
+    let replaced = create(&store, "replaced".into(), &mut random).await;
+    let deleted = create(&store, "deleted".into(), &mut random).await;
+    for number in 0..50 {
+        create(&store, format!("stays/{number}"), &mut random).await;
+    }
+    let life = UnixMillis(NOW + 2 * MINUTE);
+    let short = record(&mut random, 1).expires_at(life);
+    let updated = store.update("replaced".into(), short, replaced);
+    updated.await.unwrap();
+    let deletion = store.delete("deleted".into(), Some(deleted));
+    deletion.await.unwrap();
+    for number in 0..300 {
+        create(&store, "changes".into(), &mut random).await;
+        store.delete("changes".into(), None).await.unwrap();
+        if number % 40 == 0 {
+            create(&store, format!("stays as well/{number}"), &mut random).await;
+        }
+    }
+    clock.advance(10 * MINUTE);
+    store.expire().await.unwrap();
+    store.compact(store.revision()).await.unwrap();
+    store = reopen(store, folder.path(), &clock).await;
+    store.expire().await.unwrap();
+    store = reopen(store, folder.path(), &clock).await;
+    let count = tables(&store).buckets().len();
+    assert_eq!(count, 1, "the other bucket is gone");
+    pass(&store);
+    let found = tables(&store)
+        .buckets()
+        .get(&NEVER)
+        .unwrap()
+        .log
+        .version(replaced, &mut Scratch::default())
+        .unwrap()
+        .is_some();
+    assert!(found, "its segment is as it was");
+    assert!(log_len(&store) < 5 * SEGMENT, "others are not");
+    let before = look(&store, &["replaced".into(), "deleted".into()]).await;
+    assert_eq!(before.gets, [None, None]);
+    store.close().await;
+    drop(store);
+    fs::remove_dir_all(folder.path().join("index")).unwrap();
+    let store = open(folder.path(), &clock);
+    assert_eq!(
+        look(&store, &["replaced".into(), "deleted".into()]).await,
+        before
+    );
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_reader_goes_on_with_what_it_had() {
+    let folder = new_folder();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut random = Random(1);
+    // Every commit has the index before it written out.
+    let options = EmbeddedOptions {
+        index_memory_bytes: 0,
+        ..options(&clock)
+    };
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let keys = keys(20);
+    churn(&store, &mut random, &keys, 60).await;
+    let (tables, codec) = (tables(&store), &store.shared.codec);
+    let (view, request) = (View::new(&tables, codec), ListRequest::default());
+    let list = |view: &View<'_>| view.list(&request, UnixMillis(NOW), |_| None).unwrap();
+    let before = list(&view);
+    let first = || tables.buckets().get(&NEVER).unwrap().log.all().remove(0);
+    let as_it_was = first();
+    let mut rounds = 0;
+    while Arc::ptr_eq(&first(), &as_it_was) {
+        rounds += 1;
+        assert!(rounds < 100, "it is written anew some time");
+        churn(&store, &mut random, &keys, 20).await;
+        store.compact(store.revision()).await.unwrap();
+        pass(&store);
+    }
+    assert_eq!(list(&view).records, before.records);
+    assert_ne!(list(&View::new(&tables, codec)).records, before.records);
+    drop(view);
+    store.close().await;
+}
+
+/// Whatever fails, all is as it was or as it should be, and it is done when the disk works again.
+#[tokio::test]
+async fn errors_of_the_disk_change_nothing() {
+    let (mut nothing, mut unknown) = (0, 0);
+    for seed in 0..12 {
+        let folder = new_folder();
+        let log = folder.path().join("log");
+        let clock = ManualClock::at(UnixMillis(NOW));
+        let mut random = Random(seed);
+        let mut store = open(folder.path(), &clock);
+        let keys = keys(20);
+        churn(&store, &mut random, &keys, 400).await;
+        store = reopen(store, folder.path(), &clock).await;
+        // Until it is opened again it finds nothing more to do by itself.
+        while !tables(&store).upkeep.waits_for_growth() {
+            std::thread::yield_now();
+        }
+        store.compact(store.revision()).await.unwrap();
+        let before = look(&store, &keys).await;
+        let len = log_len(&store);
+        faults::begin(&log, seed);
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = match rewrite::step(&tables(&store), at, &|_| true) {
+                Ok(next) => next,
+                Err(rewrite::Failure::Nothing(_)) => {
+                    nothing += 1;
+                    Some(at + 1)
+                }
+                // Nothing more is done then.
+                Err(rewrite::Failure::Unknown(_)) => {
+                    unknown += 1;
+                    None
+                }
+            };
+            assert!(from.is_none_or(|from| from <= store.revision()));
+            assert_eq!(look(&store, &keys).await, before, "seed {seed}");
+        }
+        faults::end(&log);
+        store = reopen(store, folder.path(), &clock).await;
+        assert_eq!(look(&store, &keys).await, before, "seed {seed}");
+        pass(&store);
+        let left = log_len(&store);
+        assert!(left * 2 < len, "seed {seed}: {left} of {len}");
+        assert_eq!(look(&store, &keys).await, before, "seed {seed}");
+        let files = fs::read_dir(&log).unwrap();
+        let mut files = files.map(|file| file.unwrap().path());
+        assert!(files.all(|file| file.extension().is_some_and(|it| it != "new")));
+        store.close().await;
+    }
+    assert!(nothing > 0 && unknown > 0, "{nothing} {unknown}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), &to).unwrap();
+        }
+    }
+}
+
+/// Whatever change of the disk the power goes at.
+#[tokio::test]
+async fn a_power_cut_at_any_change_loses_nothing() {
+    let folder = new_folder();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut random = Random(7);
+    let store = open(folder.path(), &clock);
+    let keys = keys(12);
+    // There are segments of which nothing is left, and some of which something is.
+    churn(&store, &mut random, &keys, 100).await;
+    for number in 0..3 {
+        let stays = Bytes::from(format!("stays/{number}"));
+        let created = store.create(stays, record(&mut random, 1));
+        created.await.unwrap();
+        churn(&store, &mut random, &keys, 60).await;
+    }
+    store.compact(store.revision() - 40).await.unwrap();
+    let before = look(&store, &keys).await;
+    store.close().await;
+    drop(store);
+    let sizes = index::Sizes {
+        cache: 1 << 20,
+        part: 1 << 20,
+        segment: SEGMENT,
+    };
+    let (mut cuts, mut given_back) = (0, 0);
+    loop {
+        cuts += 1;
+        let cut = new_folder();
+        copy(folder.path(), cut.path());
+        let codec = Codec::new(dictionaries::load(cut.path()).unwrap());
+        let disk = Disk::follow(cut.path(), Random(cuts));
+        let tables = Tables::open(cut.path(), sizes, &codec).unwrap();
+        let len = || tables.buckets().get(&NEVER).unwrap().log.len();
+        let whole = len();
+        disk.lock().unwrap().cut_after(cuts as usize);
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = rewrite::step(&tables, at, &|_| true).unwrap_or(None);
+        }
+        given_back = given_back.max(whole - len());
+        drop(tables);
+        if !disk.lock().unwrap().is_off() {
+            break;
+        }
+        // What the cut leaves is a matter of chance.
+        for chance in 0..16 {
+            let left = new_folder();
+            disk.lock().unwrap().leave(left.path());
+            if chance % 8 == 0 {
+                let index = left.path().join("index");
+                fs::remove_dir_all(index).unwrap();
+            }
+            let store = open(left.path(), &clock);
+            if chance % 4 == 0 {
+                assert_eq!(look(&store, &keys).await, before, "{cuts} {chance}");
+                pass(&store);
+                assert_eq!(look(&store, &keys).await, before, "{cuts} {chance}");
+            }
+            store.close().await;
+        }
+    }
+    assert!(cuts > 20 && given_back > 2 * SEGMENT, "{cuts} {given_back}");
+}

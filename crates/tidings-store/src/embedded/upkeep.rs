@@ -1,0 +1,124 @@
+//! When the bucket of records that never expire is gone through for space; how that is done is told in
+//! [`rewrite`](super::rewrite).
+//!
+//! A pass looks at every segment, so there is one after the bucket has grown by half, and by a segment at least: the work
+//! is in proportion to what was written. It begins when the history up to where that was noticed is forgotten, for before
+//! that there is little to be found. How much the bucket had grown is not known after opening, so the first pass is then; for
+//! segments without much to give back it reads a few entries of the index.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::keys::State;
+use crate::Revision;
+
+/// What the next pass waits for.
+enum Next {
+    /// That history up to a revision is forgotten.
+    Forgotten(Revision),
+    /// That the bucket has so many bytes.
+    Grown(u64),
+    /// The end of the one that is under way.
+    Running,
+    /// That the store is opened anew.
+    Opening,
+}
+
+/// Whether a pass is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    No,
+    /// As soon as the index is written out.
+    OnceIndexed,
+    /// It is, and counts as begun.
+    Now,
+}
+
+/// See the module documentation.
+pub(crate) struct Upkeep(Mutex<Next>);
+
+impl Default for Upkeep {
+    fn default() -> Self {
+        Self(Mutex::new(Next::Forgotten(0)))
+    }
+}
+
+impl Upkeep {
+    fn next(&self) -> MutexGuard<'_, Next> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asked by the committer. `indexed` is the revision that the index on disk has, `len` the bytes of the bucket.
+    pub(crate) fn due(&self, state: &State, indexed: Revision, len: impl FnOnce() -> u64) -> Due {
+        let mut next = self.next();
+        match *next {
+            Next::Forgotten(until) if state.compacted < until => Due::No,
+            Next::Forgotten(until) if indexed < until => Due::OnceIndexed,
+            Next::Forgotten(_) => {
+                *next = Next::Running;
+                Due::Now
+            }
+            Next::Grown(until) => {
+                if len() >= until {
+                    *next = Next::Forgotten(state.revision);
+                }
+                Due::No
+            }
+            Next::Running | Next::Opening => Due::No,
+        }
+    }
+
+    /// A pass came to its end and left so many bytes.
+    pub(crate) fn finished(&self, len: u64, segment_len: u64) {
+        *self.next() = Next::Grown(len + (len / 2).max(segment_len));
+    }
+
+    /// A pass failed; the store had this revision then. It is tried again when the history has moved on.
+    pub(crate) fn failed(&self, revision: Revision) {
+        *self.next() = Next::Forgotten(revision + 1);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn waits_for_growth(&self) -> bool {
+        matches!(*self.next(), Next::Grown(_))
+    }
+
+    /// There must be no pass before the store is opened anew.
+    pub(crate) fn give_up(&self) {
+        *self.next() = Next::Opening;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_follow_growth_and_forgetting() {
+        let upkeep = Upkeep::default();
+        let state = |revision, compacted| State {
+            revision,
+            compacted,
+            ..State::default()
+        };
+        let due = |revision, compacted, indexed, len| {
+            upkeep.due(&state(revision, compacted), indexed, || len)
+        };
+        assert_eq!(due(9, 1, 0, 50), Due::Now, "after opening");
+        assert_eq!(due(9, 9, 9, 5000), Due::No, "it is under way");
+        upkeep.finished(100, 10);
+        assert_eq!(due(20, 20, 20, 149), Due::No);
+        assert_eq!(due(30, 20, 30, 150), Due::No);
+        assert_eq!(due(40, 29, 40, 160), Due::No, "history is still told");
+        assert_eq!(due(40, 30, 29, 160), Due::OnceIndexed);
+        assert_eq!(due(40, 30, 30, 160), Due::Now);
+        upkeep.finished(4, 10);
+        assert_eq!(due(50, 50, 50, 13), Due::No);
+        assert_eq!(due(50, 50, 50, 14), Due::No);
+        assert_eq!(due(50, 50, 50, 14), Due::Now);
+        upkeep.failed(50);
+        assert_eq!(due(60, 50, 60, 14), Due::No);
+        assert_eq!(due(60, 51, 60, 14), Due::Now);
+        upkeep.give_up();
+        assert_eq!(due(70, 70, 70, 1000), Due::No);
+    }
+}
