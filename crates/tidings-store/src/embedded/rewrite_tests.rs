@@ -215,6 +215,28 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
 }
 
 #[tokio::test]
+async fn a_store_that_stays_open_does_so_by_itself() {
+    let folder = new_folder();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut random = Random(3);
+    let options = EmbeddedOptions {
+        index_memory_bytes: 4 << 10,
+        ..options(&clock)
+    };
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let keys = keys(20);
+    let mut written = 0;
+    // A pass may come late, but it comes.
+    while written < 100 || log_len(&store) > 6 * SEGMENT {
+        written += 1;
+        assert!(written < 400, "{}", log_len(&store));
+        churn(&store, &mut random, &keys, 20).await;
+        store.compact(store.revision()).await.unwrap();
+    }
+    store.close().await;
+}
+
+#[tokio::test]
 async fn nothing_that_can_be_read_changes() {
     let mut given_back = 0;
     for seed in 0..6 {
