@@ -86,7 +86,7 @@ pub struct EmbeddedOptions {
     pub history_retention: Duration,
     /// How many changes are remembered at most. Default 2,000,000.
     pub history_len_max: u64,
-    /// How many bytes of recent changes are kept in memory besides; watchers further behind read from disk. Default 16 MiB.
+    /// How many bytes of recent changes are kept in memory besides; watchers further behind read from disk. Default 8 MiB.
     pub history_memory_bytes: usize,
     /// How much of the index is kept in memory before it is written out, in bytes. Default 16 MiB.
     ///
@@ -113,7 +113,7 @@ impl Default for EmbeddedOptions {
         Self {
             history_retention: Duration::from_secs(600),
             history_len_max: 2_000_000,
-            history_memory_bytes: 16 << 20,
+            history_memory_bytes: 8 << 20,
             index_memory_bytes: 16 << 20,
             segment_bytes: 128 << 20,
             cache_bytes: 32 << 20,
