@@ -393,8 +393,14 @@ impl Part {
             })
     }
 
-    /// The versions about an object as of a revision.
-    pub(crate) fn about(&self, wanted: ObjectKey, at: Revision) -> Vec<Pointer> {
+    /// The versions about an object as of a revision. `None` if there may be so many that they take long to find, and that
+    /// may not be.
+    pub(crate) fn about(
+        &self,
+        wanted: ObjectKey,
+        at: Revision,
+        at_once: bool,
+    ) -> Option<Vec<Pointer>> {
         let object = wanted.hash();
         let mut found = Vec::new();
         let mut reached = None;
@@ -417,7 +423,10 @@ impl Part {
                 left -= usize::from(slot.revision <= at);
             }
             if left > 0 {
-                return found;
+                return Some(found);
+            }
+            if at_once {
+                return None;
             }
             reached = Some(next);
         }
@@ -714,7 +723,8 @@ mod tests {
         for selector in selectors {
             let wanted = ObjectKey::of(&selector, b"").unwrap();
             let about: BTreeSet<_> = part
-                .about(wanted, at)
+                .about(wanted, at, false)
+                .unwrap()
                 .into_iter()
                 .map(|found| found.revision)
                 .collect();

@@ -259,7 +259,8 @@ impl<'a> View<'a> {
         match &request.object {
             None => self.list_names(&undone, now, &mut page)?,
             Some(object) => {
-                let versions = self.about(object, &request.prefix, usize::MAX)?;
+                let versions = self.about(object, &request.prefix, false)?;
+                let versions = versions.unwrap_or_default();
                 self.list_object(object, versions, &undone, now, &mut page)?;
             }
         }
@@ -280,42 +281,45 @@ impl<'a> View<'a> {
         if !matches!(request.at, At::Latest) && request.at != At::Exact(current) {
             return Ok(None);
         }
-        let versions = self.about(object, &request.prefix, AT_ONCE_MAX)?;
-        if versions.len() > AT_ONCE_MAX {
+        let Some(versions) = self.about(object, &request.prefix, true)? else {
             return Ok(None);
-        }
+        };
         let mut page = PageBuilder::new(request, current);
         page.scratch = Scratch::of_cached();
         self.list_object(object, versions, &BTreeMap::new(), now, &mut page)?;
         Ok(Some(page.finish()))
     }
 
-    /// Where the versions are that may be about an object, and perhaps others: all, or more than `max`.
+    /// Where the versions are that may be about an object, and perhaps others. `None` if these are not few, and they are to
+    /// be read at once.
     fn about(
         &self,
         object: &ObjectSelector,
         prefix: &[u8],
-        max: usize,
-    ) -> Result<BTreeMap<Revision, u64>, Fault> {
+        at_once: bool,
+    ) -> Result<Option<BTreeMap<Revision, u64>>, Fault> {
         // One that is being written out may be found twice.
         let mut versions = BTreeMap::new();
         let Some(object) = ObjectKey::of(object, prefix) else {
-            return Ok(versions);
+            return Ok(Some(versions));
         };
+        let are_many = |versions: &BTreeMap<_, _>| at_once && versions.len() > AT_ONCE_MAX;
         for part in self.snapshot.parts.iter() {
-            let about = part.about(object, self.state.revision);
+            let Some(about) = part.about(object, self.state.revision, at_once) else {
+                return Ok(None);
+            };
             versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
         }
         for (bucket, tables) in self.buckets.iter() {
             for entry in self.snapshot.prefix(&tables.index, &object.prefix()[..]) {
-                if versions.len() > max {
-                    return Ok(versions);
-                }
                 let revision = keys::trailing_revision(&key_of(entry)?)?;
                 versions.insert(revision, *bucket);
+                if are_many(&versions) {
+                    return Ok(None);
+                }
             }
         }
-        Ok(versions)
+        Ok(Some(versions).filter(|versions| !are_many(versions)))
     }
 
     /// What the keys that changed after a revision pointed to at that revision.
