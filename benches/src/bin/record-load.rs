@@ -12,7 +12,9 @@ use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings::EventType::Warning;
-use tidings::{Broadcaster, EventSource, KubeSink, Reference, ReferenceFields};
+use tidings::{
+    Broadcaster, EventSource, KubeSink, Reference, ReferenceFields, SeriesOptions, SinkOptions,
+};
 use tidings_bench::{Figure, ended, peak_resident_bytes, processor_seconds, time};
 
 /// Records a burst of events to a cluster and prints what became of them.
@@ -27,6 +29,9 @@ struct Arguments {
     /// About how many objects they are.
     #[arg(long, default_value_t = 20_000)]
     objects: usize,
+    /// Record events.k8s.io/v1, where repeats are a series.
+    #[arg(long)]
+    series: bool,
     /// Send protobuf in place of JSON.
     #[arg(long)]
     protobuf: bool,
@@ -44,6 +49,8 @@ enum LoadError {
     },
     #[error("cannot reach the cluster: {0}")]
     Cluster(#[from] Box<kube::Error>),
+    #[error(transparent)]
+    Sink(#[from] tidings::InvalidSinkOptions),
 }
 
 #[tokio::main]
@@ -75,7 +82,11 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
         .collect();
 
     let broadcaster = Broadcaster::new();
-    broadcaster.start_recording_to_sink(sink);
+    let mut options = SinkOptions::default();
+    if arguments.series {
+        options = options.events_v1(SeriesOptions::default());
+    }
+    broadcaster.start_recording_to_sink_with(sink, options)?;
     let recorder = broadcaster.recorder(EventSource::component("record-load"));
 
     let started = milliseconds();
@@ -96,7 +107,7 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     let worked = processor_seconds();
     let elapsed = Duration::from_millis(milliseconds().saturating_sub(started).max(1));
     let found = count(&client, &reason).await?.saturating_sub(found_before);
-    let rate = report.delivered as f64 / elapsed.as_secs_f64();
+    let rate = (report.delivered + report.aggregated) as f64 / elapsed.as_secs_f64();
 
     println!(
         "offered      {} in {:.1} ms",
@@ -116,6 +127,7 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     let mut figure = Figure::new("record_load")
         .with("offered", report.offered as f64)
         .with("delivered", report.delivered as f64)
+        .with("aggregated", report.aggregated as f64)
         .with("lost", (report.dropped.total() + report.pending) as f64)
         .with("found", found as f64)
         .with("events_per_second", rate);

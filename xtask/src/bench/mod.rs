@@ -98,9 +98,15 @@ fn record(root: &Path, args: &Args) -> Result {
                 .current_dir(&client_go),
         )?);
     }
-    let mut burst = Vec::new();
+    let (mut burst, mut repeats) = (Vec::new(), Vec::new());
     if !args.no_burst {
         let server = server::program(&server::build(root, "tidings-cli")?, "tidings");
+        let kube_rs = root.join("benches/peers/kube-rs");
+        let kube_rs = || {
+            let mut command = cargo(&kube_rs, &["run", "--release", "-q", "--"]);
+            command.env("CARGO_TARGET_DIR", root.join("target/peers"));
+            command
+        };
         let ours = [
             "run",
             "--profile",
@@ -112,31 +118,41 @@ fn record(root: &Path, args: &Args) -> Result {
             "record-load",
             "--",
         ];
-        burst.extend(send_burst(&server, &mut cargo(root, &ours))?);
-        burst.extend(send_burst(&server, cargo(root, &ours).arg("--protobuf"))?);
+        burst.extend(send_burst(&server, EVENTS, &mut cargo(root, &ours))?);
+        let mut protobuf = cargo(root, &ours);
+        burst.extend(send_burst(&server, EVENTS, protobuf.arg("--protobuf"))?);
         if has_go {
             let mut command = Command::new("go");
             burst.extend(send_burst(
                 &server,
+                EVENTS,
                 command
                     .args(["run", "./record-load"])
                     .current_dir(&client_go),
             )?);
         }
-        let kube_rs = root.join("benches/peers/kube-rs");
-        let mut command = cargo(&kube_rs, &["run", "--release", "-q", "--"]);
-        burst.extend(send_burst(
-            &server,
-            command.env("CARGO_TARGET_DIR", root.join("target/peers")),
-        )?);
+        burst.extend(send_burst(&server, EVENTS, &mut kube_rs())?);
+
+        let mut series = cargo(root, &ours);
+        repeats.extend(send_burst(&server, FEW, series.arg("--series"))?);
+        for tasks in ["1", "16"] {
+            let mut command = kube_rs();
+            let figures = send_burst(&server, FEW, command.args(["--tasks", tasks]))?;
+            repeats.extend(figures.into_iter().map(|mut figure| {
+                let version = format!("{}, {tasks} at once", figure.text("version"));
+                figure.0["version"] = version.into();
+                figure
+            }));
+        }
     }
 
     let tables = format!(
-        "{}\n{}\n{}\n{}",
+        "{}\n{}\n{}\n{}\n{}",
         machine(has_go),
         table::calls(&calls),
         table::series(&calls),
-        table::burst(&burst)
+        table::burst("burst into `tidings serve`", &burst),
+        table::burst("the same about 100 objects", &repeats),
     );
     println!("\n{tables}");
     for line in &skipped {
@@ -151,16 +167,19 @@ fn record(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Has `command` send its burst to a fresh server.
-fn send_burst(server: &Path, command: &mut Command) -> Result<Vec<Figure>> {
-    const EVENTS: &str = "20000";
+/// Of a burst; and about so many objects, or about few.
+const EVENTS: &str = "20000";
+const FEW: &str = "100";
+
+/// Has `command` send its burst about so many objects to a fresh server.
+fn send_burst(server: &Path, objects: &str, command: &mut Command) -> Result<Vec<Figure>> {
     let running = server::Running::start(server, &["serve", "--secure-port", "0"])?;
     let before = running.processor_seconds();
     let mut figures = figures(command.arg("--kubeconfig").arg(running.kubeconfig()).args([
         "--events",
         EVENTS,
         "--objects",
-        EVENTS,
+        objects,
     ]))?;
     if let (Some(worked), Some(before)) = (running.processor_seconds(), before) {
         for figure in &mut figures {

@@ -46,7 +46,7 @@ pub(super) fn calls(figures: &[Figure]) -> String {
 }
 
 /// What became of a burst: a row for each program.
-pub(super) fn burst(figures: &[Figure]) -> String {
+pub(super) fn burst(what: &str, figures: &[Figure]) -> String {
     if figures.is_empty() {
         return String::new();
     }
@@ -55,9 +55,9 @@ pub(super) fn burst(figures: &[Figure]) -> String {
         .iter()
         .find(|figure| is_of(figure, PEER))
         .and_then(rate);
-    let mut table = String::from(
-        "| burst into `tidings serve` | offered | delivered | lost | found afterwards | events/s | to client-go | peak memory | CPU for an event | the server's |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+    let mut table = format!(
+        "| {what} | offered | delivered | merged | lost | found afterwards | events/s | to client-go | peak memory | CPU for an event | the server's |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for figure in figures {
         let count = |field: &str| or_empty(figure.number(field), |count| format!("{count:.0}"));
@@ -72,6 +72,7 @@ pub(super) fn burst(figures: &[Figure]) -> String {
                 .to_owned(),
             count("offered"),
             count("delivered"),
+            count("aggregated"),
             count("lost"),
             count("found"),
             count("events_per_second"),
@@ -265,13 +266,13 @@ mod tests {
                 json!({"peer": "client-go", "version": "v0.36.0", "offered": 20000, "events_per_second": 250.0}),
             ),
         ];
-        let table = burst(&figures);
+        let table = burst("burst", &figures);
         let rows: Vec<&str> = table.lines().skip(2).collect();
         assert_eq!(
             rows,
             [
-                "| tidings | 20000 | 20000 | 0 | 20000 | 4000 | 16.0 × | 1 MiB | 90 µs |  |",
-                "| client-go v0.36.0 | 20000 |  |  |  | 250 | 1.0 × |  |  |  |",
+                "| tidings | 20000 | 20000 |  | 0 | 20000 | 4000 | 16.0 × | 1 MiB | 90 µs |  |",
+                "| client-go v0.36.0 | 20000 |  |  |  |  | 250 | 1.0 × |  |  |  |",
             ]
         );
     }
