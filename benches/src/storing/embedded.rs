@@ -184,16 +184,15 @@ pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
     let (seconds, expired) = timed(async { Ok(target.store.expire().await?) }).await?;
     let mut during = steady.stop().await?;
     let ratio = during.within(990) / idle.within(990);
-    // Their space is kept for as long as the history reaches back.
-    target.clock.advance(2 * TTL);
-    target.store.expire().await?;
-    // It is dropped by a commit after the index's part of it was written out, which happens in the background.
+    // Their space is kept for as long as the history reaches back to their end, and dropped by a commit after the index's part of
+    // it was written out, which happens in the background.
     for _ in 0..GIVEN_BACK_LOOKS {
+        target.clock.advance(TTL / 2);
+        target.store.expire().await?;
         if disk_bytes(folder)? < full / 4 * 3 {
             break;
         }
         tokio::time::sleep(IDLE / 10).await;
-        target.store.expire().await?;
     }
     target.store.close().await;
     let line = figure(NAME, "expiry")
