@@ -132,6 +132,8 @@ pub trait Store: Send + Sync + 'static {
     /// was not yet written down by then *and* its time has not come by now. Pages taken with the same revision, each
     /// `after` the last key before it, together are one consistent list in which no record appears twice.
     ///
+    /// Once polled it goes on by itself until it is dropped, so that the next page may be read while one is sent.
+    ///
     /// # Errors
     /// [`ReadError::Compacted`] if the revision is no longer remembered, [`ReadError::Future`] if it is not yet reached;
     /// [`ReadError::Fault`].

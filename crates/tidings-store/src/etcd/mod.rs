@@ -407,7 +407,15 @@ impl Store for EtcdStore {
     }
 
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
-        Box::pin(async move { self.shared.list(&request).await })
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            // In a task of its own, which takes etcd's answer also while the caller is busy with the page before: what is not
+            // taken holds up everything else on the connection.
+            let mut reading = JoinSet::new();
+            reading.spawn(async move { shared.list(&request).await });
+            let read = reading.join_next().await.ok_or(Fault::Closed)?;
+            read.map_err(|error| Fault::Storage(Arc::new(error)))?
+        })
     }
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
