@@ -330,8 +330,16 @@ impl Log {
         let segments = self.bucket(bucket);
         if let Some(segment) = segments.newest() {
             let far = first.saturating_sub(segment.first) > u64::from(u32::MAX >> 1);
+            // A commit may take no revision, and two segments may not begin at the same one: they would be the same file.
+            let begins_here = segment.first == first;
             let full = segment.len() > 0 && segment.len() + len as u64 > self.segment_len;
-            if !far && !full && !segment.is_retired() {
+            if segment.is_retired() && begins_here {
+                return Err(io::Error::other(format!(
+                    "{} could not be synced; it is written to again when the store is opened anew",
+                    segment.path.display()
+                )));
+            }
+            if !segment.is_retired() && (begins_here || !far && !full) {
                 return Ok(segment);
             }
             // Where things are in it will not change any more.
