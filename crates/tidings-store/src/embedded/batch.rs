@@ -40,6 +40,8 @@ pub(crate) struct Batch<'a> {
     /// A bucket and a revision in it up to which no version waits for its end, as far as is known. Unlike what is
     /// written down as swept it binds nobody, so it may lie in a bucket whose time is far off.
     pub(crate) passed: (u64, Revision),
+    /// Bytes of the values that it ends of records that never expire.
+    ended_forever: u64,
     /// Records whose end it writes down.
     pub(crate) expired: u64,
     /// Buckets it finished; see [`Committer`](super::committer::Committer).
@@ -49,6 +51,8 @@ pub(crate) struct Batch<'a> {
 /// What a commit did.
 pub(crate) struct Committed {
     pub(crate) state: State,
+    /// Bytes of the values that ended of records that never expire.
+    pub(crate) ended_forever: u64,
     pub(crate) logged: Vec<Logged>,
     pub(crate) home: Option<u64>,
 }
@@ -94,6 +98,7 @@ impl<'a> Batch<'a> {
             dirty: false,
             passed: (0, 0),
             expired: 0,
+            ended_forever: 0,
             finished: Vec::new(),
         }
     }
@@ -153,7 +158,7 @@ impl<'a> Batch<'a> {
         }
         let revision = self.next_revision();
         if let Some(replaced) = &replaced {
-            self.uncount(&replaced.record);
+            self.uncount(&replaced.record, replaced.placed.pointer.bucket);
         }
         let placed = Placed {
             pointer: Pointer {
@@ -409,6 +414,7 @@ impl<'a> Batch<'a> {
         tables.publish(state, number);
         self.view.state = state;
         Ok(Some(Committed {
+            ended_forever: self.ended_forever,
             state,
             logged: std::mem::take(&mut self.logged),
             home,
@@ -501,7 +507,7 @@ impl<'a> Batch<'a> {
 
     /// What every end has in common besides the log and the index.
     fn ended(&mut self, record: Record, bucket: u64, revision: Revision, expired: bool) {
-        self.uncount(&record);
+        self.uncount(&record, bucket);
         self.expired += u64::from(expired);
         let change = Arc::new(Change::Delete {
             revision,
@@ -515,7 +521,10 @@ impl<'a> Batch<'a> {
         });
     }
 
-    fn uncount(&mut self, record: &Record) {
+    fn uncount(&mut self, record: &Record, bucket: u64) {
+        if bucket == NEVER {
+            self.ended_forever += record.value.len() as u64;
+        }
         self.state.records = self.state.records.saturating_sub(1);
         self.state.value_bytes = self
             .state

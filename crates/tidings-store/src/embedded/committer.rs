@@ -331,10 +331,12 @@ impl Committer {
         };
         if let Some(Committed {
             state,
+            ended_forever,
             logged,
             home,
         }) = committed
         {
+            tables.upkeep.ended(ended_forever);
             let is_forgetting = state.compacted > self.state.compacted;
             if is_forgetting {
                 shared.changes.forget(state.compacted);

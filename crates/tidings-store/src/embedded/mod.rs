@@ -10,8 +10,9 @@
 //! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
 //! snapshot and do not wait for writers. The bytes on disk are described in `docs/storage-format.md`.
 //!
-//! One process at a time may have the folder open. Point reads are done in the calling task (they take microseconds);
-//! lists run on tokio's blocking threads, so a tokio runtime is needed.
+//! One process at a time may have the folder open. Point reads, and lists of one object's few records if the system has
+//! these in memory, are done in the calling task (they take microseconds); other lists run on tokio's blocking threads, so a
+//! tokio runtime is needed.
 
 mod batch;
 mod checkpoint;

@@ -12,7 +12,7 @@ use super::codec::Codec;
 use super::frame::Kind;
 use super::history::Events;
 use super::index::{Snapshot, Tree, key_of};
-use super::keys::{self, Fields, ObjectKey, Pointer, State, Version};
+use super::keys::{self, Fields, NEVER, ObjectKey, Pointer, State, Version};
 use super::names::Names;
 use super::part::{Found, Placed, Seen};
 use super::segment::Scratch;
@@ -202,7 +202,7 @@ impl<'a> View<'a> {
 
     /// By how many milliseconds the first end that is due is overdue.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
-        for (bucket, tables) in self.buckets.range(self.state.swept.0..) {
+        for (bucket, tables) in self.buckets.range(self.state.swept.0..NEVER) {
             let (swept, last) = self.state.swept;
             let start = if *bucket == swept {
                 last.saturating_add(1)
@@ -268,7 +268,7 @@ impl<'a> View<'a> {
     }
 
     /// The same for the events of one object as of now, if these are few and the system has them in memory: where to hand
-    /// it to another thread would take longer than to do it.
+    /// it to another thread would take longer than to do it. The index is read as for a point read.
     pub(crate) fn list_at_once(
         &self,
         request: &ListRequest,

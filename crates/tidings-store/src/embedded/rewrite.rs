@@ -19,6 +19,7 @@
 //! tells how much there is to be gained, whoever left it.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -76,8 +77,28 @@ enum Outcome {
 }
 
 /// Looks at the first segment that begins at this revision or later; where to go on, if there are more. `pause` is told how
-/// long it worked, and whether to go on.
+/// long it worked, and whether to go on. One that is damaged is left as it is, and costs the others nothing.
 pub(crate) fn step(
+    tables: &Tables,
+    from: Revision,
+    pause: &dyn Fn(Duration) -> bool,
+) -> Result<Option<Revision>, Failure> {
+    match look_at_next(tables, from, pause) {
+        Err(Failure::Nothing(Fault::Corrupt(why))) => {
+            let segments = tables.buckets().get(&NEVER).map(|bucket| bucket.log.all());
+            let segments = segments.unwrap_or_default();
+            let damaged = segments.iter().find(|segment| segment.first >= from);
+            tracing::error!(
+                file = ?damaged.map(|segment| segment.path.display().to_string()),
+                why, "space of replaced and deleted records is not given back in a damaged file of the log"
+            );
+            Ok(damaged.map(|segment| segment.first + 1))
+        }
+        looked_at => looked_at,
+    }
+}
+
+fn look_at_next(
     tables: &Tables,
     from: Revision,
     pause: &dyn Fn(Duration) -> bool,
@@ -105,9 +126,11 @@ pub(crate) fn step(
         return Ok(None);
     }
 
+    let next_first = next.first;
+    let next = Some(segment.first + 1);
     // Those that a removed segment left count as the one's before it.
     let start = if at == 0 { 0 } else { segment.first };
-    let marks = &ended_key(start)[..]..&ended_key(next.first)[..];
+    let marks = &ended_key(start)[..]..&ended_key(next_first)[..];
     let mut ended = Vec::new();
     for entry in snapshot.range(&bucket.index, marks) {
         let (key, by) = key_value_of(entry)?;
@@ -117,8 +140,14 @@ pub(crate) fn step(
         }
     }
     drop(snapshot);
-    let next = Some(segment.first + 1);
-    if !is_worthwhile(segment, ended.len() as u64)? {
+    let Some(expected) = worthwhile_len(segment, ended.len() as u64)? else {
+        return Ok(next);
+    };
+    if !has_room(&segment.path, expected) {
+        tracing::warn!(
+            file = %segment.path.display(),
+            "there is no room on the disk to write a shorter file in this one's place; its space is not given back yet"
+        );
         return Ok(next);
     }
     let rewrite = Rewrite {
@@ -169,15 +198,25 @@ pub(crate) fn step(
     Ok(next)
 }
 
-/// Whether about enough of a segment is not needed, with so many versions that ended.
-fn is_worthwhile(segment: &Arc<Segment>, ended: u64) -> Result<bool, Fault> {
+/// Whether there is room for a new file of a length, and as much again for who else writes. An unreadable answer is no
+/// reason not to try.
+fn has_room(beside: &Path, len: u64) -> bool {
+    let disk = beside.parent().map(rustix::fs::statvfs);
+    let Some(Ok(disk)) = disk else {
+        return true;
+    };
+    disk.f_bavail.saturating_mul(disk.f_frsize) >= len.saturating_mul(2)
+}
+
+/// About how long a segment will be without the versions that ended, if about enough of it is not needed.
+fn worthwhile_len(segment: &Arc<Segment>, ended: u64) -> Result<Option<u64>, Fault> {
     let len = segment.len();
     let loose = segment.loose.load(Ordering::Relaxed);
     if len <= TINY {
-        return Ok(true);
+        return Ok(Some(len));
     }
     if ended + loose == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     let middle = segment.first + segment.last().saturating_sub(segment.first) / 2;
     let mut sample = sample(segment, middle)?;
@@ -186,7 +225,7 @@ fn is_worthwhile(segment: &Arc<Segment>, ended: u64) -> Result<bool, Fault> {
     }
     let version_len = sample.1 / sample.0.max(1) + ENTRY_LEN;
     let gain = ended * version_len + loose * ENTRY_LEN;
-    Ok(gain >= len / GAIN)
+    Ok((gain >= len / GAIN).then(|| len.saturating_sub(gain)))
 }
 
 /// How many of the entries from a revision on are versions, and the bytes of those.

@@ -506,3 +506,64 @@ async fn a_power_cut_at_any_change_loses_nothing() {
     }
     assert!(cuts > 20 && given_back > 2 * SEGMENT, "{cuts} {given_back}");
 }
+
+/// Commits that take no revision all begin at the next one, and fill segments none the less.
+#[tokio::test]
+async fn segments_do_not_begin_twice_at_one_revision() {
+    let (folder, other) = (new_folder(), new_folder());
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let options = EmbeddedOptions {
+        segment_bytes: 200,
+        ..options(&clock)
+    };
+    let store = EmbeddedStore::open(folder.path(), options.clone()).unwrap();
+    for number in 0..20 {
+        let key = format!("shop/{number:02}");
+        let record = NewRecord::new("value");
+        store.create(key.into(), record).await.unwrap();
+    }
+    for revision in 1..20 {
+        store.compact(revision).await.unwrap();
+    }
+    // As a kill would leave it.
+    copy(folder.path(), other.path());
+    let found = EmbeddedStore::open(other.path(), options).unwrap();
+    let listed = found.list(ListRequest::default()).await.unwrap();
+    assert_eq!(listed.records.len(), 20);
+    let stats = found.stats().await.unwrap();
+    assert_eq!(stats.oldest_revision, 19);
+}
+
+/// A damaged segment costs the others nothing.
+#[tokio::test]
+async fn what_is_damaged_is_passed_over() {
+    let folder = new_folder();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock);
+    let mut random = Random(7);
+    for number in 0..400 {
+        let key = format!("shop/{}", number % 4);
+        let found = store.get(key.clone().into()).await.unwrap();
+        let record = record(&mut random, 0);
+        match found {
+            Some(found) => store.update(key.into(), record, found.revision).await,
+            None => store.create(key.into(), record).await,
+        }
+        .unwrap();
+    }
+    store.compact(store.revision()).await.unwrap();
+    tables(&store).write_checkpoint().unwrap();
+    let segments = tables(&store).buckets().get(&NEVER).unwrap().log.all();
+    assert!(segments.len() > 6);
+    let damaged = &segments[2];
+    let mut bytes = fs::read(&damaged.path).unwrap();
+    for byte in bytes.iter_mut().skip(16) {
+        *byte ^= 0x55;
+    }
+    fs::write(&damaged.path, bytes).unwrap();
+    let before = log_len(&store);
+    pass(&store);
+    let after = log_len(&store);
+    assert!(after < before / 2, "{after} of {before} are left");
+    assert!(damaged.path.exists());
+}

@@ -32,14 +32,19 @@ const CHUNK: u64 = 64 << 10;
 pub(crate) struct Scratch {
     /// Made longer when it must be, and never shorter.
     bytes: Vec<u8>,
-    cached_only: bool,
+    /// How much may still be read, where only what the system has in memory is.
+    cached: Option<usize>,
 }
 
+/// So much is read at once at most, which takes a fraction of a millisecond.
+const CACHED_MAX: usize = 256 << 10;
+
 impl Scratch {
-    /// Into this only what the system has in memory is read, which no disk is waited for; the rest is `WouldBlock`.
+    /// Into this only what the system has in memory is read, which no disk is waited for, and not much of it; the rest is
+    /// `WouldBlock`.
     pub(crate) fn of_cached() -> Self {
         Self {
-            cached_only: true,
+            cached: Some(CACHED_MAX),
             ..Self::default()
         }
     }
@@ -408,15 +413,18 @@ impl Segment {
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], Fault> {
         let len = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
-        let Scratch { bytes, cached_only } = scratch;
+        let Scratch { bytes, cached } = scratch;
         if bytes.len() < len {
             bytes.resize(len, 0);
         }
         let bytes = bytes.get_mut(..len).unwrap_or_default();
-        let read = if *cached_only {
-            read_cached(&self.file, bytes, start)
-        } else {
-            self.file.read_exact_at(bytes, start)
+        let read = match cached {
+            None => self.file.read_exact_at(bytes, start),
+            Some(left) if *left < len => Err(io::ErrorKind::WouldBlock.into()),
+            Some(left) => {
+                *left -= len;
+                read_cached(&self.file, bytes, start)
+            }
         };
         match read {
             Ok(()) => Ok(bytes),

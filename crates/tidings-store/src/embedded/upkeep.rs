@@ -1,11 +1,12 @@
 //! When the bucket of records that never expire is gone through for space; how that is done is told in
 //! [`rewrite`](super::rewrite).
 //!
-//! A pass looks at every segment, so there is one after the bucket has grown by half, and by a segment at least: the work
-//! is in proportion to what was written. It begins when the history up to where that was noticed is forgotten, for before
+//! A pass looks at every segment, so there is one after the bucket has grown by half, or versions as long as a quarter of it
+//! have ended, and a segment at least either way: the work is in proportion to what was written. It begins when the history up to where that was noticed is forgotten, for before
 //! that there is little to be found. How much the bucket had grown is not known after opening, so the first pass is then; for
 //! segments without much to give back it reads a few entries of the index.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::keys::State;
@@ -15,8 +16,8 @@ use crate::Revision;
 enum Next {
     /// That history up to a revision is forgotten.
     Forgotten(Revision),
-    /// That the bucket has so many bytes.
-    Grown(u64),
+    /// That the bucket has so many bytes, or versions of so many have ended.
+    Grown { len: u64, ended: u64 },
     /// The end of the one that is under way.
     Running,
     /// That the store is opened anew.
@@ -34,17 +35,29 @@ pub(crate) enum Due {
 }
 
 /// See the module documentation.
-pub(crate) struct Upkeep(Mutex<Next>);
+pub(crate) struct Upkeep {
+    next: Mutex<Next>,
+    /// Bytes of values, before compression, of versions that ended since it was last noticed that there is something to do.
+    ended: AtomicU64,
+}
 
 impl Default for Upkeep {
     fn default() -> Self {
-        Self(Mutex::new(Next::Forgotten(0)))
+        Self {
+            next: Mutex::new(Next::Forgotten(0)),
+            ended: AtomicU64::new(0),
+        }
     }
 }
 
 impl Upkeep {
     fn next(&self) -> MutexGuard<'_, Next> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Versions of records that never expire ended with a commit; their values had so many bytes.
+    pub(crate) fn ended(&self, bytes: u64) {
+        self.ended.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Asked by the committer. `indexed` is the revision that the index on disk has, `len` the bytes of the bucket.
@@ -57,8 +70,9 @@ impl Upkeep {
                 *next = Next::Running;
                 Due::Now
             }
-            Next::Grown(until) => {
-                if len() >= until {
+            Next::Grown { len: until, ended } => {
+                if self.ended.load(Ordering::Relaxed) >= ended || len() >= until {
+                    self.ended.store(0, Ordering::Relaxed);
                     *next = Next::Forgotten(state.revision);
                 }
                 Due::No
@@ -69,7 +83,10 @@ impl Upkeep {
 
     /// A pass came to its end and left so many bytes.
     pub(crate) fn finished(&self, len: u64, segment_len: u64) {
-        *self.next() = Next::Grown(len + (len / 2).max(segment_len));
+        *self.next() = Next::Grown {
+            len: len + (len / 2).max(segment_len),
+            ended: (len / 4).max(segment_len),
+        };
     }
 
     /// A pass failed; the store had this revision then. It is tried again when the history has moved on.
@@ -79,7 +96,7 @@ impl Upkeep {
 
     #[cfg(test)]
     pub(crate) fn waits_for_growth(&self) -> bool {
-        matches!(*self.next(), Next::Grown(_))
+        matches!(*self.next(), Next::Grown { .. })
     }
 
     /// There must be no pass before the store is opened anew.
@@ -115,6 +132,21 @@ mod tests {
         assert_eq!(due(50, 50, 50, 13), Due::No);
         assert_eq!(due(50, 50, 50, 14), Due::No);
         assert_eq!(due(50, 50, 50, 14), Due::Now);
+        upkeep.finished(100, 10);
+        upkeep.ended(24);
+        assert_eq!(due(51, 51, 51, 100), Due::No);
+        upkeep.ended(1);
+        assert_eq!(due(52, 52, 52, 100), Due::No, "noticed");
+        upkeep.ended(24);
+        assert_eq!(due(53, 53, 53, 100), Due::Now, "deletions alone");
+        upkeep.finished(100, 10);
+        upkeep.ended(1);
+        assert_eq!(due(54, 54, 54, 100), Due::No);
+        assert_eq!(
+            due(55, 55, 55, 100),
+            Due::Now,
+            "what ended since it was noticed"
+        );
         upkeep.failed(50);
         assert_eq!(due(60, 50, 60, 14), Due::No);
         assert_eq!(due(60, 51, 60, 14), Due::Now);
