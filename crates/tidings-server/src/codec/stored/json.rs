@@ -6,7 +6,7 @@ use super::wire::Message;
 use crate::codec::json::{write_integer, write_string};
 use crate::codec::time::{write_micro_time, write_time};
 
-/// A JSON member, as [`member`] writes its name, and the protobuf field it comes from.
+/// A JSON member, as `member!` writes its name, and the protobuf field it comes from.
 pub(super) struct Entry(
     pub(super) &'static str,
     pub(super) usize,
