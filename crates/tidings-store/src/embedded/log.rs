@@ -8,8 +8,9 @@
 //!
 //! Invariants: the segments of a bucket are in the order of their revisions, and only the last is added to. After a failed
 //! write or sync nothing is appended until every segment of that commit has been cut back to what was synced before; a
-//! segment whose sync failed is then never added to again. A segment that is not the last may be replaced by one with less
-//! in it ([`rewrite`](super::rewrite)); whoever has the bucket's [`Segments`] from before goes on reading the old one.
+//! segment whose sync failed is then never added to again, unless it has no revision yet. A segment that is not the last may
+//! be replaced by one with less in it ([`rewrite`](super::rewrite)); whoever has the bucket's [`Segments`] from before goes on
+//! reading the old one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -330,16 +331,11 @@ impl Log {
         let segments = self.bucket(bucket);
         if let Some(segment) = segments.newest() {
             let far = first.saturating_sub(segment.first) > u64::from(u32::MAX >> 1);
-            // A commit may take no revision, and two segments may not begin at the same one: they would be the same file.
-            let begins_here = segment.first == first;
             let full = segment.len() > 0 && segment.len() + len as u64 > self.segment_len;
-            if segment.is_retired() && begins_here {
-                return Err(io::Error::other(format!(
-                    "{} could not be synced; it is written to again when the store is opened anew",
-                    segment.path.display()
-                )));
-            }
-            if !segment.is_retired() && (begins_here || !far && !full) {
+            // Two segments may not begin at the same revision: they would be the same file. This one's commits took none, so it
+            // goes on, however long it is and whatever became of a sync: it was cut back to what was synced before.
+            let begins_here = segment.first == first;
+            if begins_here || !far && !full && !segment.is_retired() {
                 return Ok(segment);
             }
             // Where things are in it will not change any more.
