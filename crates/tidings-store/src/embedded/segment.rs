@@ -382,7 +382,8 @@ impl Segment {
                 .map_or(known.len, |(_, at)| u64::from(*at));
             (u64::from(*start), end)
         };
-        let mut rest = self.read_into(start, end, scratch)?;
+        let bytes = self.read_into(start, end, scratch)?;
+        let mut rest = bytes;
         while !rest.is_empty() {
             if frame::is_frame(rest) {
                 let len = frame::entries_at(rest).ok_or_else(|| self.damaged(start))?;
@@ -395,6 +396,17 @@ impl Segment {
                     frame::read_entry(rest, self.bucket).ok_or_else(|| self.damaged(start))?;
                 return Ok(Some(entry.content));
             }
+            rest = rest.get(len..).ok_or_else(|| self.damaged(start))?;
+        }
+        // Whoever is told that it is not there may forget what else is known of it: that is only said of what is whole.
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let len = if frame::is_frame(rest) {
+                frame::entries_at(rest)
+            } else {
+                frame::read_entry(rest, self.bucket).map(|(_, len)| len)
+            };
+            let len = len.ok_or_else(|| self.damaged(start))?;
             rest = rest.get(len..).ok_or_else(|| self.damaged(start))?;
         }
         Ok(None)
