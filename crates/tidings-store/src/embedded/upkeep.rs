@@ -2,9 +2,10 @@
 //! [`rewrite`](super::rewrite).
 //!
 //! A pass looks at every segment, so there is one after the bucket has grown by half, or versions as long as a quarter of it
-//! have ended, and a segment at least either way: the work is in proportion to what was written. It begins when the history up to where that was noticed is forgotten, for before
-//! that there is little to be found. How much the bucket had grown is not known after opening, so the first pass is then; for
-//! segments without much to give back it reads a few entries of the index.
+//! have ended, and a segment at least either way: the work is in proportion to what was written. It begins when the history
+//! up to where that was noticed is forgotten, for before that there is little to be found. How much the bucket had grown is
+//! not known after opening, so the first pass is then; for segments without much to give back it reads a few entries of the
+//! index.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
