@@ -252,20 +252,15 @@ pub(crate) fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
     }
 }
 
-/// The event's bytes at rest. The event is in its canonical form afterwards, and otherwise as it was.
+/// The event's bytes at rest. The event is in its canonical form afterwards, without what is not kept: resourceVersion and
+/// selfLink.
 pub(crate) fn encode_stored(event: &mut Event) -> Bytes {
     canonicalize(event);
-    let mut take = || {
-        let metadata = event.metadata.as_mut()?;
-        Some((metadata.resource_version.take(), metadata.self_link.take()))
-    };
-    let not_stored = take();
-    let bytes = protobuf::envelop("v1", "Event", event).into();
-    if let (Some(metadata), Some((version, link))) = (&mut event.metadata, not_stored) {
-        metadata.resource_version = version;
-        metadata.self_link = link;
+    if let Some(metadata) = &mut event.metadata {
+        metadata.resource_version = None;
+        metadata.self_link = None;
     }
-    bytes
+    protobuf::envelop("v1", "Event", event).into()
 }
 
 /// Reads an event from its bytes at rest and gives it the revision it was stored at.

@@ -382,8 +382,10 @@ pub(super) async fn change(
     gate.pass(Operation::Update, &new)?;
 
     let record = record(server, &mut new);
-    let unchanged = record.value == stored.record.value
-        || record.value == codec::encode_stored(&mut old.clone());
+    // Events are compared, not bytes: kube-apiserver makes others of the same event.
+    new.metadata.get_or_insert_default().resource_version =
+        Some(stored.record.revision.to_string());
+    let unchanged = new == *old;
     let revision = if unchanged || dry_run {
         Ok(stored.record.revision)
     } else if finished {
