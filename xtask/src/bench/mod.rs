@@ -10,13 +10,13 @@ mod store;
 mod store_table;
 mod table;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::Result;
-use crate::command::{cargo, find, output, run_lines};
+use crate::command::{self, cargo, find, output, run_lines};
 
 /// What is measured is built as what is run for long.
 const PROFILE: &str = "dist";
@@ -69,6 +69,23 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
     }
 }
 
+/// Builds one program of a package as what is run for long, and no other: each takes minutes. Where it is.
+fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf> {
+    let words = [
+        "build",
+        "--profile",
+        PROFILE,
+        "-q",
+        "-p",
+        package,
+        "--bin",
+        program,
+    ];
+    command::run(&mut cargo(root, &words))?;
+    let folder = command::target(root).join(PROFILE);
+    Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
+}
+
 fn record(root: &Path, args: &Args) -> Result {
     let mut skipped = Vec::new();
     let client_go = root.join("benches/peers/client-go");
@@ -100,7 +117,7 @@ fn record(root: &Path, args: &Args) -> Result {
     }
     let (mut burst, mut repeats) = (Vec::new(), Vec::new());
     if !args.no_burst {
-        let server = server::program(&server::build(root, "tidings-cli")?, "tidings");
+        let server = build(root, "tidings-cli", "tidings")?;
         let kube_rs = root.join("benches/peers/kube-rs");
         let kube_rs = || {
             let mut command = cargo(&kube_rs, &["run", "--release", "-q", "--"]);

@@ -7,9 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::PROFILE;
 use crate::Result;
-use crate::command::{self, cargo};
 
 /// A server with whoever started it: it ends when this is dropped, and its folder goes.
 pub(super) struct Running {
@@ -127,18 +125,4 @@ fn resident_bytes(process: u32) -> Option<u64> {
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kilobytes * 1024)
-}
-
-/// Builds programs of this workspace, before anything is measured, and returns where they are.
-pub(super) fn build(root: &Path, package: &str) -> Result<PathBuf> {
-    command::run(&mut cargo(
-        root,
-        &["build", "--profile", PROFILE, "-q", "-p", package],
-    ))?;
-    Ok(command::target(root).join(PROFILE))
-}
-
-/// A program of those built.
-pub(super) fn program(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }

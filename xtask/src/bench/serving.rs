@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::server::{Running, build, program};
-use super::{Figure, figures, machine, table};
+use super::server::Running;
+use super::{Figure, build, figures, machine, table};
 use crate::Result;
 use crate::command::find;
 use crate::reference;
@@ -78,11 +78,10 @@ impl Peer {
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
-    let (ours, benches) = (build(root, "tidings-cli")?, build(root, "tidings-bench")?);
     let programs = Programs {
-        tidings: program(&ours, "tidings"),
-        echo: program(&benches, "server-echo"),
-        load: program(&benches, "server-load"),
+        tidings: build(root, "tidings-cli", "tidings")?,
+        echo: build(root, "tidings-bench", "server-echo")?,
+        load: build(root, "tidings-bench", "server-load")?,
         kubectl: find("kubectl"),
         kube_apiserver: kube_apiserver(root),
     };
@@ -130,7 +129,7 @@ fn kube_apiserver(root: &Path) -> Result<[PathBuf; 3]> {
         .program("ETCD")
         .ok_or_else(|| "there is no etcd".to_owned())?;
     let server = reference::kube_apiserver(root, true)?;
-    let keeper = program(&build(root, "tidings-conformance")?, "tidings-conformance");
+    let keeper = build(root, "tidings-conformance", "tidings-conformance")?;
     Ok([keeper, server, etcd])
 }
 

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::figures;
-use super::server::{Running, build, program};
+use super::server::Running;
+use super::{build, figures};
 use crate::Result;
 
 /// How long the server keeps an event, in seconds.
@@ -28,8 +28,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
-    let tidings = program(&build(root, "tidings-cli")?, "tidings");
-    let load = program(&build(root, "tidings-bench")?, "server-load");
+    let tidings = build(root, "tidings-cli", "tidings")?;
+    let load = build(root, "tidings-bench", "server-load")?;
     let (seconds, ttl) = if args.short {
         (10, 5)
     } else {

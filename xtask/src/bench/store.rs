@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Figure, PROFILE, figures, machine, store_table, table};
+use super::{Figure, build, figures, machine, store_table, table};
 use crate::Result;
-use crate::command::{self, cargo, output};
+use crate::command::output;
 use crate::tools::Tools;
 
 /// Writers at once.
@@ -97,7 +97,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     std::fs::create_dir_all(&folder)
         .map_err(|error| format!("create {}: {error}", folder.display()))?;
     let bench = Bench {
-        program: build(root)?,
+        program: build(root, "tidings-bench", "store")?,
         folder: &folder,
     };
     if args.archive {
@@ -193,25 +193,6 @@ fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result
         table::write(&root.join("docs/benchmarks.md"), "store-archive", &table)?;
     }
     Ok(())
-}
-
-fn build(root: &Path) -> Result<PathBuf> {
-    let words = [
-        "build",
-        "--profile",
-        PROFILE,
-        "-q",
-        "-p",
-        "tidings-bench",
-        "--bin",
-        "store",
-    ];
-    command::run(&mut cargo(root, &words))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target
-        .join(PROFILE)
-        .join(format!("store{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// `3.5.16`, say.
