@@ -139,8 +139,7 @@ mod tests {
 
     use super::*;
     use crate::validate::{
-        EventFields, MetadataFields, RequestVersion, check_path_segment_name, validate_create,
-        validate_metadata,
+        EventFields, MetadataFields, NameRule, RequestVersion, validate_create, validate_metadata,
     };
     use crate::{
         ClusterScopedNamespace, Event, EventType, NameStamps, NewEvent, Reference, ReferenceFields,
@@ -179,7 +178,7 @@ mod tests {
             ..EventFields::default()
         };
         let mut errors = validate_create(&fields, RequestVersion::CoreV1);
-        errors.extend(validate_metadata(&fields.metadata, check_path_segment_name));
+        errors.extend(validate_metadata(&fields.metadata, NameRule::PathSegment));
         errors
             .iter()
             .map(|error| format!("{}: {error}", error.field))

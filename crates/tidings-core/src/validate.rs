@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
+use quote::go_json_string;
 pub use quote::{go_quote, is_printable};
 
 /// Longest message of an event with an eventTime, in bytes.
@@ -202,7 +202,11 @@ pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> Vec<
     if version == RequestVersion::CoreV1 {
         return errors;
     }
-    errors.extend(validate_metadata(&event.metadata, check_dns1123_subdomain));
+    errors.extend(validate_metadata(
+        &event.metadata,
+        NameRule::Dns1123Subdomain,
+    ));
+    errors.extend(unqualified_finalizers(&event.metadata));
     errors.extend(series_rules(event));
     if event.event_time.is_none() {
         errors.push(FieldError::required("eventTime", ""));
@@ -238,6 +242,7 @@ pub fn validate_update(
         return errors;
     }
     errors.extend(validate_metadata_update(&new.metadata, &old.metadata));
+    errors.extend(unqualified_finalizers(&new.metadata));
     if new.series != old.series {
         errors.extend(series_rules(new));
     }
@@ -257,7 +262,7 @@ fn immutable_fields(event: &EventFields<'_>) -> [(&'static str, String); 14] {
     let micro_time = event
         .event_time
         .map_or("null".into(), |time| format!("\"{time:.6}\""));
-    let [component, host] = event.source.map(Value::from);
+    let [component, host] = event.source.map(go_json_string);
     let related = event.related.as_ref().map_or("null".into(), reference);
     [
         ("involvedObject", reference(&event.involved_object)),
@@ -294,7 +299,7 @@ fn reference(fields: &ReferenceFields<'_>) -> String {
     let members: Vec<String> = names
         .iter()
         .zip(fields)
-        .map(|(name, value)| format!("\"{name}\":{}", Value::from(*value)))
+        .map(|(name, value)| format!("\"{name}\":{}", go_json_string(value)))
         .collect();
     format!("{{{}}}", members.join(","))
 }
@@ -383,18 +388,40 @@ fn series_rules(event: &EventFields<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// The rules for the metadata of any new object; `name_rule` gives its complaints about a name
-/// ([`check_path_segment_name`] for core/v1 events, [`check_dns1123_subdomain`] for events.k8s.io).
+/// What an object's name has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// One segment of a URL path ([`check_path_segment_name`]): the rule of core/v1 events.
+    PathSegment,
+    /// A DNS subdomain ([`check_dns1123_subdomain`]): the rule of events.k8s.io.
+    Dns1123Subdomain,
+}
+
+impl NameRule {
+    fn check(self, name: &str) -> Vec<String> {
+        match self {
+            Self::PathSegment => check_path_segment_name(name),
+            Self::Dns1123Subdomain => check_dns1123_subdomain(name),
+        }
+    }
+
+    /// What is wrong with the beginning of names.
+    fn check_base(self, base: &str) -> Vec<String> {
+        match self {
+            Self::PathSegment if matches!(base, "." | "..") => Vec::new(),
+            Self::PathSegment => check_path_segment_name(base),
+            Self::Dns1123Subdomain => check_dns1123_subdomain(&mask_trailing_dash(base)),
+        }
+    }
+}
+
+/// The rules for the metadata of any new object.
 ///
 /// Source: `ValidateObjectMeta`.
-pub fn validate_metadata(
-    metadata: &MetadataFields<'_>,
-    name_rule: fn(&str) -> Vec<String>,
-) -> Vec<FieldError> {
+pub fn validate_metadata(metadata: &MetadataFields<'_>, name_rule: NameRule) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !metadata.generate_name.is_empty() {
-        let base = mask_trailing_dash(metadata.generate_name);
-        for complaint in name_rule(&base) {
+        for complaint in name_rule.check_base(metadata.generate_name) {
             errors.push(FieldError::invalid(
                 "metadata.generateName",
                 metadata.generate_name,
@@ -408,7 +435,7 @@ pub fn validate_metadata(
             "name or generateName is required",
         ));
     } else {
-        for complaint in name_rule(metadata.name) {
+        for complaint in name_rule.check(metadata.name) {
             errors.push(FieldError::invalid(
                 "metadata.name",
                 metadata.name,
@@ -482,10 +509,16 @@ pub fn validate_metadata_update(
     let compared = [
         ("metadata.name", new.name, old.name),
         ("metadata.namespace", new.namespace, old.namespace),
-        ("metadata.uid", new.uid, old.uid),
     ];
     let changed = compared.into_iter().filter(|(_, new, old)| new != old);
     errors.extend(changed.map(|(field, new, _)| FieldError::invalid(field, new, IMMUTABLE)));
+    if new.uid != old.uid {
+        // A type of its own to Go, which prints it as JSON.
+        errors.push(FieldError {
+            value: go_json_string(new.uid),
+            ..FieldError::invalid("metadata.uid", "", IMMUTABLE)
+        });
+    }
     let (time, grace) = new.deletion;
     if time != old.deletion.0 {
         errors.push(FieldError {
@@ -591,7 +624,7 @@ fn owner_rules(owners: &[Owner<'_>]) -> Vec<FieldError> {
 fn print_owner((texts, flags): &Owner<'_>) -> String {
     let names = ["apiVersion", "kind", "name", "uid"];
     let texts = names.iter().zip(texts);
-    let texts = texts.map(|(name, value)| format!("\"{name}\":{}", Value::from(*value)));
+    let texts = texts.map(|(name, value)| format!("\"{name}\":{}", go_json_string(value)));
     let flags = ["controller", "blockOwnerDeletion"].iter().zip(flags);
     let flags = flags.filter_map(|(name, flag)| Some(format!("\"{name}\":{}", (*flag)?)));
     let members: Vec<String> = texts.chain(flags).collect();
@@ -616,13 +649,35 @@ fn finalizer_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
             .any(|finalizer| finalizer == name)
     };
     if has("orphan") && has("foregroundDeletion") {
-        errors.push(FieldError::invalid(
-            "metadata.finalizers",
-            "",
-            "finalizer orphan and foregroundDeletion cannot be both set",
-        ));
+        let all: Vec<String> = metadata
+            .finalizers
+            .iter()
+            .map(|finalizer| go_json_string(finalizer))
+            .collect();
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError {
+            value: format!("[{}]", all.join(",")),
+            ..FieldError::invalid("metadata.finalizers", "", detail)
+        });
     }
     errors
+}
+
+/// What events.k8s.io asks of finalizers on top: a domain, or a name of Kubernetes' own.
+///
+/// Source: `validateKubeFinalizerName`.
+fn unqualified_finalizers(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
+    let places = metadata.finalizers.iter().enumerate();
+    places
+        .filter(|(_, finalizer)| {
+            !finalizer.contains('/')
+                && !["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer.as_str())
+        })
+        .map(|(place, finalizer)| {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            FieldError::invalid(format!("metadata.finalizers[{place}]"), finalizer, detail)
+        })
+        .collect()
 }
 
 /// Complaints about a name that only has to be one segment of a URL path: core/v1 events have no other rule.
@@ -715,7 +770,7 @@ pub fn check_qualified_name(value: &str) -> Vec<String> {
         None => value,
         Some((_, name)) if name.contains('/') => {
             return vec![format!(
-                "a qualified name {FORM} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {FORM} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];
         }
         Some((prefix, name)) => {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_core::validate::{
-    self, EventFields, FieldError, MetadataFields, ReferenceFields, RequestVersion,
+    self, EventFields, FieldError, MetadataFields, NameRule, ReferenceFields, RequestVersion,
 };
 use tidings_store::{Index, UnixMillis};
 
@@ -18,7 +18,7 @@ pub(crate) fn check_create(api: Api, event: &Event) -> Vec<FieldError> {
     let fields = fields(event);
     let errors = validate::validate_create(&fields, version(api));
     if errors.is_empty() {
-        validate::validate_metadata(&fields.metadata, validate::check_path_segment_name)
+        validate::validate_metadata(&fields.metadata, NameRule::PathSegment)
     } else {
         errors
     }
@@ -27,7 +27,7 @@ pub(crate) fn check_create(api: Api, event: &Event) -> Vec<FieldError> {
 /// The rules for a changed event: metadata first, then the event itself (`BeforeUpdate` and `validateCommonFields`).
 pub(crate) fn check_update(api: Api, new: &Event, old: &Event) -> Vec<FieldError> {
     let (new, old) = (fields(new), fields(old));
-    let mut errors = validate::validate_metadata(&new.metadata, validate::check_path_segment_name);
+    let mut errors = validate::validate_metadata(&new.metadata, NameRule::PathSegment);
     errors.extend(validate::validate_metadata_update(
         &new.metadata,
         &old.metadata,
@@ -60,14 +60,16 @@ pub(crate) fn wipe_system_fields(metadata: &mut ObjectMeta) {
     metadata.self_link = None;
 }
 
-/// Keeps the first of several owners with one uid, and gives the warning about the others
+/// Keeps the first of several equal owners, and gives the warning about the others
 /// (`dedupOwnerReferencesAndAddWarning` of `k8s.io/apiserver/pkg/endpoints/handlers/rest.go`).
 pub(crate) fn dedup_owner_references(event: &mut Event, found: &str) -> Option<String> {
     let owners = &mut event.metadata.as_mut()?.owner_references;
     let mut seen = BTreeSet::new();
     let mut repeated = Vec::new();
     owners.retain(|owner| {
-        let first = seen.insert(owner.uid().to_owned());
+        let texts = [owner.uid(), owner.name(), owner.kind(), owner.api_version()];
+        let flags = [owner.controller, owner.block_owner_deletion];
+        let first = seen.insert((texts.map(str::to_owned), flags));
         if !first {
             repeated.push(owner.uid().to_owned());
         }
@@ -122,16 +124,12 @@ pub(crate) fn index(event: &Event) -> Index {
         object_kind: text(ObjectReference::kind),
         object_namespace: text(ObjectReference::namespace),
         object_name: text(ObjectReference::name),
-        last_seen: UnixMillis(
-            last_seen
-                .and_then(Moment::timestamp)
-                .map_or(0, jiff::Timestamp::as_millisecond),
-        ),
+        last_seen: UnixMillis(last_seen.map_or(0, |moment| moment.timestamp().as_millisecond())),
     }
 }
 
 fn fields(event: &Event) -> EventFields<'_> {
-    let timestamp = |moment: Option<Moment>| moment.and_then(Moment::timestamp);
+    let timestamp = |moment: Option<Moment>| moment.map(Moment::timestamp);
     EventFields {
         metadata: event.metadata.as_ref().map(metadata).unwrap_or_default(),
         involved_object: event
@@ -197,7 +195,7 @@ fn metadata(metadata: &ObjectMeta) -> MetadataFields<'_> {
             .collect(),
         finalizers: &metadata.finalizers,
         deletion: (
-            codec::time(metadata.deletion_timestamp).and_then(Moment::timestamp),
+            codec::time(metadata.deletion_timestamp).map(Moment::timestamp),
             metadata.deletion_grace_period_seconds,
         ),
     }

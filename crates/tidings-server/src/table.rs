@@ -274,7 +274,7 @@ impl Rows {
     }
 
     fn age(&self, moment: Option<Moment>) -> String {
-        match moment.and_then(Moment::timestamp) {
+        match moment.map(Moment::timestamp) {
             None => "<unknown>".into(),
             Some(then) => human_duration(self.now.duration_since(then).as_millis()),
         }

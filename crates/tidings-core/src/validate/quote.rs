@@ -38,6 +38,22 @@ pub fn go_quote(text: &str) -> String {
     out
 }
 
+/// A text in quotes as Go's `json.Marshal` prints it: what HTML gives a meaning to is escaped.
+pub(super) fn go_json_string(text: &str) -> String {
+    let plain = serde_json::Value::from(text).to_string();
+    let mut out = String::with_capacity(plain.len());
+    for character in plain.chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                // Writing to a string does not fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            _ => out.push(character),
+        }
+    }
+    out
+}
+
 /// Whether Go's `unicode.IsPrint` is true: of the spaces it is only for the plain one. What Rust escapes in debug output
 /// for any other reason is not printable to Go either.
 pub fn is_printable(character: char) -> bool {
@@ -65,5 +81,13 @@ mod tests {
         ] {
             assert_eq!(go_quote(text), expected);
         }
+    }
+
+    #[test]
+    fn texts_are_json_as_by_go() {
+        assert_eq!(
+            go_json_string("a<&>\u{2028}\"\n'"),
+            "\"a\\u003c\\u0026\\u003e\\u2028\\\"\\n'\""
+        );
     }
 }

@@ -218,7 +218,7 @@ fn metadata_rules() {
         ..Default::default()
     };
     check(
-        &validate_metadata(&metadata, check_path_segment_name),
+        &validate_metadata(&metadata, NameRule::PathSegment),
         &[
             ("metadata.name", Cause::Required),
             ("metadata.namespace", Cause::Invalid),

@@ -22,9 +22,9 @@ impl Moment {
             .then_some(Self { seconds, nanos })
     }
 
-    /// The same moment as jiff's type.
-    pub(crate) fn timestamp(self) -> Option<Timestamp> {
-        Timestamp::new(self.seconds, self.nanos).ok()
+    /// The same moment as jiff's type, whose last one is a day and two hours before the year 10000.
+    pub(crate) fn timestamp(self) -> Timestamp {
+        Timestamp::new(self.seconds, self.nanos).unwrap_or(Timestamp::MAX)
     }
 
     /// Cuts to microseconds, all that `MicroTime` keeps.
