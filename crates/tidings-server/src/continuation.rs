@@ -67,14 +67,17 @@ impl Continuation {
                 DecodeError::InvalidByte(place, _) | DecodeError::InvalidLastSymbol(place, _) => {
                     place
                 }
-                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => {
-                    text.len().saturating_sub(1)
-                }
+                // A letter that is none comes before one too many.
+                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text
+                    .bytes()
+                    .position(|byte| !alphabet::URL_SAFE.as_str().as_bytes().contains(&byte))
+                    .unwrap_or(text.len().saturating_sub(1)),
             };
             invalid(format!("illegal base64 data at input byte {place}"))
         })?;
-        let token: Token = serde_json::from_slice(&json)
+        let token: Option<Token> = serde_json::from_slice(&json)
             .map_err(|error| invalid(complaint(&json).unwrap_or_else(|| error.to_string())))?;
+        let token = token.unwrap_or_default();
         if token.v != VERSION {
             let why = format!("server does not recognize this encoded version {}", token.v);
             return Err(invalid(why));

@@ -7,6 +7,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use tidings_core::validate::{Cause, FieldError, go_quote, is_printable};
 
 use crate::codec::Api;
+use crate::continuation::Continuation;
 use crate::error::Status;
 use crate::selector::{FieldSelector, LabelSelector, Selector};
 
@@ -16,9 +17,18 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        // What has a semicolon or an escape that is none is passed over, as Go does.
+        let is_escape = |digits: &str| {
+            let mut digits = digits.bytes();
+            let mut is_digit = || digits.next().is_some_and(|digit| digit.is_ascii_hexdigit());
+            is_digit() && is_digit()
+        };
+        let pairs = query.unwrap_or_default().split('&');
+        let pairs =
+            pairs.filter(|pair| !pair.contains(';') && pair.split('%').skip(1).all(is_escape));
         Self(
             pairs
+                .flat_map(|pair| form_urlencoded::parse(pair.as_bytes()))
                 .filter(|(name, _)| !name.is_empty())
                 .map(|(k, v)| (k.into_owned(), v.into_owned()))
                 .collect(),
@@ -310,19 +320,17 @@ impl ListOptions {
     /// # Errors
     /// 400 for what cannot be read, 422 for what does not go together.
     pub(crate) fn parse(api: Api, query: &Query, watch: bool) -> Result<Self, Status> {
-        // Numbers are read first, then labels, then fields.
+        // Numbers are read first, then labels, then fields; which fields there are comes after all that.
         let timeout = query.number("timeoutSeconds")?;
         let limit = query.number("limit")?;
         let labels = query.get("labelSelector").map(LabelSelector::parse);
         let labels = labels.transpose().map_err(Status::bad_request)?;
-        let fields = query
-            .get("fieldSelector")
-            .map(|text| FieldSelector::parse(api, text));
+        let fields = query.get("fieldSelector").map(FieldSelector::terms);
         let fields = fields.transpose().map_err(Status::bad_request)?;
         let watch = watch || query.flag("watch");
-        let options = Self {
+        let mut options = Self {
             selector: Selector {
-                fields: fields.unwrap_or_default(),
+                fields: FieldSelector::default(),
                 labels: labels.unwrap_or_default(),
             },
             watch,
@@ -342,11 +350,14 @@ impl ListOptions {
         if !errors.is_empty() {
             return Err(Status::invalid("ListOptions", "meta.k8s.io", "", &errors));
         }
+        options.selector.fields =
+            FieldSelector::of(api, fields.unwrap_or_default()).map_err(Status::bad_request)?;
         let resource_version = query.get("resourceVersion");
-        if options.continue_token.is_some()
+        if let Some(token) = &options.continue_token
             && !watch
             && resource_version.is_some_and(|version| version != "0")
         {
+            Continuation::decode(token)?;
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));

@@ -119,29 +119,53 @@ impl EventField {
     }
 }
 
+/// What a term calls its field, whether that has to be equal, and to what.
+pub(crate) type UncheckedTerm<'a> = (&'a str, bool, String);
+
 impl FieldSelector {
     /// Reads a selector.
     ///
     /// # Errors
     /// A fragment naming the term or field that is not accepted.
     pub(crate) fn parse(api: Api, text: &str) -> Result<Self, String> {
-        let mut terms = Vec::new();
-        for term in split_unescaped(text) {
-            if term.is_empty() {
-                continue;
-            }
-            let (label, equal, value) = split_operator(term)
-                .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
+        Self::of(api, Self::terms(text)?)
+    }
+
+    /// Reads the terms of a selector, whatever they are about.
+    ///
+    /// # Errors
+    /// A fragment saying what cannot be read.
+    pub(crate) fn terms(text: &str) -> Result<Vec<UncheckedTerm<'_>>, String> {
+        let mut parts = split_unescaped(text);
+        parts.retain(|part| !part.is_empty());
+        // Which mistake is told depends on the order.
+        parts.sort_unstable();
+        let terms = parts.into_iter().map(|part| {
+            let (label, equal, value) = split_operator(part)
+                .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
+            let value = unescape(value).map_err(|why| format!("invalid field selector: {why}"))?;
+            Ok((label, equal, value))
+        });
+        terms.collect()
+    }
+
+    /// The selector of terms, if an event has all those fields.
+    ///
+    /// # Errors
+    /// A fragment naming the field that is not accepted.
+    pub(crate) fn of(api: Api, terms: Vec<UncheckedTerm<'_>>) -> Result<Self, String> {
+        let terms = terms.into_iter().map(|(label, equal, value)| {
             let field = EventField::parse(api, label)
                 .ok_or_else(|| format!("field label not supported: {label}"))?;
-            let value = unescape(value).map_err(|why| format!("invalid field selector: {why}"))?;
-            terms.push(Term {
+            Ok(Term {
                 field,
                 equal,
                 value,
-            });
-        }
-        Ok(Self { terms })
+            })
+        });
+        Ok(Self {
+            terms: terms.collect::<Result<_, String>>()?,
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

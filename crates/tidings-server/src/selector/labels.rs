@@ -1,9 +1,9 @@
 //! Label selectors (`k8s.io/apimachinery/pkg/labels`): `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a`, `!a`,
 //! `a>1`, `a<1`, joined by commas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tidings_core::validate::{check_label_value, check_qualified_name};
+use tidings_core::validate::{check_label_value, check_qualified_name, go_quote};
 
 /// A parsed label selector; the empty one matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub(crate) struct LabelSelector {
 enum Requirement {
     Exists,
     Absent,
-    In(Vec<String>),
-    NotIn(Vec<String>),
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
     GreaterThan(i64),
     LessThan(i64),
 }
@@ -46,8 +46,13 @@ impl LabelSelector {
             requirements.push(requirement);
             match parser.next() {
                 Token::End => break,
-                Token::Symbol(",") if parser.peek() != &Token::End => {}
-                Token::Symbol(",") => return Err("found '', expected: identifier after ','".into()),
+                Token::Symbol(",") => match parser.peek() {
+                    Token::Word(_) | Token::Symbol("!") => {}
+                    found => {
+                        let found = found.text();
+                        return Err(format!("found '{found}', expected: identifier after ','"));
+                    }
+                },
                 found => {
                     return Err(format!(
                         "found '{}', expected: ',' or 'end of string'",
@@ -104,20 +109,21 @@ impl Token {
 fn tokens(text: &str) -> Vec<Token> {
     const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "<", ">", "(", ")", ","];
     let mut tokens = Vec::new();
-    let mut rest = text.trim_start();
+    let blank = |character: char| matches!(character, ' ' | '\t' | '\r' | '\n');
+    let mut rest = text.trim_start_matches(blank);
     while !rest.is_empty() {
         if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
             tokens.push(Token::Symbol(symbol));
             rest = rest.get(symbol.len()..).unwrap_or_default();
         } else {
             let end = rest
-                .find(|character: char| character.is_whitespace() || "=!<>(),".contains(character))
+                .find(|character: char| blank(character) || "=!<>(),".contains(character))
                 .unwrap_or(rest.len());
             let (word, after) = rest.split_at(end);
             tokens.push(Token::Word(word.into()));
             rest = after;
         }
-        rest = rest.trim_start();
+        rest = rest.trim_start_matches(blank);
     }
     tokens
 }
@@ -148,19 +154,19 @@ impl Parser {
             Token::End | Token::Symbol(",") => Requirement::Exists,
             Token::Symbol("=" | "==") => {
                 self.next();
-                Requirement::In(vec![self.only_value(&key)?])
+                Requirement::In([self.only_value(&key)?].into())
             }
             Token::Symbol("!=") => {
                 self.next();
-                Requirement::NotIn(vec![self.only_value(&key)?])
+                Requirement::NotIn([self.only_value(&key)?].into())
             }
             Token::Symbol(">") => {
                 self.next();
-                Requirement::GreaterThan(self.integer()?)
+                Requirement::GreaterThan(self.integer(&key)?)
             }
             Token::Symbol("<") => {
                 self.next();
-                Requirement::LessThan(self.integer()?)
+                Requirement::LessThan(self.integer(&key)?)
             }
             Token::Word(word) if word == "in" => {
                 self.next();
@@ -182,60 +188,120 @@ impl Parser {
 
     fn key(&mut self) -> Result<String, String> {
         match self.next() {
-            Token::Word(key) => match check_qualified_name(&key).first() {
-                None => Ok(key),
-                Some(complaint) => Err(format!("<nil>: Invalid value: {key:?}: {complaint}")),
-            },
+            Token::Word(key) => {
+                let complaints = check_qualified_name(&key);
+                if complaints.is_empty() {
+                    return Ok(key);
+                }
+                let (key, why) = (go_quote(&key), complaints.join("; "));
+                Err(format!("<nil>: Invalid value: {key}: {why}"))
+            }
             found => Err(format!("found '{}', expected: identifier", found.text())),
         }
     }
 
-    /// A value may be empty: what follows is then a comma, a bracket or the end.
-    fn value(&mut self) -> String {
-        let Token::Word(value) = self.peek().clone() else {
-            return String::new();
-        };
-        self.next();
-        value
-    }
-
     fn only_value(&mut self, key: &str) -> Result<String, String> {
-        let value = self.value();
-        check_value(key, 0, &value)?;
+        let value = self.exact_value()?;
+        check_value(key, 0, &value).map_or(Ok(()), Err)?;
         Ok(value)
     }
 
-    fn integer(&mut self) -> Result<i64, String> {
-        let value = self.value();
-        value.parse().map_err(|_| format!("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"))
+    fn integer(&mut self, key: &str) -> Result<i64, String> {
+        let value = self.exact_value()?;
+        let integer = value.parse().map_err(|_| {
+            let value = go_quote(&value);
+            format!(
+                "values[0]: Invalid value: {value}: for 'Gt', 'Lt' operators, the value must be an integer"
+            )
+        });
+        let complaints = integer.clone().err().into_iter();
+        let complaints: Vec<String> = complaints.chain(check_value(key, 0, &value)).collect();
+        tell(&complaints)?;
+        integer
     }
 
-    fn values(&mut self, key: &str) -> Result<Vec<String>, String> {
+    /// One value, which is empty if nothing more is there.
+    fn exact_value(&mut self) -> Result<String, String> {
+        match self.peek() {
+            Token::End | Token::Symbol(",") => Ok(String::new()),
+            _ => match self.next() {
+                Token::Word(value) => Ok(value),
+                found => Err(format!("found '{}', expected: identifier", found.text())),
+            },
+        }
+    }
+
+    /// A set of values, each of which may be left out and is empty then.
+    fn values(&mut self, key: &str) -> Result<BTreeSet<String>, String> {
         match self.next() {
             Token::Symbol("(") => {}
             found => return Err(format!("found '{}' expected: '('", found.text())),
         }
-        let mut values = vec![self.value()];
-        loop {
-            match self.next() {
-                Token::Symbol(",") => values.push(self.value()),
-                Token::Symbol(")") => break,
-                found => return Err(format!("found '{}', expected: ',' or ')'", found.text())),
+        let mut values = BTreeSet::new();
+        match self.peek() {
+            Token::Symbol(")") => {
+                self.next();
+                values.insert(String::new());
+                return Ok(values);
+            }
+            Token::Symbol(",") | Token::Word(_) => {}
+            found => {
+                let found = found.text();
+                return Err(format!("found '{found}', expected: ',', ')' or identifier"));
             }
         }
-        for (place, value) in values.iter().enumerate() {
-            check_value(key, place, value)?;
+        loop {
+            match self.next() {
+                Token::Word(value) => {
+                    values.insert(value);
+                    match self.peek() {
+                        Token::Symbol(",") => {}
+                        Token::Symbol(")") => break,
+                        found => {
+                            let found = found.text();
+                            return Err(format!("found '{found}', expected: ',' or ')'"));
+                        }
+                    }
+                }
+                Token::Symbol(",") => {
+                    let next = self.peek();
+                    if values.is_empty() || matches!(next, Token::Symbol("," | ")")) {
+                        values.insert(String::new());
+                    }
+                    if next == &Token::Symbol(")") {
+                        break;
+                    }
+                }
+                found => {
+                    let found = found.text();
+                    return Err(format!("found '{found}', expected: ',', or identifier"));
+                }
+            }
         }
+        self.next();
+        let places = values.iter().enumerate();
+        let complaints: Vec<String> = places
+            .filter_map(|(place, value)| check_value(key, place, value))
+            .collect();
+        tell(&complaints)?;
         Ok(values)
     }
 }
 
-fn check_value(key: &str, place: usize, value: &str) -> Result<(), String> {
-    match check_label_value(value).first() {
-        None => Ok(()),
-        Some(complaint) => Err(format!(
-            "values[{place}][{key}]: Invalid value: {value:?}: {complaint}"
-        )),
+fn check_value(key: &str, place: usize, value: &str) -> Option<String> {
+    let complaints = check_label_value(value);
+    (!complaints.is_empty()).then(|| {
+        let (value, why) = (go_quote(value), complaints.join("; "));
+        format!("values[{place}][{key}]: Invalid value: {value}: {why}")
+    })
+}
+
+/// All that is wrong, if anything is.
+fn tell(complaints: &[String]) -> Result<(), String> {
+    match complaints {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        several => Err(format!("[{}]", several.join(", "))),
     }
 }
 
