@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+use tidings_core::validate::go_quote;
 
 use crate::codec::json::{complaint, replace_what_is_no_text};
 
@@ -110,8 +111,11 @@ impl<'de> Visitor<'de> for &mut Reader {
         while let Some(key) = map.next_key::<String>()? {
             let value = self.within(&key, |reader| {
                 if members.contains_key(&key) && reader.notes.len() < NOTES_MAX {
-                    let note = format!("duplicate field {:?}", reader.path);
-                    reader.notes.push(note);
+                    let note = format!("duplicate field {}", go_quote(&reader.path));
+                    // Told once, however often it is the same.
+                    if !reader.notes.contains(&note) {
+                        reader.notes.push(note);
+                    }
                 }
                 map.next_value_seed(reader)
             })?;

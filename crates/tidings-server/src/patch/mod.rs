@@ -64,8 +64,13 @@ impl Patch {
     /// Reads a patch.
     ///
     /// # Errors
-    /// 400 for what is not such a patch, 413 for too many operations, 415 for an apply, which is none.
-    pub(crate) fn parse(kind: PatchKind, body: &[u8]) -> Result<Self, Status> {
+    /// 400 for what is not such a patch, 413 for too many operations, 415 for an apply, which is none. Whoever ignores what is
+    /// wrong with fields is told 422 of those of an operation.
+    pub(crate) fn parse(
+        kind: PatchKind,
+        body: &[u8],
+        validation: FieldValidation,
+    ) -> Result<Self, Status> {
         let unreadable = |why: String| match kind {
             PatchKind::Strategic => Status::bad_request(why),
             _ => Status::bad_request(format!("error decoding patch: {why}")),
@@ -73,7 +78,15 @@ impl Patch {
         let (patch, mut notes) = document::read(body).map_err(unreadable)?;
         let change = match kind {
             PatchKind::Json => {
-                let (operations, unknown) = operations::read(patch).map_err(unreadable)?;
+                let listed =
+                    matches!(&patch, Value::Array(items) if items.iter().all(Value::is_object));
+                let (operations, unknown) = operations::read(patch).map_err(|why| {
+                    if listed && validation == FieldValidation::Ignore {
+                        Status::unprocessable()
+                    } else {
+                        unreadable(why)
+                    }
+                })?;
                 if operations.len() > OPERATIONS_MAX {
                     return Err(Status::of(
                         StatusCode::PAYLOAD_TOO_LARGE,
@@ -124,6 +137,7 @@ impl Patch {
                 };
                 strategic::apply(target, patch).map_err(|refused| match refused {
                     Refused::BadRequest(why) => Status::bad_request(why),
+                    Refused::ListOfLists => Status::unprocessable(),
                     Refused::Unexpected(why) => Status::internal(why),
                 })
             }
@@ -187,7 +201,8 @@ mod tests {
     use super::*;
 
     fn parse(content_type: &str, body: &[u8]) -> Result<Patch, Status> {
-        Patch::parse(PatchKind::of(Some(content_type))?, body)
+        let kind = PatchKind::of(Some(content_type))?;
+        Patch::parse(kind, body, FieldValidation::Warn)
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //!
 //! Maps merge key by key and `null` deletes, as in a merge patch. Two lists merge instead of being replaced:
 //! `metadata.ownerReferences` by `uid`, and `metadata.finalizers` as a set. The directives `$patch`, `$retainKeys`,
-//! `$setElementOrder/…` and `$deleteFromPrimitiveList/…` are honoured.
+//! `$setElementOrder/…` and `$deleteFromPrimitiveList/…` are heeded where there is something to merge with; what is new is
+//! taken as it is, without what has a `$patch`.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
+use tidings_core::validate::go_quote;
 
 use crate::quote::go_value;
 
@@ -15,11 +17,18 @@ use crate::quote::go_value;
 pub(super) enum Refused {
     /// 400: the patch is not well formed.
     BadRequest(&'static str),
+    /// 422: it has lists of lists.
+    ListOfLists,
     /// 500: so kube-apiserver answers where it does not expect an error.
     Unexpected(String),
 }
 
 const BAD_RETAIN_KEYS: Refused = Refused::BadRequest("invalid patch format of retainKeys");
+const BAD_ORDER: Refused = Refused::BadRequest("invalid patch format of setElementOrder list");
+const BAD_DELETION: Refused = Refused::BadRequest("invalid patch format of primitive list");
+
+const ORDER: &str = "$setElementOrder";
+const DELETION: &str = "$deleteFromPrimitiveList";
 
 /// Applies a patch to an event's JSON.
 ///
@@ -29,299 +38,420 @@ pub(super) fn apply(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
 ) -> Result<(), Refused> {
-    merge(target, patch, &mut Vec::new()).map(|_| ())
-}
-
-/// Whether the map itself remains, or a directive deletes it.
-#[derive(PartialEq)]
-enum Fate {
-    Remains,
-    Deleted,
+    merge(target, patch.clone(), &mut Vec::new())
 }
 
 /// How a list merges, by its path.
-fn is_set(path: &[&str]) -> bool {
+fn is_set(path: &[String]) -> bool {
     path == ["metadata", "finalizers"]
 }
 
-fn merge_key(path: &[&str]) -> Option<&'static str> {
+fn merge_key(path: &[String]) -> Option<&'static str> {
     (path == ["metadata", "ownerReferences"]).then_some("uid")
 }
 
-fn merge<'a>(
+fn merge(
     target: &mut Map<String, Value>,
-    patch: &'a Map<String, Value>,
-    path: &mut Vec<&'a str>,
-) -> Result<Fate, Refused> {
+    mut patch: Map<String, Value>,
+    path: &mut Vec<String>,
+) -> Result<(), Refused> {
     match patch.get("$patch").map(Value::as_str) {
         None => {}
         Some(Some("replace")) => {
-            *target = without_directives(patch);
-            return Ok(Fate::Remains);
+            patch.remove("$patch");
+            *target = patch;
+            return Ok(());
         }
         Some(Some("delete")) => {
             target.clear();
-            return Ok(Fate::Deleted);
+            return Ok(());
         }
-        Some(_) => {
-            let directive = patch.get("$patch").map(go_value).unwrap_or_default();
-            let patch = go_value(&Value::Object(patch.clone()));
-            return Err(Refused::Unexpected(format!(
-                "unknown patch type: {directive} in map: {patch}"
-            )));
-        }
+        Some(_) => return Err(unknown_directive(&patch)),
     }
-    if let Some(retained) = patch.get("$retainKeys") {
-        let retained = strings(retained).ok_or(BAD_RETAIN_KEYS)?;
-        let mut keys = patch.keys().filter(|key| !key.starts_with('$'));
-        if keys.any(|key| !retained.contains(&key.as_str())) {
-            return Err(BAD_RETAIN_KEYS);
-        }
-        target.retain(|key, _| retained.contains(&key.as_str()));
+    if let Some(retained) = patch.remove("$retainKeys") {
+        retain(target, &patch, &retained)?;
+    }
+    let ordered: Vec<String> = patch
+        .keys()
+        .filter(|key| key.starts_with(ORDER))
+        .cloned()
+        .collect();
+    for directive in ordered {
+        merge_in_order(target, &mut patch, &directive, path)?;
     }
     for (key, value) in patch {
-        if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
-            // What is no list of strings takes nothing away.
-            let gone = strings(value).unwrap_or_default();
-            if let Some(Value::Array(items)) = target.get_mut(list) {
-                items.retain(|item| item.as_str().is_none_or(|item| !gone.contains(&item)));
+        let deletion = key.strip_prefix(DELETION);
+        let name = match deletion.map(|rest| rest.strip_prefix('/')) {
+            None | Some(Some("")) => key.clone(),
+            Some(Some(name)) => name.to_owned(),
+            Some(None) => return Err(BAD_DELETION),
+        };
+        path.push(name.clone());
+        match (value, target.get_mut(&name)) {
+            (Value::Null, _) => {
+                target.remove(&name);
             }
-        } else if matches!(key.as_str(), "$patch" | "$retainKeys") {
-            // Heeded above.
-        } else if let Some(list) = key.strip_prefix("$setElementOrder/") {
-            if let (Value::Array(order), Some(Value::Array(items))) = (value, patch.get(list)) {
-                path.push(list);
-                check_order(items, order, key, merge_key(path))?;
-                path.pop();
+            (Value::Object(patch), Some(Value::Object(inner))) => merge(inner, patch, path)?,
+            (Value::Array(patch), Some(Value::Array(items))) => {
+                if deletion.is_some() || is_set(path) || merge_key(path).is_some() {
+                    let merged =
+                        merge_lists(std::mem::take(items), patch, path, deletion.is_some())?;
+                    *items = merged;
+                } else {
+                    *items = patch;
+                }
             }
-        } else {
-            path.push(key);
-            merge_member(target, key, value, path)?;
-            path.pop();
+            _ if deletion.is_some() => {}
+            (mut value, _) => {
+                discard_nulls(&mut value);
+                match without_directives(value) {
+                    Some(value) => target.insert(name, value),
+                    None => target.remove(&name),
+                };
+            }
         }
+        path.pop();
     }
-    for (key, order) in patch {
-        if let Some(list) = key.strip_prefix("$setElementOrder/") {
-            path.push(list);
-            if let (Some(Value::Array(items)), Value::Array(order)) = (target.get_mut(list), order)
-            {
-                reorder(items, order, merge_key(path));
-            }
-            path.pop();
-        }
-    }
-    Ok(Fate::Remains)
+    Ok(())
 }
 
-fn merge_member<'a>(
+/// Takes away what a patch does not retain.
+fn retain(
     target: &mut Map<String, Value>,
-    key: &'a str,
-    value: &'a Value,
-    path: &mut Vec<&'a str>,
+    patch: &Map<String, Value>,
+    retained: &Value,
 ) -> Result<(), Refused> {
-    match (value, target.get_mut(key)) {
-        (Value::Null, _) => {
-            target.remove(key);
+    let retained: HashSet<&str> = match retained {
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => return Err(BAD_RETAIN_KEYS),
+    };
+    let mut sent = patch.iter().filter(|(key, value)| {
+        !value.is_null() && !key.starts_with(DELETION) && !key.starts_with(ORDER)
+    });
+    if sent.any(|(key, _)| !retained.contains(key.as_str())) {
+        return Err(BAD_RETAIN_KEYS);
+    }
+    target.retain(|key, _| retained.contains(key.as_str()));
+    Ok(())
+}
+
+/// Merges the list that a directive names, and puts it into the order it wants.
+fn merge_in_order(
+    target: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+    directive: &str,
+    path: &mut Vec<String>,
+) -> Result<(), Refused> {
+    let order = list(patch.remove(directive).unwrap_or_default())?;
+    let name = directive
+        .strip_prefix(ORDER)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .ok_or(BAD_ORDER)?;
+    let before = target.get(name).cloned().map(list).transpose()?;
+    let sent = patch.get(name).cloned().map(list).transpose()?;
+    path.push(name.to_owned());
+    let key = merge_key(path);
+    if key.is_none() && !is_set(path) && path != &["metadata", "managedFields"] {
+        let known = before.is_some() || target.contains_key(name);
+        return Err(no_list(path, known));
+    }
+    check_order(sent.as_deref().unwrap_or_default(), &order, key)?;
+    let merged = match (before.clone(), sent.clone()) {
+        (Some(before), None) => before,
+        (None, Some(sent)) => sent.into_iter().filter_map(without_directives).collect(),
+        (Some(before), Some(sent)) => merge_lists(before, sent, path, false)?,
+        (None, None) => {
+            path.pop();
+            return Ok(());
         }
-        (Value::Object(patch), Some(Value::Object(inner))) => {
-            if merge(inner, patch, path)? == Fate::Deleted {
-                target.remove(key);
-            }
-        }
-        (Value::Object(patch), _) => {
-            let mut inner = Map::new();
-            if merge(&mut inner, patch, path)? == Fate::Remains {
-                target.insert(key.to_owned(), Value::Object(inner));
-            }
-        }
-        (Value::Array(patch), existing) if is_set(path) => {
-            let items = match existing {
-                Some(Value::Array(items)) => std::mem::take(items),
-                _ => Vec::new(),
+    };
+    path.pop();
+    let before = before.unwrap_or_default();
+    kind_of_items(&[&before, sent.as_deref().unwrap_or_default()])?;
+    let merged = put_together(merged, &order, &before, key)?;
+    target.insert(name.to_owned(), merged.into());
+    patch.remove(name);
+    Ok(())
+}
+
+/// The list of a patch that says how it is ordered has to be in that order.
+fn check_order(sent: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refused> {
+    if order.is_empty() {
+        return Ok(());
+    }
+    let mut wanted = order.iter();
+    for item in sent.iter().filter(|item| item.get("$patch").is_none()) {
+        let own = identity(item, key)?;
+        loop {
+            let Some(other) = wanted.next() else {
+                let [sent, order] = [sent, order].map(|list| go_value(&list.to_vec().into()));
+                return Err(Refused::Unexpected(format!(
+                    "The order in patch list:\n{sent}\n doesn't match {ORDER} list:\n{order}\n"
+                )));
             };
-            let alike = items.iter().chain(patch).all(Value::is_string);
-            if !alike && !items.is_empty() {
-                let lists = go_value(&Value::from(vec![items, patch.clone()]));
-                let why = format!("list element types are not identical: {lists}");
-                return Err(Refused::Unexpected(why));
+            if identity(other, key)? == own {
+                break;
             }
-            let mut seen = HashSet::new();
-            let sent = patch
-                .iter()
-                .filter(|item| seen.insert(identity(item, None)));
-            let sent: Vec<Value> = sent.cloned().collect();
-            let left_alone = items
-                .iter()
-                .filter(|item| !seen.contains(&identity(item, None)));
-            let left_alone: Vec<Value> = left_alone.cloned().collect();
-            let merged = interleaved(&items, &left_alone, sent, None);
-            target.insert(key.to_owned(), merged.into());
-        }
-        (Value::Array(patch), existing) if merge_key(path).is_some() => {
-            let Some(Value::Array(items)) = existing else {
-                target.insert(key.to_owned(), Value::Array(without_deleted(patch)));
-                return Ok(());
-            };
-            let items = std::mem::take(items);
-            let merged = merge_list(items, patch, merge_key(path).unwrap_or_default())?;
-            target.insert(key.to_owned(), Value::Array(merged));
-        }
-        (other, _) => {
-            target.insert(key.to_owned(), other.clone());
         }
     }
     Ok(())
 }
 
-fn merge_list(mut items: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value>, Refused> {
-    let directive = |item: &Value| {
-        item.get("$patch")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    if patch
-        .iter()
-        .any(|item| directive(item).as_deref() == Some("replace"))
-    {
-        let kept = patch.iter().filter(|item| directive(item).is_none());
-        return Ok(kept
-            .filter_map(Value::as_object)
-            .map(|item| Value::Object(without_directives(item)))
-            .collect());
+/// `mergeSlice`.
+fn merge_lists(
+    mut items: Vec<Value>,
+    patch: Vec<Value>,
+    path: &mut Vec<String>,
+    deletion: bool,
+) -> Result<Vec<Value>, Refused> {
+    if items.is_empty() && patch.is_empty() {
+        return Ok(items);
     }
-    let before = items.clone();
-    let mut sent = Vec::new();
+    if kind_of_items(&[&items, &patch])? != MAP {
+        let mut sent = HashSet::new();
+        if deletion {
+            sent.extend(patch.iter().map(Value::to_string));
+            items.retain(|item| !sent.contains(&item.to_string()));
+            return Ok(items);
+        }
+        let before = items.clone();
+        items.retain(|item| sent.insert(item.to_string()));
+        let new = patch.iter().filter(|item| sent.insert(item.to_string()));
+        items.extend(new.cloned());
+        return put_together(items, &patch, &before, None);
+    }
+    let Some(key) = merge_key(path) else {
+        let why = "cannot merge lists without merge key for struct";
+        return Err(Refused::Unexpected(why.to_owned()));
+    };
+    let (mut replaces, mut sent) = (false, Vec::new());
     for item in patch {
-        let Value::Object(fields) = item else {
-            return Err(Refused::Unexpected("Invalid JSON document".to_owned()));
-        };
-        let Some(identity) = fields.get(key) else {
-            return Err(Refused::Unexpected(format!(
-                "map: {} does not contain declared merge key: {key}",
-                go_value(item)
-            )));
-        };
-        let at = items
-            .iter()
-            .position(|existing| existing.get(key) == Some(identity));
-        match (directive(item).as_deref(), at) {
-            (Some("delete"), Some(at)) => {
-                items.remove(at);
+        match item.get("$patch").map(Value::as_str) {
+            None => sent.push(item),
+            Some(Some("delete")) => {
+                let gone = identity(&item, Some(key))?;
+                items.retain(|item| item.get(key) != Some(gone));
             }
-            (Some("delete"), None) => {}
-            (_, at) => {
-                let mut merged = match at.map(|at| items.remove(at)) {
-                    Some(Value::Object(existing)) => existing,
-                    _ => Map::new(),
-                };
-                let mut fields = fields.clone();
-                fields.remove("$patch");
-                merge(&mut merged, &fields, &mut Vec::new())?;
-                sent.push(Value::Object(merged));
+            Some(Some("replace")) => replaces = true,
+            Some(Some("merge")) => {
+                let why = "merging lists cannot yet be specified in the patch";
+                return Err(Refused::Unexpected(why.to_owned()));
+            }
+            Some(_) => {
+                return Err(unknown_directive(item.as_object().unwrap_or(&Map::new())));
             }
         }
     }
-    Ok(interleaved(&before, &items, sent, Some(key)))
+    if replaces {
+        return put_together(sent, &[], &[], Some(key));
+    }
+    let before = items.clone();
+    for item in &sent {
+        let own = identity(item, Some(key))?;
+        let same = items
+            .iter_mut()
+            .find(|existing| existing.get(key) == Some(own));
+        match (same, item) {
+            (Some(Value::Object(existing)), Value::Object(fields)) => {
+                path.push(String::new());
+                merge(existing, fields.clone(), path)?;
+                path.pop();
+            }
+            _ => items.push(item.clone()),
+        }
+    }
+    put_together(items, &sent, &before, Some(key))
+}
+
+/// A list of items that a patch sends, in its order, and of those it leaves alone, in the order of `before`
+/// (`mergeSortedSlice`): as `before` has it where both were there, otherwise what is sent first.
+fn put_together(
+    merged: Vec<Value>,
+    order: &[Value],
+    before: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, Refused> {
+    let places = |list: &[Value]| -> Result<HashMap<String, usize>, Refused> {
+        let mut places = HashMap::new();
+        for (place, item) in list.iter().enumerate() {
+            places
+                .entry(identity(item, key)?.to_string())
+                .or_insert(place);
+        }
+        Ok(places)
+    };
+    if key.is_some()
+        && !merged.is_empty()
+        && let Some(place) = order.iter().position(|item| !item.is_object())
+    {
+        let why = format!("value for key {place} is not a map");
+        return Err(Refused::Unexpected(why));
+    }
+    let (wanted, known) = (places(order)?, places(before)?);
+    let (mut sent, mut left_alone) = (Vec::new(), Vec::new());
+    for item in merged {
+        let own = identity(&item, key)?.to_string();
+        let place = known.get(&own).copied();
+        match wanted.get(&own) {
+            Some(wanted) => sent.push((*wanted, place, item)),
+            None => left_alone.push((place, item)),
+        }
+    }
+    sent.sort_by_key(|(wanted, ..)| *wanted);
+    let mut left_alone = left_alone.into_iter().peekable();
+    let mut together = Vec::new();
+    for (_, own, item) in sent {
+        let comes_before = |(other, _): &(Option<usize>, Value)| other.is_some() && *other < own;
+        while let Some((_, other)) =
+            left_alone.next_if(|other| own.is_some() && comes_before(other))
+        {
+            together.push(other);
+        }
+        together.push(item);
+    }
+    together.extend(left_alone.map(|(_, item)| item));
+    Ok(together)
 }
 
 /// What makes an item of a list the same as another.
-fn identity(item: &Value, key: Option<&str>) -> String {
-    match key {
-        Some(key) => item.get(key).map(Value::to_string).unwrap_or_default(),
-        None => item.to_string(),
+fn identity<'a>(item: &'a Value, key: Option<&str>) -> Result<&'a Value, Refused> {
+    let Some(key) = key else {
+        return Ok(item);
+    };
+    if !item.is_object() {
+        return Err(other_type(MAP, item));
     }
-}
-
-/// The items of a list that a patch sends, and those it leaves alone, as `mergeSortedSlice` puts them together: in the order
-/// of `before` where both were there, otherwise what is sent first.
-fn interleaved(
-    before: &[Value],
-    left_alone: &[Value],
-    sent: Vec<Value>,
-    key: Option<&str>,
-) -> Vec<Value> {
-    let before = before.iter().enumerate();
-    let places: HashMap<String, usize> = before
-        .map(|(place, item)| (identity(item, key), place))
-        .collect();
-    let place = |item: &Value| places.get(&identity(item, key));
-    let mut left_alone = left_alone.iter().peekable();
-    let mut merged = Vec::new();
-    for item in sent {
-        let own = place(&item);
-        while let Some(other) = left_alone.peek()
-            && let (Some(other), Some(own)) = (place(other), own)
-            && other < own
-        {
-            merged.extend(left_alone.next().cloned());
-        }
-        merged.push(item);
-    }
-    merged.extend(left_alone.cloned());
-    merged
-}
-
-/// A list where there was none: nothing is to be merged, and no item has to be known by its key.
-fn without_deleted(patch: &[Value]) -> Vec<Value> {
-    let kept = patch.iter().filter(|item| item.get("$patch").is_none());
-    kept.map(|item| match item {
-        Value::Object(fields) => Value::Object(without_directives(fields)),
-        other => other.clone(),
+    item.get(key).ok_or_else(|| {
+        let item = go_value(item);
+        Refused::Unexpected(format!(
+            "map: {item} does not contain declared merge key: {key}"
+        ))
     })
-    .collect()
 }
 
-/// The items of a patch's list have to be in the order that the patch wants.
-fn check_order(
-    items: &[Value],
-    order: &[Value],
-    directive: &str,
-    key: Option<&str>,
-) -> Result<(), Refused> {
-    let mut wanted = order.iter().map(|item| identity(item, key));
-    let merged = items.iter().filter(|item| item.get("$patch").is_none());
-    for item in merged.map(|item| identity(item, key)) {
-        if !wanted.any(|wanted| wanted == item) {
-            let [items, order] = [items, order].map(|list| go_value(&Value::from(list.to_vec())));
-            return Err(Refused::Unexpected(format!(
-                "The order in patch list:\n{items}\n doesn't match {} list:\n{order}\n",
-                directive.split('/').next().unwrap_or_default()
-            )));
+fn list(value: Value) -> Result<Vec<Value>, Refused> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(other_type(LIST, &other)),
+    }
+}
+
+/// What is to be ordered is no list of the object around it.
+fn no_list(path: &[String], known: bool) -> Refused {
+    let (name, around) = path
+        .split_last()
+        .map_or(("", path), |(name, around)| (name.as_str(), around));
+    let of = match around.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => "Event",
+        ["metadata"] => "ObjectMeta",
+        ["source" | "deprecatedSource"] => "EventSource",
+        ["involvedObject" | "regarding" | "related"] => "ObjectReference",
+        ["series"] => "EventSeries",
+        _ => {
+            let why = "merging an object in json but data type is not struct, instead is: map";
+            return Refused::Unexpected(why.to_owned());
+        }
+    };
+    Refused::Unexpected(if known {
+        "expected slice or array type, but got: struct".to_owned()
+    } else {
+        let name = go_quote(name);
+        format!("unable to find api field in struct {of} for the json field {name}")
+    })
+}
+
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, value| !value.is_null());
+            members.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        _ => {}
+    }
+}
+
+/// A value without the maps that have a `$patch`.
+fn without_directives(value: Value) -> Option<Value> {
+    Some(match value {
+        Value::Object(members) if members.contains_key("$patch") => return None,
+        Value::Object(members) => members
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, without_directives(value)?)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items
+            .into_iter()
+            .filter_map(without_directives)
+            .collect::<Vec<_>>()
+            .into(),
+        other => other,
+    })
+}
+
+const MAP: &str = "map[string]interface {}";
+const LIST: &str = "[]interface {}";
+
+/// What Go decodes a value to.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => LIST,
+        Value::Object(_) => MAP,
+    }
+}
+
+fn other_type(expected: &str, found: &Value) -> Refused {
+    let found = go_type(found);
+    Refused::Unexpected(format!("expected a {expected}, but received a {found}"))
+}
+
+/// The one type that all items of some lists are of.
+fn kind_of_items(lists: &[&[Value]]) -> Result<&'static str, Refused> {
+    let mut kinds = lists.iter().copied().flatten().map(go_type);
+    match kinds.next() {
+        None => {
+            let why = "no elements in any of the given slices";
+            Err(Refused::Unexpected(why.to_owned()))
+        }
+        Some(LIST) => Err(Refused::ListOfLists),
+        Some(kind) if kinds.all(|other| other == kind) => Ok(kind),
+        Some(_) => {
+            let lists: Vec<Value> = lists.iter().map(|list| list.to_vec().into()).collect();
+            let lists = go_value(&lists.into());
+            Err(Refused::Unexpected(format!(
+                "list element types are not identical: {lists}"
+            )))
         }
     }
-    Ok(())
 }
 
-/// Puts the items into the given order; those it does not name keep their place behind.
-fn reorder(items: &mut [Value], order: &[Value], key: Option<&str>) {
-    let order = order.iter().enumerate().rev();
-    let places: HashMap<String, usize> = order
-        .map(|(place, item)| (identity(item, key), place))
-        .collect();
-    items.sort_by_cached_key(|item| {
-        places
-            .get(&identity(item, key))
-            .copied()
-            .unwrap_or(usize::MAX)
-    });
+fn unknown_directive(patch: &Map<String, Value>) -> Refused {
+    let directive = patch.get("$patch").map(go_text).unwrap_or_default();
+    let patch = go_value(&Value::Object(patch.clone()));
+    Refused::Unexpected(format!("unknown patch type: {directive} in map: {patch}"))
 }
 
-fn without_directives(patch: &Map<String, Value>) -> Map<String, Value> {
-    patch
-        .iter()
-        .filter(|(key, value)| !key.starts_with('$') && !value.is_null())
-        .map(|(key, value)| {
-            let value = value.as_object().map_or_else(
-                || value.clone(),
-                |inner| Value::Object(without_directives(inner)),
-            );
-            (key.clone(), value)
-        })
-        .collect()
-}
-
-fn strings(value: &Value) -> Option<Vec<&str>> {
-    value.as_array()?.iter().map(Value::as_str).collect()
+/// A value as Go's `%s` prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => go_type(value).to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={value})", go_type(value)),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_text).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(members) => {
+            let members = members.iter();
+            let members = members.map(|(key, value)| format!("{key}:{}", go_text(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -426,7 +556,7 @@ mod tests {
         }
         let patch = json!({"metadata": {"labels": {"$patch": "delete"}}});
         let patched = applied(target(), &patch).unwrap();
-        assert_eq!(patched.pointer("/metadata/labels"), None);
+        assert_eq!(patched.pointer("/metadata/labels"), Some(&json!({})));
     }
 
     fn applied(mut target: Value, patch: &Value) -> Result<Value, Refused> {
@@ -440,7 +570,10 @@ mod tests {
     #[test]
     fn what_is_not_accepted() {
         let unexpected = |why: &str| Refused::Unexpected(why.to_owned());
-        let owners = json!({"metadata": {"ownerReferences": [{"uid": "1"}]}});
+        let target = json!({
+            "metadata": {"ownerReferences": [{"uid": "1"}], "finalizers": ["a"]},
+            "source": {"host": "h"},
+        });
         for (patch, expected) in [
             (
                 json!({"source": {"$patch": "explode"}}),
@@ -456,14 +589,52 @@ mod tests {
                 unexpected("map: map[name:p] does not contain declared merge key: uid"),
             ),
             (
+                json!({"source": {"$patch": 1}}),
+                unexpected("unknown patch type: %!s(int64=1) in map: map[$patch:1]"),
+            ),
+            (
+                json!({"metadata": {"ownerReferences": [{"uid": "1", "$patch": "merge"}]}}),
+                unexpected("merging lists cannot yet be specified in the patch"),
+            ),
+            (
+                json!({"metadata": {"finalizers": [1]}}),
+                unexpected("list element types are not identical: [[a] [1]]"),
+            ),
+            (
+                json!({"metadata": {"$setElementOrder/finalizers": ["a"], "finalizers": null}}),
+                unexpected("expected a []interface {}, but received a %!s(<nil>)"),
+            ),
+            (
+                json!({"metadata": {"$setElementOrder/labels": []}}),
+                unexpected(
+                    "unable to find api field in struct ObjectMeta for the json field \"labels\"",
+                ),
+            ),
+            (
+                json!({"metadata": {"$deleteFromPrimitiveList": []}}),
+                BAD_DELETION,
+            ),
+            (
                 json!({"metadata": {"$setElementOrder/finalizers": ["a"], "finalizers": ["b"]}}),
                 unexpected(
                     "The order in patch list:\n[b]\n doesn't match $setElementOrder list:\n[a]\n",
                 ),
             ),
         ] {
-            assert_eq!(applied(owners.clone(), &patch), Err(expected), "{patch}");
+            assert_eq!(applied(target.clone(), &patch), Err(expected), "{patch}");
         }
+    }
+
+    #[test]
+    fn what_was_not_there_is_taken_without_what_has_directives() {
+        let patch = json!({
+            "source": {"$retainKeys": [], "host": "h", "component": null},
+            "series": {"$patch": "replace", "count": 2},
+        });
+        assert_eq!(
+            applied(json!({}), &patch).unwrap(),
+            json!({"source": {"$retainKeys": [], "host": "h"}})
+        );
     }
 
     #[test]
