@@ -1,6 +1,8 @@
 //! What form a client wants an answer in, and what form it sent a body in
 //! (`k8s.io/apiserver/pkg/endpoints/handlers/negotiation`).
 
+use std::collections::BTreeSet;
+
 use http::{HeaderMap, header};
 
 use crate::error::Status;
@@ -237,11 +239,33 @@ pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
     let content_type = content_type
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
-    let name = content_type.split(';').next().unwrap_or_default().trim();
-    if name.is_empty() {
+    let (name, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    let name = name.trim();
+    if content_type.is_empty() {
         return Ok(Media::Json);
     }
-    Media::parse(&name.to_ascii_lowercase()).ok_or_else(|| Status::unsupported_media_type(ACCEPTED))
+    Media::parse(&name.to_ascii_lowercase())
+        .filter(|_| are_parameters(parameters))
+        .ok_or_else(|| Status::unsupported_media_type(ACCEPTED))
+}
+
+/// Whether a media type may go on like this (`mime.ParseMediaType`): names and values, each once.
+fn are_parameters(text: &str) -> bool {
+    let is_token = |text: &str| {
+        let is_part = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
+        !text.is_empty() && text.bytes().all(is_part)
+    };
+    let is_quoted = |text: &str| text.len() > 1 && text.starts_with('"') && text.ends_with('"');
+    let mut names = BTreeSet::new();
+    text.split_terminator(';').all(|parameter| {
+        let Some((name, value)) = parameter.split_once('=') else {
+            return false;
+        };
+        let (name, value) = (name.trim(), value.trim());
+        is_token(name)
+            && (is_token(value) || is_quoted(value))
+            && names.insert(name.to_ascii_lowercase())
+    })
 }
 
 fn read_by_a_human(headers: &HeaderMap) -> bool {

@@ -15,9 +15,10 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta};
 use prost::Message;
 use serde::Deserializer;
+use tidings_core::validate::go_quote;
 
 use json::{Members, Object, Reading, TypeMeta};
-use objects::{CoreV1, EventsV1};
+use objects::{Anything, CoreV1, EventsV1};
 use time::Moment;
 
 use crate::managed::Changes;
@@ -116,7 +117,9 @@ pub(crate) fn unknown_kind(group_version: &str, kind: &str) -> String {
 /// No such kind is known in this version.
 pub(crate) fn not_registered(group_version: &str, kind: &str) -> String {
     format!(
-        "no kind {kind:?} is registered for version {group_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+        go_quote(kind),
+        go_quote(group_version)
     )
 }
 
@@ -137,12 +140,20 @@ pub(crate) fn read_event<'de, D: Deserializer<'de>>(
     Ok((type_meta, event))
 }
 
+/// Reads of a document only what it says it is.
+pub(crate) fn read_type_meta<'de, D: Deserializer<'de>>(value: D) -> Result<TypeMeta, D::Error> {
+    let (type_meta, _) =
+        json::read_document::<CoreV1, Anything, D>(value, &mut Reading::default())?;
+    Ok(type_meta)
+}
+
 /// Reads the options of a delete, which are the same in every version.
 pub(crate) fn read_delete_options<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
-) -> Result<(TypeMeta, DeleteOptions), D::Error> {
-    json::read_document::<CoreV1, DeleteOptions, D>(value, reading)
+) -> Result<DeleteOptions, D::Error> {
+    let (_, options) = json::read_document::<CoreV1, DeleteOptions, D>(value, reading)?;
+    Ok(options)
 }
 
 /// Reads an event from an opened protobuf envelope.

@@ -9,7 +9,31 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{
     DeleteOptions, ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference, Preconditions,
 };
 
-use super::json::object;
+use serde::de::MapAccess;
+
+use super::json::{Members, Object, Reading, object};
+use crate::managed::Changes;
+
+/// An object of whatever kind, whose fields are passed over.
+#[derive(Default, Clone, PartialEq)]
+pub(crate) struct Anything;
+
+impl<V> Object<V> for Anything {
+    const GO_NAME: &'static str = "Unknown";
+    const NAMES: &'static [&'static str] = &[];
+    const ATOMIC: bool = true;
+    fn write_fields(&self, _members: &mut Members<'_>) {}
+    fn read_field<'de, A: MapAccess<'de>>(
+        &mut self,
+        _name: &'static str,
+        _map: &mut A,
+        _reading: &mut Reading,
+    ) -> Result<(), A::Error> {
+        Ok(())
+    }
+    fn canonicalize(&mut self) {}
+    fn compare(_old: Option<&Self>, _new: Option<&Self>, _changes: &mut Changes) {}
+}
 
 /// The JSON of `v1`.
 pub(crate) struct CoreV1;
@@ -128,6 +152,8 @@ object! { impl<V> for DeleteOptions {
     "orphanDependents": orphan_dependents omitted,
     "propagationPolicy": propagation_policy omitted,
     "dryRun": dry_run omitted,
+    "ignoreStoreReadErrorWithClusterBreakingPotential":
+        ignore_store_read_error_with_cluster_breaking_potential omitted,
 } }
 
 object! { impl<V> for Preconditions {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use k8s_pb::api::core::v1::Event;
 use serde_json::Value;
+use tidings_core::validate::go_quote;
 
 use super::call::Call;
 use super::warnings::warn;
@@ -74,8 +75,9 @@ impl Refusal {
                 summary(body)
             ),
             Self::Unfit(target, why) => format!(
-                "{} in version {:?} cannot be handled as a Event: {why}",
-                target.kind, target.version
+                "{} in version {} cannot be handled as a Event: {why}",
+                target.kind,
+                go_quote(&target.version)
             ),
         })
     }
@@ -107,15 +109,21 @@ fn json(api: Api, body: &[u8]) -> Result<Document, Refusal> {
         (read.map_err(|error| error.to_string()), reading)
     };
     let (mut result, mut reading) = read(api, body);
-    if result.is_err() && reading.complaint().is_none() {
+    if result.is_err() || reading.complaint().is_some() {
         if let Some(why) = complaint(body) {
             let why = format!("couldn't get version/kind; json parse error: {why}");
             return Err(Refusal::Unrecognized(why));
         }
-        // What is text to Go alone.
-        (result, reading) = read(api, &replace_what_is_no_text(body));
+        if reading.complaint().is_none() {
+            // What is text to Go alone.
+            (result, reading) = read(api, &replace_what_is_no_text(body));
+        }
     }
-    settle(api, result, reading, |other| read(other, body))
+    let type_meta = || {
+        let mut deserializer = serde_json::Deserializer::from_slice(body);
+        codec::read_type_meta(&mut deserializer).unwrap_or_default()
+    };
+    settle(api, result, reading, type_meta, |other| read(other, body))
 }
 
 fn yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
@@ -126,7 +134,8 @@ fn yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
         (read.map_err(|error| error.to_string()), reading)
     };
     let (result, reading) = read(api);
-    let mut document = settle(api, result, reading, read)?;
+    let type_meta = || codec::read_type_meta(value.clone()).unwrap_or_default();
+    let mut document = settle(api, result, reading, type_meta, read)?;
     document.reading.notes.splice(0..0, repeated);
     Ok(document)
 }
@@ -201,6 +210,7 @@ fn settle(
     api: Api,
     result: Result<(TypeMeta, Event), String>,
     reading: Reading,
+    type_meta: impl FnOnce() -> TypeMeta,
     again: impl FnOnce(Api) -> Read,
 ) -> Result<Document, Refusal> {
     if let Some(why) = reading.uninterpretable() {
@@ -208,7 +218,8 @@ fn settle(
     }
     let target = match &result {
         Ok((type_meta, _)) => Target::of(api, type_meta)?,
-        Err(_) => Target::of(api, &TypeMeta::default())?,
+        // What it is decides, wherever the reading ended.
+        Err(_) => Target::of(api, &type_meta())?,
     };
     let (result, reading) = if target.api == api {
         (result, reading)

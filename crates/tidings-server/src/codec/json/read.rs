@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use tidings_core::validate::go_quote;
+
 use super::{Field, Object};
 
 /// What a decoder notes besides the value: where it is, which fields were unknown or given twice, and what was of another
@@ -76,8 +78,11 @@ impl Reading {
 
     fn note(&mut self, what: &str, name: &str) {
         if self.notes.len() < NOTES_MAX {
-            self.notes
-                .push(format!("{what} field {:?}", self.path(Some(name))));
+            let note = format!("{what} field {}", go_quote(&self.path(Some(name))));
+            // Told once, however often it is the same.
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
         }
     }
 
@@ -144,6 +149,14 @@ impl Reading {
             "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go {place}"
         );
         self.uninterpretable.get_or_insert(why);
+    }
+
+    /// The integer that a number with a point is to Go, where it comes from a map in memory.
+    pub(crate) fn whole(&self, number: &str) -> Option<i64> {
+        if !self.unstructured {
+            return None;
+        }
+        number.strip_suffix(".0")?.parse().ok()
     }
 
     /// Why it cannot be told what was read, if it cannot.
@@ -273,6 +286,7 @@ impl<'de, View, T: Object<View>> Visitor<'de> for ObjectVisitor<'_, View, T> {
         } = self;
         let mut object = T::default();
         let mut seen = 0_u64;
+        let (mut kind_seen, mut api_version_seen) = (false, false);
         while let Some(key) = map.next_key_seed(KeySeed(T::NAMES, type_meta.is_some()))? {
             match key {
                 Key::Known(index, name) => {
@@ -292,12 +306,12 @@ impl<'de, View, T: Object<View>> Visitor<'de> for ObjectVisitor<'_, View, T> {
                     let value = next_value::<View, Option<String>, _>(&mut map, reading)?;
                     reading.path.pop();
                     if let Some(type_meta) = type_meta.as_deref_mut() {
-                        let place = if name == "kind" {
-                            &mut type_meta.kind
+                        let (place, seen_place) = if name == "kind" {
+                            (&mut type_meta.kind, &mut kind_seen)
                         } else {
-                            &mut type_meta.api_version
+                            (&mut type_meta.api_version, &mut api_version_seen)
                         };
-                        if place.is_some() {
+                        if std::mem::replace(seen_place, true) {
                             reading.note("duplicate", name);
                         }
                         *place = value;
@@ -549,7 +563,13 @@ impl<'de> Visitor<'de> for ScalarVisitor {
         )
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Scalar, E> {
-        Ok(Scalar::Number(value.to_string()))
+        // As it was most likely written; of what is larger it cannot be told whether it had a point.
+        let shown = if value.abs() < 1e16 {
+            format!("{value:?}")
+        } else {
+            value.to_string()
+        };
+        Ok(Scalar::Number(shown))
     }
     fn visit_str<E: Error>(self, value: &str) -> Result<Scalar, E> {
         Ok(Scalar::Text(value.to_owned()))

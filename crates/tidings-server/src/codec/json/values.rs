@@ -22,7 +22,10 @@ fn integer<'de, D: Deserializer<'de>>(
     let found = match read_scalar(value)? {
         Scalar::Null => return Ok(None),
         Scalar::Integer(value) => return Ok(Some(value)),
-        Scalar::Number(number) => &format!("number {number}"),
+        Scalar::Number(number) => match reading.whole(&number) {
+            Some(whole) => return Ok(Some(whole)),
+            None => &format!("number {number}"),
+        },
         other => other.kind(),
     };
     reading.mismatch(found, expected);
