@@ -72,15 +72,20 @@ async fn remove(
     let dry_run = options.dry_run;
     let metadata = stored.event.metadata.as_ref();
     check_preconditions(key, options, metadata)?;
-    let held_back = metadata.is_some_and(|metadata| !metadata.finalizers.is_empty());
+    let held_back =
+        metadata.is_some_and(|metadata| metadata.finalizers.iter().any(|one| is_waited_for(one)));
     if held_back {
         let mut event = stored.event.clone();
         let metadata = event.metadata.get_or_insert_default();
-        if metadata.deletion_timestamp.is_some() || dry_run {
+        if metadata.deletion_timestamp.is_some() {
             return Ok(Removed::Waiting(Box::new(event)));
         }
+        metadata.finalizers.retain(|one| is_waited_for(one));
         metadata.deletion_timestamp = Some(now(server));
         metadata.deletion_grace_period_seconds = Some(0);
+        if dry_run {
+            return Ok(Removed::Waiting(Box::new(event)));
+        }
         return match server
             .store
             .update(
@@ -111,6 +116,12 @@ async fn remove(
         Err(WriteError::Conflict { .. }) => Ok(Removed::Overtaken),
         Err(error) => Err(Status::from_write(&error, api, &key.name)),
     }
+}
+
+/// Whether a deletion waits for a finalizer: nobody collects what belongs to events, so that it does not for those who
+/// would (`deletionFinalizersForGarbageCollection`).
+fn is_waited_for(finalizer: &str) -> bool {
+    !["orphan", "foregroundDeletion"].contains(&finalizer)
 }
 
 /// DELETE of a namespace's events, or of those that selectors choose.
@@ -213,44 +224,53 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     Ok(Deletion {
         // A body takes the place of the query; who asks for a dry run in either gets one.
         dry_run: !dry_run.is_empty() || call.query.values("dryRun").any(|value| value == "All"),
-        uid: preconditions.uid.filter(|uid| !uid.is_empty()),
-        resource_version: preconditions
-            .resource_version
-            .filter(|version| !version.is_empty()),
+        uid: preconditions.uid,
+        resource_version: preconditions.resource_version,
         orphan_dependents: options.orphan_dependents,
     })
 }
 
 fn decode_options(call: &Call) -> Result<DeleteOptions, Status> {
     let mut reading = Reading::default();
-    let read = match body_media(&call.headers)? {
+    let (type_meta, options) = match body_media(&call.headers)? {
         Media::Protobuf => {
             let enveloped = codec::protobuf::open(&call.body).map_err(Status::bad_request)?;
             let type_meta = TypeMeta {
                 api_version: Some(enveloped.api_version),
                 kind: Some(enveloped.kind),
             };
-            DeleteOptions::decode(enveloped.raw)
-                .map(|options| (type_meta, options))
-                .map_err(|error| error.to_string())
+            let read = DeleteOptions::decode(enveloped.raw).map_err(|error| error.to_string());
+            (type_meta, read)
         }
-        Media::Yaml => body::yaml_value(&call.body).and_then(|(value, _)| {
-            codec::read_delete_options(value, &mut reading).map_err(|error| error.to_string())
-        }),
+        Media::Yaml => {
+            let (value, _) = body::yaml_value(&call.body).map_err(Status::bad_request)?;
+            let type_meta = codec::read_type_meta(value.clone()).unwrap_or_default();
+            let read = codec::read_delete_options(value, &mut reading);
+            (type_meta, read.map_err(|error| error.to_string()))
+        }
         Media::Json => {
-            let mut deserializer = serde_json::Deserializer::from_slice(&call.body);
-            codec::read_delete_options(&mut deserializer, &mut reading)
-                .and_then(|read| deserializer.end().map(|()| read))
-                .map_err(|error| match complaint(&call.body) {
-                    Some(why) => format!("couldn't get version/kind; json parse error: {why}"),
-                    None => error.to_string(),
-                })
+            if let Some(why) = complaint(&call.body) {
+                let why = format!("couldn't get version/kind; json parse error: {why}");
+                return Err(Status::bad_request(why));
+            }
+            let read = || serde_json::Deserializer::from_slice(&call.body);
+            let type_meta = codec::read_type_meta(&mut read()).unwrap_or_default();
+            let read = codec::read_delete_options(&mut read(), &mut reading);
+            (type_meta, read.map_err(|error| error.to_string()))
         }
     };
-    if let Some(why) = reading.uninterpretable().or(reading.complaint()) {
+    if let Some(why) = reading.uninterpretable() {
         return Err(Status::bad_request(why));
     }
-    let (type_meta, options) = read.map_err(Status::bad_request)?;
+    check_kind(type_meta)?;
+    match reading.complaint() {
+        Some(why) => Err(Status::bad_request(why)),
+        None => options.map_err(Status::bad_request),
+    }
+}
+
+/// Options of a delete are of this kind in every version, or say nothing.
+fn check_kind(type_meta: TypeMeta) -> Result<(), Status> {
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let group_version = given(type_meta.api_version).unwrap_or_else(|| "meta.k8s.io/v1".into());
     if group_version.matches('/').count() > 1 {
@@ -262,7 +282,7 @@ fn decode_options(call: &Call) -> Result<DeleteOptions, Status> {
             &group_version,
             &kind,
         ))),
-        _ => Ok(options),
+        _ => Ok(()),
     }
 }
 

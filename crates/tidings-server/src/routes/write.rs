@@ -8,7 +8,7 @@ use http::StatusCode;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
-use tidings_store::{NewRecord, WriteError};
+use tidings_store::{NewRecord, Record, WriteError};
 
 use super::access;
 use super::apply;
@@ -99,16 +99,10 @@ pub(super) async fn store_new(
         .admission
         .check_namespace(&server.metrics, api, &call.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
-    // In a dry run nothing is handed to the store, which is who refuses it.
     let version = metadata
         .resource_version
         .take()
         .filter(|version| !version.is_empty());
-    if version.is_some() && !dry_run {
-        return Err(Status::internal(
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
     let uid = random::uuid().map_err(|error| Status::internal(error.to_string()))?;
     rules::prepare_create(metadata, uid, now(server));
     server.admission.fit(&mut event)?;
@@ -138,11 +132,21 @@ pub(super) async fn store_new(
                 .get(key.bytes())
                 .await
                 .map_err(|error| Status::from_read(&error, None))?;
-            if existing.is_some() {
-                return Err(Status::already_exists(api, &key.name));
+            if let Some(existing) = existing {
+                return Err(taken(api, &key.name, existing));
             }
             event.metadata.get_or_insert_default().resource_version = version;
             return Ok(event);
+        }
+        // It is the store that refuses it, and one that is no number is none to it.
+        if version
+            .as_ref()
+            .and_then(|version| version.parse::<u64>().ok())
+            > Some(0)
+        {
+            return Err(Status::internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         match server
             .store
@@ -158,10 +162,29 @@ pub(super) async fn store_new(
             Err(WriteError::AlreadyExists { .. }) if generated => {
                 return Err(Status::generated_name_taken(api, &key.name));
             }
+            Err(error @ WriteError::AlreadyExists { .. }) => {
+                return Err(match server.store.get(key.bytes()).await {
+                    Ok(Some(existing)) => taken(api, &key.name, existing),
+                    _ => Status::from_write(&error, api, &key.name),
+                });
+            }
             Err(error) => return Err(Status::from_write(&error, api, &key.name)),
         }
     }
     Err(Status::internal("no name could be generated"))
+}
+
+/// There is an event of that name already, and it may be on its way out.
+fn taken(api: Api, name: &str, existing: Record) -> Status {
+    let deleted = Stored::decode(existing).is_ok_and(|stored| {
+        let metadata = stored.event.metadata;
+        metadata.is_some_and(|metadata| metadata.deletion_timestamp.is_some())
+    });
+    if deleted {
+        Status::still_exists(api, name)
+    } else {
+        Status::already_exists(api, name)
+    }
 }
 
 fn generated_name(base: &str) -> Result<String, Status> {
@@ -262,7 +285,7 @@ pub(crate) async fn patch(
     let options = call.query.patch_options(kind == PatchKind::Apply)?;
     let patch = match kind {
         PatchKind::Apply => return apply::apply(&server, &call, form, &options).await,
-        kind => Patch::parse(kind, &call.body),
+        kind => Patch::parse(kind, &call.body, options.field_validation),
     };
 
     let mut gate = server.gate(&call.user.name, call.api, options.dry_run);

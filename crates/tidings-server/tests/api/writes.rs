@@ -595,6 +595,81 @@ async fn finalizers_hold_a_delete_back() {
 }
 
 #[tokio::test]
+async fn finalizers_of_the_garbage_collector_hold_nothing_back() {
+    let server = Server::new();
+    let mut held = event("shop", "web.1");
+    held["metadata"]["finalizers"] = json!(["orphan"]);
+    server.post(SHOP, &held).await.expect(201);
+    assert_eq!(server.delete(WEB).await.expect(200)["status"], "Success");
+    server.get(WEB).await.expect(404);
+
+    held["metadata"]["finalizers"] = json!(["foregroundDeletion", "example.com/archive"]);
+    server.post(SHOP, &held).await.expect(201);
+    server.delete(WEB).await.expect(200);
+    let waiting = server.get(WEB).await.expect(200);
+    let left = json!(["example.com/archive"]);
+    assert_eq!(waiting["metadata"]["finalizers"], left);
+    let again = server.post(SHOP, &held).await.expect(409);
+    let message = "object is being deleted: events \"web.1\" already exists";
+    assert_eq!(again["message"], message);
+}
+
+#[tokio::test]
+async fn what_is_created_has_no_version_yet() {
+    let server = Server::new();
+    for (version, code) in [("0", 201), ("latest", 201), ("7", 500)] {
+        let mut sent = event("shop", version);
+        sent["metadata"]["resourceVersion"] = version.into();
+        server.post(SHOP, &sent).await.expect(code);
+        // Whether it is right is told first.
+        sent["involvedObject"]["namespace"] = "bank".into();
+        server.post(SHOP, &sent).await.expect(422);
+    }
+}
+
+#[tokio::test]
+async fn events_of_the_newer_group_have_finalizers_with_a_domain() {
+    let server = Server::new();
+    let uri = "/apis/events.k8s.io/v1/namespaces/shop/events";
+    let mut sent = json!({
+        "metadata": {"name": "web.1", "finalizers": ["orphan", "archive"]},
+        "eventTime": "2026-03-04T05:00:00.000000Z",
+        "reportingController": "example.com/controller",
+        "reportingInstance": "controller-0",
+        "action": "Restart",
+        "reason": "BackOff",
+        "regarding": {"kind": "Pod", "namespace": "shop", "name": "web"},
+        "type": "Warning",
+    });
+    let status = server.post(uri, &sent).await.expect(422);
+    let causes = &status["details"]["causes"];
+    assert_eq!(causes[0]["field"], "metadata.finalizers[1]");
+    assert_eq!(causes[1], Value::Null);
+    sent["metadata"]["finalizers"] = json!(["orphan"]);
+    server.post(uri, &sent).await.expect(201);
+    let patch = json!({"metadata": {"finalizers": ["archive"]}});
+    let newer = format!("{uri}/web.1");
+    server.patch("merge", &newer, &patch).await.expect(422);
+    server.patch("merge", WEB, &patch).await.expect(200);
+}
+
+#[tokio::test]
+async fn the_last_day_of_all_is_a_time() {
+    let server = Server::new();
+    let mut last = event("shop", "web.1");
+    last["lastTimestamp"] = "9999-12-31T23:59:59Z".into();
+    server.post(SHOP, &last).await.expect(201);
+    let patch = json!({"deprecatedLastTimestamp": null});
+    let newer = "/apis/events.k8s.io/v1/namespaces/shop/events/web.1";
+    // It was set, and is not to change.
+    let status = server.patch("merge", newer, &patch).await.expect(422);
+    assert!(
+        status["message"].to_string().contains("lastTimestamp"),
+        "{status}"
+    );
+}
+
+#[tokio::test]
 async fn a_large_collection_is_deleted_with_what_others_delete_and_hold() {
     let server = Server::new();
     let names: Vec<String> = (0..300).map(|n| format!("e{n:03}")).collect();
@@ -624,9 +699,10 @@ async fn owners_are_kept_once() {
     let server = Server::new();
     let owner = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "1"});
     let mut twice = event("shop", "web.1");
-    twice["metadata"]["ownerReferences"] = json!([owner("a"), owner("b")]);
+    // Only what is equal is repeated, not what has the same uid.
+    twice["metadata"]["ownerReferences"] = json!([owner("a"), owner("b"), owner("a")]);
     let created = server.post(SHOP, &twice).await;
-    let kept = json!([owner("a")]);
+    let kept = json!([owner("a"), owner("b")]);
     assert_eq!(created.expect(201)["metadata"]["ownerReferences"], kept);
     let warning = created.header("warning").to_owned();
     assert!(
@@ -738,6 +814,8 @@ async fn bodies_are_limited() {
         status["message"],
         "Request entity too large: limit is 3145728"
     );
+    let long = event("shop", &"x".repeat(1100));
+    server.post(&events("shop"), &long).await.expect(413);
     let mut options = ApiOptions::default();
     options.request_bytes_max = 100;
     let status = Server::with(options)
