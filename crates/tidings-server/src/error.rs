@@ -131,7 +131,11 @@ impl Status {
             Attributes::Path { verb, path } => (
                 "forbidden".to_owned(),
                 Details::default(),
-                format!("User {user:?} cannot {verb} path {path:?}"),
+                format!(
+                    "User {} cannot {verb} path {}",
+                    go_quote(user),
+                    go_quote(path)
+                ),
             ),
             Attributes::Resource(asked) => {
                 let qualified = if asked.group.is_empty() {
@@ -142,7 +146,7 @@ impl Status {
                 let what = if asked.name.is_empty() {
                     format!("{qualified} is forbidden")
                 } else {
-                    format!("{qualified} {:?} is forbidden", asked.name)
+                    format!("{qualified} {} is forbidden", go_quote(&asked.name))
                 };
                 let resource = if asked.subresource.is_empty() {
                     asked.resource.to_string()
@@ -152,11 +156,14 @@ impl Status {
                 let place = if asked.namespace.is_empty() {
                     "at the cluster scope".to_owned()
                 } else {
-                    format!("in the namespace {:?}", asked.namespace)
+                    format!("in the namespace {}", go_quote(&asked.namespace))
                 };
                 let deed = format!(
-                    "User {user:?} cannot {} resource {resource:?} in API group {:?} {place}",
-                    asked.verb, asked.group
+                    "User {} cannot {} resource {} in API group {} {place}",
+                    go_quote(user),
+                    asked.verb,
+                    go_quote(&resource),
+                    go_quote(&asked.group)
                 );
                 let details = Details {
                     name: asked.name.to_string(),
@@ -303,9 +310,10 @@ impl Status {
     /// Recorders know this one by its cause and drop the event in silence.
     pub(crate) fn namespace_terminating(api: Api, name: &str, namespace: &str) -> Self {
         let message = format!(
-            "{} {name:?} is forbidden: unable to create new content in namespace {namespace} because it is being \
+            "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
              terminated",
-            api.resource()
+            api.resource(),
+            go_quote(name)
         );
         Self::of(StatusCode::FORBIDDEN, "Forbidden", message).details(Details {
             name: name.into(),
@@ -323,6 +331,13 @@ impl Status {
     pub(crate) fn already_exists(api: Api, name: &str) -> Self {
         let message = format!("{} {} already exists", api.resource(), go_quote(name));
         Self::of(StatusCode::CONFLICT, "AlreadyExists", message).about(api, name)
+    }
+
+    /// The event of that name is deleted, and waits for its finalizers.
+    pub(crate) fn still_exists(api: Api, name: &str) -> Self {
+        let mut status = Self::already_exists(api, name);
+        status.0.message.insert_str(0, "object is being deleted: ");
+        status
     }
 
     /// Every name that was generated was taken: worth another try.

@@ -55,6 +55,9 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
             extra.entry(key).or_default().push(text(value)?);
         }
     }
+    if name.is_empty() && uid.is_empty() && groups.is_empty() && extra.is_empty() {
+        return Ok(None);
+    }
     if name.is_empty() {
         return Err(Status::bad_request(
             "requested impersonation without impersonating a user: Impersonate-User is missing",

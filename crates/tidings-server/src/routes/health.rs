@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use tidings_core::validate::go_quote;
 
 use crate::query::Query;
 use crate::server::ApiServer;
@@ -62,7 +63,7 @@ pub(crate) async fn all(State(server): State<Arc<ApiServer>>, request: Request) 
         }
     }
     if !excluded.is_empty() {
-        let unknown: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+        let unknown: Vec<String> = excluded.iter().map(|name| go_quote(name)).collect();
         lines.push(format!(
             "warn: some health checks cannot be excluded: no matches for {}\n",
             unknown.join(", ")

@@ -52,7 +52,13 @@ pub(crate) async fn watch(
         return Err(Status::not_acceptable(STREAMED));
     }
     if !call.name.is_empty() {
-        options.selector.fields.require_name(&call.name);
+        let fields = &mut options.selector.fields;
+        if !fields.is_empty() && fields.name() != Some(&call.name) {
+            return Err(Status::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
+        fields.require_name(&call.name);
     }
     let timeout = options
         .timeout
@@ -198,10 +204,12 @@ impl Watching {
         if initial {
             let mut request = store_request(&self.call.namespace, &options.selector);
             request.limit = Some(INITIAL_PAGE_LEN);
-            // As since Kubernetes 1.32, a plain watch from the beginning counts as one that asked for what exists.
+            // As since Kubernetes 1.32, a plain watch from the beginning counts as one that asked for what exists; one by the
+            // old path does not.
+            let asked = options.send_initial_events.is_some() || self.call.query.flag("watch");
             self.phase = Phase::Initial {
                 request,
-                announce_end: options.allow_bookmarks,
+                announce_end: options.allow_bookmarks && asked,
             };
         } else {
             let revision = after.unwrap_or_else(|| self.server.store.revision());
