@@ -140,8 +140,9 @@ pub(crate) fn apply(
     if !unchanged {
         event = to_event(writer.api, merged).map_err(|why| {
             ApplyError::Unfit(format!(
-                "failed to convert new object ({}) to proper version: {why}",
-                describe(config)
+                "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {why}",
+                describe(config),
+                group_version_kind(config)
             ))
         })?;
     }
@@ -196,7 +197,7 @@ fn to_value(api: Api, event: &Event) -> Result<Value, ApplyError> {
 }
 
 fn to_event(api: Api, value: Value) -> Result<Event, serde_json::Error> {
-    let mut reading = Reading::default();
+    let mut reading = Reading::of_unstructured();
     let (_, event) = codec::read_event(api, value, &mut reading)?;
     match reading.uninterpretable().or(reading.complaint()) {
         Some(why) => Err(serde_json::Error::custom(why)),

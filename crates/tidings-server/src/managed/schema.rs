@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::Changes;
 use super::set::{Atom, FieldSet, PathElement, show};
 use crate::codec::Api;
+use crate::quote::{go_syntax, go_type, go_value};
 
 /// The form of a value.
 #[derive(Debug)]
@@ -193,9 +194,14 @@ pub(super) fn check(schema: &Schema, value: &Value) -> Result<(), String> {
 }
 
 fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors: &mut Vec<String>) {
-    let expected = |expected: &str, path: &[PathElement]| match value {
-        Value::String(_) => format!("{}: expected {expected}, got string", show(path)),
-        other => format!("{}: expected {expected}, got {other}", show(path)),
+    let expected = |expected: &str, path: &[PathElement]| {
+        // Upstream prints each with another verb, and with what it wraps values in.
+        let found = match schema {
+            Text => format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value)),
+            Number => go_type(value).to_owned(),
+            _ => format!("&{{{}}}", go_value(value)),
+        };
+        format!("{}: expected {expected}, got {found}", show(path))
     };
     match (schema, value) {
         (_, Value::Null)

@@ -282,7 +282,7 @@ fn what_cannot_be_applied() {
             config(&json!({"involvedObject": {"zzz": 1}, "count": "x", "series": []})),
             unfit(
                 "errors:\n  .count: expected numeric (int or float), got string\n  .involvedObject.zzz: field not declared in \
-                 schema\n  .series: expected map, got []",
+                 schema\n  .series: expected map, got &{[]}",
             ),
         ),
         (

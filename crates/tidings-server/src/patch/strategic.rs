@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 use tidings_core::validate::go_quote;
 
-use crate::quote::go_value;
+use crate::quote::{go_type, go_value};
 
 /// Why a patch is not applied, in kube-apiserver's words.
 #[derive(Debug, PartialEq, Eq)]
@@ -391,22 +391,14 @@ fn without_directives(value: Value) -> Option<Value> {
 
 const MAP: &str = "map[string]interface {}";
 const LIST: &str = "[]interface {}";
-
-/// What Go decodes a value to.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => LIST,
-        Value::Object(_) => MAP,
-    }
-}
+/// `%s` of nothing.
+const NIL: &str = "%!s(<nil>)";
 
 fn other_type(expected: &str, found: &Value) -> Refused {
-    let found = go_type(found);
+    let found = match found {
+        Value::Null => NIL,
+        found => go_type(found),
+    };
     Refused::Unexpected(format!("expected a {expected}, but received a {found}"))
 }
 
@@ -439,7 +431,7 @@ fn unknown_directive(patch: &Map<String, Value>) -> Refused {
 /// A value as Go's `%s` prints it.
 fn go_text(value: &Value) -> String {
     match value {
-        Value::Null => go_type(value).to_owned(),
+        Value::Null => NIL.to_owned(),
         Value::Bool(_) | Value::Number(_) => format!("%!s({}={value})", go_type(value)),
         Value::String(text) => text.clone(),
         Value::Array(items) => {

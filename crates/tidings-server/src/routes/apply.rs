@@ -4,6 +4,7 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
+use tidings_core::validate::go_quote;
 
 use super::access;
 use super::body::event_response;
@@ -48,7 +49,7 @@ pub(super) async fn apply(
             );
             return Err(Status::conflict(call.api, &call.name, &why));
         }
-        check_place(call, metadata)?;
+        check_place(call, metadata).map_err(|status| status.warning(&warnings))?;
         warnings.extend(rules::dedup_owner_references(&mut event, AFTER_ADMISSION));
         let metadata = event.metadata.get_or_insert_default();
         let answer =
@@ -61,7 +62,10 @@ pub(super) async fn apply(
                 Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
                     continue;
                 }
-                created => return answer(StatusCode::CREATED, &created?),
+                created => {
+                    let created = created.map_err(|status| status.warning(&warnings))?;
+                    return answer(StatusCode::CREATED, &created);
+                }
             }
         };
         // As with the other patches, only a version that the configuration names is insisted on.
@@ -78,7 +82,8 @@ pub(super) async fn apply(
             options.dry_run,
             &mut gate,
         )
-        .await?
+        .await
+        .map_err(|status| status.warning(&warnings))?
         {
             return answer(StatusCode::OK, &event);
         }
@@ -108,7 +113,7 @@ fn read(body: &[u8]) -> Result<(Value, Option<String>), Status> {
             let mut lenient = serde_saphyr::Options::default();
             lenient.duplicate_keys = DuplicateKeyPolicy::LastWins;
             match serde_saphyr::from_slice_with_options(body, lenient) {
-                Ok(config) => (config, Some(strict.to_string())),
+                Ok(config) => (config, Some(repeated(&strict))),
                 // Not all JSON is YAML: its escapes of surrogate pairs are not.
                 Err(_) => match serde_json::from_slice(body) {
                     Ok(config) => (config, None),
@@ -143,12 +148,29 @@ fn settle_numbers(value: &mut Value) {
     }
 }
 
+/// The first key given twice, in the words of kube-apiserver's parser.
+fn repeated(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let said = || {
+        let (_, place) = line.split_once("line ")?;
+        let (number, what) = place.split_once(' ')?;
+        let (_, key) = what.split_once("duplicate mapping key: ")?;
+        let (key, _) = key.rsplit_once(", set ")?;
+        Some(format!(
+            "line {number}: key {} already set in map",
+            go_quote(key)
+        ))
+    };
+    said().unwrap_or_else(|| line.to_owned())
+}
+
 fn heed(duplicates: Option<&str>, validation: FieldValidation) -> Result<Vec<String>, Status> {
     match (duplicates, validation) {
         (None, _) | (_, FieldValidation::Ignore) => Ok(Vec::new()),
-        (Some(why), FieldValidation::Warn) => Ok(vec![why.replace('\n', " ")]),
+        (Some(why), FieldValidation::Warn) => Ok(vec![why.to_owned()]),
         (Some(why), FieldValidation::Strict) => Err(Status::bad_request(format!(
-            "error strict decoding YAML: {why}"
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {why}"
         ))),
     }
 }
