@@ -224,13 +224,12 @@ fn merge_lists(
         let why = "cannot merge lists without merge key for struct";
         return Err(Refused::Unexpected(why.to_owned()));
     };
-    let (mut replaces, mut sent) = (false, Vec::new());
+    let (mut replaces, mut gone, mut sent) = (false, HashSet::new(), Vec::new());
     for item in patch {
         match item.get("$patch").map(Value::as_str) {
             None => sent.push(item),
             Some(Some("delete")) => {
-                let gone = identity(&item, Some(key))?;
-                items.retain(|item| item.get(key) != Some(gone));
+                gone.insert(identity(&item, Some(key))?.to_string());
             }
             Some(Some("replace")) => replaces = true,
             Some(Some("merge")) => {
@@ -245,19 +244,29 @@ fn merge_lists(
     if replaces {
         return put_together(sent, &[], &[], Some(key));
     }
+    let own_of = |item: &Value| item.get(key).map(Value::to_string);
+    items.retain(|item| own_of(item).is_none_or(|own| !gone.contains(&own)));
     let before = items.clone();
+    // Looked up, for both lists may be as long as a body.
+    let mut places = HashMap::new();
+    for (place, own) in items.iter().map(own_of).enumerate() {
+        if let Some(own) = own {
+            places.entry(own).or_insert(place);
+        }
+    }
     for item in &sent {
-        let own = identity(item, Some(key))?;
-        let same = items
-            .iter_mut()
-            .find(|existing| existing.get(key) == Some(own));
+        let own = identity(item, Some(key))?.to_string();
+        let same = places.get(&own).and_then(|place| items.get_mut(*place));
         match (same, item) {
             (Some(Value::Object(existing)), Value::Object(fields)) => {
                 path.push(String::new());
                 merge(existing, fields.clone(), path)?;
                 path.pop();
             }
-            _ => items.push(item.clone()),
+            _ => {
+                places.entry(own).or_insert(items.len());
+                items.push(item.clone());
+            }
         }
     }
     put_together(items, &sent, &before, Some(key))
