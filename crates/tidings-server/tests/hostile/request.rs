@@ -14,10 +14,24 @@ use tower::ServiceExt;
 
 /// What kube-apiserver itself answers with 500 though the client is to blame. Besides these only 504, for a revision that is not reached in
 /// time, is above 499.
-const KUBERNETES_OWN_500: [&str; 3] = [
+const KUBERNETES_OWN_500: [&str; 16] = [
     "resourceVersion should not be set on objects to be created",
     "failed to create typed patch object",
     "failed to convert new object",
+    // Of strategic merge patches.
+    "unknown patch type: ",
+    "unable to find api field in struct ",
+    "expected slice or array type, but got: ",
+    "data type is not struct, instead is: map",
+    "expected a map[string]interface {}, but received a ",
+    "expected a []interface {}, but received a ",
+    " does not contain declared merge key: ",
+    "list element types are not identical: ",
+    "no elements in any of the given slices",
+    " doesn't match $setElementOrder list:",
+    "cannot merge lists without merge key for struct",
+    "merging lists cannot yet be specified in the patch",
+    " is not a map",
 ];
 
 /// So many pieces of an answer are read: a watch goes on for ever.
