@@ -40,6 +40,10 @@ impl std::fmt::Debug for Storage {
 
 impl Storage {
     /// Opens the store. It must be called within a tokio runtime.
+    #[cfg_attr(
+        not(feature = "etcd"),
+        expect(clippy::unused_async, reason = "only etcd has to be waited for")
+    )]
     pub(crate) async fn open(self, data_dir: &Path) -> Result<Arc<dyn Store>, StartError> {
         match self {
             Self::Embedded(options) => {
