@@ -257,16 +257,13 @@ fn merge_lists(
     for item in &sent {
         let own = identity(item, Some(key))?.to_string();
         let same = places.get(&own).and_then(|place| items.get_mut(*place));
-        match (same, item) {
-            (Some(Value::Object(existing)), Value::Object(fields)) => {
-                path.push(String::new());
-                merge(existing, fields.clone(), path)?;
-                path.pop();
-            }
-            _ => {
-                places.entry(own).or_insert(items.len());
-                items.push(item.clone());
-            }
+        if let (Some(Value::Object(existing)), Value::Object(fields)) = (same, item) {
+            path.push(String::new());
+            merge(existing, fields.clone(), path)?;
+            path.pop();
+        } else {
+            places.entry(own).or_insert(items.len());
+            items.push(item.clone());
         }
     }
     put_together(items, &sent, &before, Some(key))
