@@ -29,6 +29,8 @@ mod index;
 mod keeper;
 mod keys;
 mod log;
+#[cfg(test)]
+mod log_tests;
 mod names;
 mod part;
 #[cfg(test)]
