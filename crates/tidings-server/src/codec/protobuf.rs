@@ -40,12 +40,19 @@ pub(crate) struct Enveloped {
 /// Opens an envelope.
 ///
 /// # Errors
-/// A fragment saying what is wrong: the magic bytes are missing, or what follows is not the envelope's message.
+/// A fragment saying what is wrong: the magic bytes are missing, nothing follows them, or not the envelope's message.
 pub(crate) fn open(bytes: &Bytes) -> Result<Enveloped, String> {
+    if bytes.is_empty() {
+        return Err("empty data".into());
+    }
     if !bytes.starts_with(MAGIC) {
         return Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".into());
     }
-    let unknown = Unknown::decode(bytes.slice(MAGIC.len()..)).map_err(|error| error.to_string())?;
+    let body = bytes.slice(MAGIC.len()..);
+    if body.is_empty() {
+        return Err("empty body".into());
+    }
+    let unknown = Unknown::decode(body).map_err(|error| error.to_string())?;
     if !unknown.content_encoding.is_empty() {
         return Err(format!(
             "the content encoding {:?} inside the envelope is not supported",

@@ -525,6 +525,12 @@ mod tests {
                 }),
             ),
             (
+                "owners sent twice are one",
+                json!({"metadata": {"ownerReferences": [{"uid": "3", "name": "three"}, {"name": "drei", "uid": "3"}]}}),
+                "/metadata/ownerReferences",
+                json!([{"uid": "3", "name": "drei"}, {"uid": "1", "name": "one"}, {"uid": "2", "name": "two"}]),
+            ),
+            (
                 "owners leave by uid",
                 json!({"metadata": {"ownerReferences": [{"uid": "1", "$patch": "delete"}]}}),
                 "/metadata/ownerReferences",
