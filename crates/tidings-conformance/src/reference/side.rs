@@ -12,6 +12,7 @@ use http_body_util::Full;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::case::{Action, Variables, What, fill_text};
@@ -37,8 +38,8 @@ const HEADERS: [&str; 11] = [
 ];
 /// Headers whose values are each server's own.
 const ONLY_GIVEN: [&str; 2] = ["etag", "audit-id"];
-/// How long a kubectl that never ends by itself is let run, as with `get -w`.
-const WATCHING: Duration = Duration::from_secs(4);
+/// A kubectl that never ends by itself, as with `get -w`, has said all it has to once it has been silent for so long.
+const SILENCE: Duration = Duration::from_secs(8);
 const KUBECTL_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Side {
@@ -73,6 +74,7 @@ impl Side {
                 What::Send { .. } => self.send(action, &variables).await,
                 What::Kubectl { .. } => {
                     self.run_kubectl(&action.what, action.background, &variables)
+                        .await
                 }
             };
             let answer = match answer {
@@ -133,7 +135,8 @@ impl Side {
         }
     }
 
-    fn run_kubectl(&self, what: &What, background: bool, variables: &Variables) -> Given {
+    /// Starts kubectl; one in the background has begun to speak when this returns: what happens next it must see.
+    async fn run_kubectl(&self, what: &What, background: bool, variables: &Variables) -> Given {
         let (
             Some(program),
             What::Kubectl {
@@ -158,17 +161,23 @@ impl Side {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let input = input.bytes(variables, "").unwrap_or_default();
-        let patience = if background {
-            WATCHING
+        let silence = if background {
+            SILENCE
         } else {
             KUBECTL_PATIENCE
         };
         let wanted = lines.clone().unwrap_or_default();
-        Given::Later(tokio::spawn(async move {
-            kubectl(command, input, patience, &wanted)
+        let (speaks, begun) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            kubectl(command, input, silence, speaks, &wanted)
                 .await
                 .unwrap_or_else(|error| failure(&error))
-        }))
+        });
+        if background {
+            // It may as well have ended in silence.
+            let _ = begun.await;
+        }
+        Given::Later(task)
     }
 }
 
@@ -307,7 +316,8 @@ fn document(bytes: &[u8], content_type: &str, is_watch: bool) -> Tree {
 async fn kubectl(
     mut command: Command,
     input: Vec<u8>,
-    patience: Duration,
+    silence: Duration,
+    speaks: oneshot::Sender<()>,
     wanted: &str,
 ) -> std::io::Result<Tree> {
     let mut child = command.spawn()?;
@@ -315,18 +325,17 @@ async fn kubectl(
         // One that wants no input may have closed it.
         let _ = stdin.write_all(&input).await;
     }
-    let (mut said, mut complained) = (Vec::new(), Vec::new());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let running = async {
-        tokio::join!(drain(stdout, &mut said), drain(stderr, &mut complained));
-        child.wait().await
+    let complaints = tokio::spawn(drain(stderr, KUBECTL_PATIENCE * 2, None));
+    let (said, has_ended) = drain(stdout, silence, Some(speaks)).await;
+    let status = if has_ended {
+        let code = child.wait().await?.code();
+        code.map_or(Tree::Null, |code| Tree::Number(code.to_string()))
+    } else {
+        child.kill().await?;
+        "ended by us".into()
     };
-    let status = match tokio::time::timeout(patience, running).await {
-        Ok(status) => status?
-            .code()
-            .map_or(Tree::Null, |code| Tree::Number(code.to_string())),
-        Err(_) => "ended by us".into(),
-    };
+    let (complained, _) = complaints.await.unwrap_or_default();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let body = text(&said);
     // Objects are compared as such, everything else to the letter.
@@ -347,13 +356,30 @@ fn lines(text: &str, wanted: &str) -> Tree {
     Tree::List(lines.map(Tree::from).collect())
 }
 
-async fn drain(from: Option<impl tokio::io::AsyncRead + Unpin>, to: &mut Vec<u8>) {
+/// What is said until the end, or for so long nothing is: whether it was the end, too. The first word may take longer.
+async fn drain(
+    from: Option<impl tokio::io::AsyncRead + Unpin>,
+    silence: Duration,
+    mut speaks: Option<oneshot::Sender<()>>,
+) -> (Vec<u8>, bool) {
     use tokio::io::AsyncReadExt;
-    if let Some(mut from) = from {
-        // What was read before a failure counts.
-        let mut chunk = [0; 4096];
-        while let Ok(length @ 1..) = from.read(&mut chunk).await {
-            to.extend(chunk.iter().take(length));
+    let mut said = Vec::new();
+    let Some(mut from) = from else {
+        return (said, true);
+    };
+    let mut chunk = [0; 4096];
+    let mut patience = KUBECTL_PATIENCE.max(silence);
+    loop {
+        match tokio::time::timeout(patience, from.read(&mut chunk)).await {
+            Ok(Ok(length @ 1..)) => said.extend(chunk.iter().take(length)),
+            // What was read before a failure counts.
+            Ok(_) => return (said, true),
+            Err(_) => return (said, false),
+        }
+        patience = silence;
+        if let Some(speaks) = speaks.take() {
+            // Nobody may have waited for it.
+            let _ = speaks.send(());
         }
     }
 }
