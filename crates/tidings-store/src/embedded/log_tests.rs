@@ -48,12 +48,12 @@ fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     let segments = log.bucket(BUCKET);
     let path = segments.all()[0].path.clone();
     let whole = fs::read(&path).unwrap();
-    let mut scratch = Scratch::default();
     let mut noticed = 0;
     for bit in 0..whole.len() * 8 {
         let mut damaged = whole.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         fs::write(&path, damaged).unwrap();
+        let mut scratch = Scratch::default();
         for version in 1..6_u64 {
             match segments.version(version, &mut scratch) {
                 Ok(Some(found)) => assert_eq!(found, version.to_string().repeat(5).as_bytes()),

@@ -27,11 +27,13 @@ const POINT_DISTANCE: u64 = 2048;
 /// Bytes a walk through the file reads at a time.
 const CHUNK: u64 = 64 << 10;
 
-/// What versions are read into, one after the other.
+/// What versions are read into, one after the other. Those that lie close together are read at once.
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Made longer when it must be, and never shorter.
     bytes: Vec<u8>,
+    /// What the bytes are: of which segment, from where, and how many.
+    holds: Option<(Arc<Segment>, u64, usize)>,
     /// How much may still be read, where only what the system has in memory is.
     cached: Option<usize>,
 }
@@ -364,7 +366,7 @@ impl Segment {
 
     /// The content of the version with a revision, if it is here.
     pub(crate) fn version<'a>(
-        &self,
+        self: &Arc<Self>,
         revision: Revision,
         scratch: &'a mut Scratch,
     ) -> Result<Option<&'a [u8]>, Fault> {
@@ -413,35 +415,49 @@ impl Segment {
     }
 
     fn read(&self, start: u64, end: u64) -> Result<Vec<u8>, Fault> {
-        let mut scratch = Scratch::default();
-        self.read_into(start, end, &mut scratch)?;
-        Ok(scratch.bytes)
+        let mut bytes = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
+        let read = self.file.read_exact_at(&mut bytes, start);
+        read.map_err(|error| self.unreadable(error, start))?;
+        Ok(bytes)
     }
 
     fn read_into<'a>(
-        &self,
+        self: &Arc<Self>,
         start: u64,
         end: u64,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], Fault> {
         let len = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
-        let Scratch { bytes, cached } = scratch;
-        if bytes.len() < len {
-            bytes.resize(len, 0);
-        }
-        let bytes = bytes.get_mut(..len).unwrap_or_default();
-        let read = match cached {
-            None => self.file.read_exact_at(bytes, start),
-            Some(left) if *left < len => Err(io::ErrorKind::WouldBlock.into()),
-            Some(left) => {
-                *left -= len;
-                read_cached(&self.file, bytes, start)
+        let Scratch {
+            bytes,
+            holds,
+            cached,
+        } = scratch;
+        let is_held = matches!(holds, Some((of, from, held)) if Arc::ptr_eq(of, self) && (*from, *held) == (start, len));
+        if !is_held {
+            *holds = None;
+            if bytes.len() < len {
+                bytes.resize(len, 0);
             }
-        };
-        match read {
-            Ok(()) => Ok(bytes),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.damaged(start)),
-            Err(error) => Err(Fault::Storage(Arc::new(error))),
+            let bytes = bytes.get_mut(..len).unwrap_or_default();
+            let read = match cached {
+                None => self.file.read_exact_at(bytes, start),
+                Some(left) if *left < len => Err(io::ErrorKind::WouldBlock.into()),
+                Some(left) => {
+                    *left -= len;
+                    read_cached(&self.file, bytes, start)
+                }
+            };
+            read.map_err(|error| self.unreadable(error, start))?;
+            *holds = Some((Arc::clone(self), start, len));
+        }
+        Ok(bytes.get(..len).unwrap_or_default())
+    }
+
+    fn unreadable(&self, error: io::Error, start: u64) -> Fault {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged(start),
+            _ => Fault::Storage(Arc::new(error)),
         }
     }
 
