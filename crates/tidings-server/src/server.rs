@@ -44,6 +44,10 @@ pub struct ApiOptions {
     /// The longest body of a request, in bytes (`--max-request-bytes`); longer ones get 413. Default: 3 MiB, which is
     /// kube-apiserver's limit.
     pub request_bytes_max: usize,
+    /// Behind its first page, a Table asked for in pages of 500 rows or more has so many in a page, if that is more
+    /// (`--table-continuation-rows`): kubectl asks five times a second at most. 0 is as many as were asked for. Default:
+    /// 10,000.
+    pub table_continuation_rows: usize,
     /// A request other than a watch is given up after this (`--request-timeout`). Default: one minute.
     pub request_timeout: Duration,
     /// Watches without a timeout of their own end after this to twice this (`--min-request-timeout`). Default: 30 minutes.
@@ -101,6 +105,7 @@ impl Default for ApiOptions {
             max_requests_inqueue: 6400,
             request_wait_limit: Duration::from_secs(60),
             request_bytes_max: BODY_BYTES_MAX,
+            table_continuation_rows: 10_000,
             request_timeout: Duration::from_secs(60),
             min_request_timeout: Duration::from_secs(1800),
             bookmark_interval: Duration::from_secs(60),

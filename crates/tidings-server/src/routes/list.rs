@@ -22,10 +22,13 @@ use super::pages::Pages;
 use super::watch;
 use crate::continuation::Continuation;
 use crate::error::Status;
-use crate::negotiate::{Answer, Form, Media};
+use crate::negotiate::{Answer, Form, Media, Shape};
 use crate::query::{ListOptions, ResourceVersion};
 use crate::selector::Selector;
 use crate::server::ApiServer;
+
+/// Who wants a Table in pages of so many rows and goes on behind the first is kubectl, which wants all of it.
+const KUBECTL_CHUNK: usize = 500;
 
 /// GET of one event.
 pub(crate) async fn get(
@@ -185,8 +188,15 @@ async fn stream_list(
     server: Arc<ApiServer>,
     call: Call,
     form: Form,
-    options: ListOptions,
+    mut options: ListOptions,
 ) -> Result<Response, Status> {
+    if let (Some(_), Shape::Table(_)) = (&options.continue_token, form.shape) {
+        let rows = server.options.table_continuation_rows;
+        options.limit = options.limit.map(|limit| match limit {
+            KUBECTL_CHUNK.. => limit.max(rows),
+            fewer => fewer,
+        });
+    }
     let rows = table_rows(&call, form, server.clock.now())?;
     let mut writer = ListWriter::new(call.api, form, rows);
     let mut pages = pages(&server, &call, &options)?;

@@ -278,6 +278,43 @@ async fn a_list_of_several_store_pages_is_whole() {
     assert_eq!(table["rows"].as_array().unwrap().len(), 1234);
 }
 
+/// kubectl asks for 500 rows at a time, and for no more than five pages a second.
+#[tokio::test]
+async fn a_table_in_large_pages_goes_on_in_larger_ones() {
+    let server = Server::new();
+    for n in 0..1234 {
+        server.create("shop", &format!("e{n:04}")).await;
+    }
+    let pages = async |limit: usize, accept: &str| {
+        let (mut pages, mut found) = (Vec::new(), Vec::new());
+        let mut token = String::new();
+        loop {
+            let path = format!("/api/v1/events?limit={limit}&continue={token}");
+            let list = server.get_as(&path, accept).await.expect(200);
+            let rows = list["rows"].as_array().or(list["items"].as_array());
+            let rows = rows.unwrap().iter().map(|row| match &row["object"] {
+                Value::Null => row["metadata"]["name"].clone(),
+                object => object["metadata"]["name"].clone(),
+            });
+            let page: Vec<_> = rows.collect();
+            pages.push(page.len());
+            found.extend(page);
+            match list["metadata"]["continue"].as_str() {
+                Some(next) => token = next.to_owned(),
+                None => break,
+            }
+        }
+        let all = (0..1234).map(|n| Value::from(format!("e{n:04}")));
+        assert_eq!(found, all.collect::<Vec<_>>(), "{limit} {accept}");
+        pages
+    };
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    assert_eq!(pages(500, table).await, [500, 734]);
+    assert_eq!(pages(600, table).await, [600, 634]);
+    assert_eq!(pages(499, table).await, [499, 499, 236]);
+    assert_eq!(pages(500, "application/json").await, [500, 500, 234]);
+}
+
 #[tokio::test]
 async fn resource_versions() {
     let server = Server::new();

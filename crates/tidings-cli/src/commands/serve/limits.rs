@@ -27,6 +27,11 @@ pub(super) struct LimitFlags {
     /// The longest body of a request, in bytes; Ki, Mi, k and M may follow. Longer ones get 413
     #[arg(long, value_name = "BYTES", default_value = "3Mi", value_parser = bytes)]
     max_request_bytes: usize,
+    /// Behind its first page, a Table asked for in pages of 500 rows or more has so many in a page. 0 is as many as asked for
+    ///
+    /// `kubectl get events` asks for 500 rows at a time and, after the first ten pages, no more than five times a second.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    table_continuation_rows: usize,
     /// A request other than a watch is given up after this
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration_of_seconds)]
     request_timeout: Duration,
@@ -52,6 +57,7 @@ impl LimitFlags {
         options.max_requests_inqueue = self.max_requests_inqueue;
         options.request_wait_limit = self.request_wait_limit;
         options.request_bytes_max = self.max_request_bytes;
+        options.table_continuation_rows = self.table_continuation_rows;
         options.request_timeout = self.request_timeout;
         options.min_request_timeout = self.min_request_timeout;
         options.bookmark_interval = self.bookmark_interval;
