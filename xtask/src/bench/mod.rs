@@ -3,6 +3,7 @@
 //! Every program measured prints JSON lines; what is not one is its own business. Two kinds of figures: what one call
 //! costs (`ns_per_op`), and what becomes of a burst of events sent to an Event API server (`events_per_second`).
 
+mod rounds;
 mod server;
 mod serving;
 pub(crate) mod soak;

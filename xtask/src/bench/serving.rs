@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
+use super::rounds::{self, ROUNDS};
 use super::server::Running;
 use super::{Figure, build, figures, machine, table};
 use crate::Result;
@@ -25,6 +26,9 @@ pub(crate) struct Args {
     /// A tenth of the load, to see that everything works
     #[arg(long)]
     quick: bool,
+    /// How often everything is measured; the figures are the medians
+    #[arg(long, default_value_t = ROUNDS)]
+    rounds: u64,
     /// Also fill our server with a million events, for its memory and its answers then
     #[arg(long)]
     million: bool,
@@ -85,22 +89,11 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         kubectl: find("kubectl"),
         kube_apiserver: kube_apiserver(root),
     };
-    let mut measured = Vec::new();
+    let rounds = if args.quick { 1 } else { args.rounds };
+    let mut measured = rounds::medians(rounds, || round(&programs, args))?;
     let mut skipped = Vec::new();
-    for peer in [Peer::Echo, Peer::Tidings, Peer::KubeApiserver] {
-        let writes = match peer.start(&programs) {
-            Ok(server) => server,
-            Err(reason) if peer == Peer::KubeApiserver => {
-                skipped.push(format!("kube-apiserver: {reason}"));
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        measured.extend(loads(peer, &programs, &writes, args)?);
-        drop(writes);
-        if peer != Peer::Echo {
-            measured.extend(reads(peer, &programs, args)?);
-        }
+    if let Err(reason) = &programs.kube_apiserver {
+        skipped.push(format!("kube-apiserver: {reason}"));
     }
     if programs.kubectl.is_none() {
         skipped.push("kubectl get events: there is no kubectl".to_owned());
@@ -120,6 +113,23 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         table::write(&root.join("docs/benchmarks.md"), "server", &table)?;
     }
     Ok(())
+}
+
+/// Everything once, of each of them in turn.
+fn round(programs: &Programs, args: &Args) -> Result<Vec<Figure>> {
+    let mut measured = Vec::new();
+    for peer in [Peer::Echo, Peer::Tidings, Peer::KubeApiserver] {
+        if peer == Peer::KubeApiserver && programs.kube_apiserver.is_err() {
+            continue;
+        }
+        let writes = peer.start(programs)?;
+        measured.extend(loads(peer, programs, &writes, args)?);
+        drop(writes);
+        if peer != Peer::Echo {
+            measured.extend(reads(peer, programs, args)?);
+        }
+    }
+    Ok(measured)
 }
 
 /// Finds or builds what a kube-apiserver needs.

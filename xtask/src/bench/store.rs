@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::rounds::{self, ROUNDS};
 use super::{Figure, build, figures, machine, store_table, table};
 use crate::Result;
 use crate::command::output;
@@ -26,6 +27,9 @@ pub(crate) struct Args {
     /// An archive's size instead: 10,000,000 events in the embedded store alone
     #[arg(long, conflicts_with = "quick")]
     archive: bool,
+    /// How often everything is measured; the figures are the medians
+    #[arg(long, default_value_t = ROUNDS)]
+    rounds: u64,
     /// A folder of real events as JSON Lines [default: ../shared/data/events, where it is]
     #[arg(long)]
     real: Option<PathBuf>,
@@ -120,33 +124,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         skipped.push(&no_real);
     }
 
-    let mut all = Vec::new();
-    for writers in WRITERS {
-        let numbers = |events| {
-            [
-                ("--events", events),
-                ("--updates", sizes.updates.min(events)),
-                ("--writers", writers),
-            ]
-        };
-        // The three take turns, so that a disk that has a bad minute has it for all.
-        all.extend(bench.fresh(&["log"], &numbers(sizes.events))?);
-        if let Some(etcd) = &etcd {
-            let program = etcd.to_string_lossy();
-            all.extend(bench.fresh(&["etcd", &program], &numbers(sizes.etcd))?);
-        }
-        let folder = bench.new_folder()?;
-        let store = folder.path().join("store");
-        all.extend(bench.part(&store, &["writes"], &numbers(sizes.events))?);
-        if writers == WRITERS[1] {
-            all.extend(bench.part(&store, &["reads"], &[("--events", sizes.events)])?);
-        }
-    }
-    all.extend(bench.fresh(&["expiry"], &[("--events", sizes.events)])?);
-    if let Some(captures) = &real {
-        let captures = captures.to_string_lossy();
-        all.extend(bench.fresh(&["real", &captures], &[("--events", sizes.real)])?);
-    }
+    let rounds = if args.quick { 1 } else { args.rounds };
+    let all = rounds::medians(rounds, || {
+        round(&bench, &sizes, etcd.as_deref(), real.as_deref())
+    })?;
 
     let version = etcd.as_deref().and_then(version);
     let given = format!(
@@ -170,6 +151,43 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         table::write(&root.join("docs/benchmarks.md"), "store", &tables)?;
     }
     Ok(())
+}
+
+/// Everything once.
+fn round(
+    bench: &Bench<'_>,
+    sizes: &Sizes,
+    etcd: Option<&Path>,
+    real: Option<&Path>,
+) -> Result<Vec<Figure>> {
+    let mut all = Vec::new();
+    for writers in WRITERS {
+        let numbers = |events| {
+            [
+                ("--events", events),
+                ("--updates", sizes.updates.min(events)),
+                ("--writers", writers),
+            ]
+        };
+        // The three take turns, so that a disk that has a bad minute has it for all.
+        all.extend(bench.fresh(&["log"], &numbers(sizes.events))?);
+        if let Some(etcd) = etcd {
+            let program = etcd.to_string_lossy();
+            all.extend(bench.fresh(&["etcd", &program], &numbers(sizes.etcd))?);
+        }
+        let folder = bench.new_folder()?;
+        let store = folder.path().join("store");
+        all.extend(bench.part(&store, &["writes"], &numbers(sizes.events))?);
+        if writers == WRITERS[1] {
+            all.extend(bench.part(&store, &["reads"], &[("--events", sizes.events)])?);
+        }
+    }
+    all.extend(bench.fresh(&["expiry"], &[("--events", sizes.events)])?);
+    if let Some(captures) = real {
+        let captures = captures.to_string_lossy();
+        all.extend(bench.fresh(&["real", &captures], &[("--events", sizes.real)])?);
+    }
+    Ok(all)
 }
 
 /// So many events that nobody keeps them in a cluster: what they take, and how long until they can be read again.

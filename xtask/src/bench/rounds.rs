@@ -1,0 +1,85 @@
+//! Several rounds of the same parts as one: of every number the median. A machine that others use, too, has bad minutes;
+//! one figure of one minute says more about them than about what is measured.
+
+use serde_json::Value;
+
+use super::Figure;
+use crate::Result;
+
+/// How often everything is measured, where nothing else is said.
+pub(super) const ROUNDS: u64 = 3;
+
+/// Measures so many times, and takes the medians. Every round has the same figures in the same order.
+pub(super) fn medians(
+    rounds: u64,
+    mut measure: impl FnMut() -> Result<Vec<Figure>>,
+) -> Result<Vec<Figure>> {
+    let mut all = Vec::new();
+    for round in 1..=rounds.max(1) {
+        println!("round {round} of {}", rounds.max(1));
+        all.push(measure()?);
+    }
+    let Some((first, others)) = all.split_first() else {
+        return Ok(Vec::new());
+    };
+    let names = |figures: &[Figure]| -> Vec<_> {
+        let name = |figure: &Figure| {
+            (
+                figure.text("peer").to_owned(),
+                figure.text("name").to_owned(),
+            )
+        };
+        figures.iter().map(name).collect()
+    };
+    if others.iter().any(|other| names(other) != names(first)) {
+        return Err("one round measured something that another did not".to_owned());
+    }
+    let median = |(at, figure): (usize, &Figure)| {
+        let mut figure = figure.clone();
+        for (field, value) in figure.0.as_object_mut().into_iter().flatten() {
+            let mut numbers: Vec<_> = all
+                .iter()
+                .filter_map(|round| round.get(at)?.number(field))
+                .collect();
+            numbers.sort_by(f64::total_cmp);
+            if value.is_number() && numbers.len() == all.len() {
+                *value = numbers
+                    .get(numbers.len() / 2)
+                    .copied()
+                    .map_or(Value::Null, Value::from);
+            }
+        }
+        figure
+    };
+    Ok(first.iter().enumerate().map(median).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn round(name: &str, per_second: f64) -> Vec<Figure> {
+        vec![
+            Figure(json!({"name": "before", "writers": 64})),
+            Figure(json!({"name": name, "peer": "etcd", "per_second": per_second})),
+        ]
+    }
+
+    #[test]
+    fn of_every_number_the_median() {
+        let mut speeds = [5.0, 900.0, 7.0].into_iter();
+        let measured = medians(3, || Ok(round("creates", speeds.next().unwrap()))).unwrap();
+        assert_eq!(measured[0].number("writers"), Some(64.0));
+        assert_eq!(measured[1].number("per_second"), Some(7.0));
+        assert_eq!(measured[1].text("name"), "creates");
+    }
+
+    #[test]
+    fn rounds_that_differ_are_no_rounds() {
+        let mut names = ["creates", "updates"].into_iter();
+        let measured = medians(2, || Ok(round(names.next().unwrap(), 1.0)));
+        assert!(measured.is_err());
+    }
+}
