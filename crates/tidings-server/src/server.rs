@@ -44,9 +44,9 @@ pub struct ApiOptions {
     /// The longest body of a request, in bytes (`--max-request-bytes`); longer ones get 413. Default: 3 MiB, which is
     /// kube-apiserver's limit.
     pub request_bytes_max: usize,
-    /// Behind its first page, a Table asked for in pages of 500 rows or more has so many in a page, if that is more
-    /// (`--table-continuation-rows`): kubectl asks five times a second at most. 0 is as many as were asked for. Default:
-    /// 10,000.
+    /// Behind its first page, a Table without a selector that is asked for in pages of 500 rows or more has so many in a
+    /// page, if that is more (`--table-continuation-rows`): kubectl asks five times a second at most. 0 is as many as were
+    /// asked for. Default: 10,000.
     pub table_continuation_rows: usize,
     /// A request other than a watch is given up after this (`--request-timeout`). Default: one minute.
     pub request_timeout: Duration,

@@ -190,7 +190,12 @@ async fn stream_list(
     form: Form,
     mut options: ListOptions,
 ) -> Result<Response, Status> {
-    if let (Some(_), Shape::Table(_)) = (&options.continue_token, form.shape) {
+    // With a selector there is no telling how much has to be read for so many rows, and a request has its time.
+    if let (Some(_), Shape::Table(_), true) = (
+        &options.continue_token,
+        form.shape,
+        options.selector.is_empty(),
+    ) {
         let rows = server.options.table_continuation_rows;
         options.limit = options.limit.map(|limit| match limit {
             KUBECTL_CHUNK.. => limit.max(rows),

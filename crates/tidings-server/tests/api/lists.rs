@@ -285,11 +285,11 @@ async fn a_table_in_large_pages_goes_on_in_larger_ones() {
     for n in 0..1234 {
         server.create("shop", &format!("e{n:04}")).await;
     }
-    let pages = async |limit: usize, accept: &str| {
+    let pages = async |limit: usize, accept: &str, selector: &str| {
         let (mut pages, mut found) = (Vec::new(), Vec::new());
         let mut token = String::new();
         loop {
-            let path = format!("/api/v1/events?limit={limit}&continue={token}");
+            let path = format!("/api/v1/events?limit={limit}&continue={token}{selector}");
             let list = server.get_as(&path, accept).await.expect(200);
             let rows = list["rows"].as_array().or(list["items"].as_array());
             let rows = rows.unwrap().iter().map(|row| match &row["object"] {
@@ -305,14 +305,20 @@ async fn a_table_in_large_pages_goes_on_in_larger_ones() {
             }
         }
         let all = (0..1234).map(|n| Value::from(format!("e{n:04}")));
-        assert_eq!(found, all.collect::<Vec<_>>(), "{limit} {accept}");
+        assert_eq!(
+            found,
+            all.collect::<Vec<_>>(),
+            "{limit} {accept} {selector}"
+        );
         pages
     };
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    assert_eq!(pages(500, table).await, [500, 734]);
-    assert_eq!(pages(600, table).await, [600, 634]);
-    assert_eq!(pages(499, table).await, [499, 499, 236]);
-    assert_eq!(pages(500, "application/json").await, [500, 500, 234]);
+    assert_eq!(pages(500, table, "").await, [500, 734]);
+    assert_eq!(pages(600, table, "").await, [600, 634]);
+    assert_eq!(pages(499, table, "").await, [499, 499, 236]);
+    let selector = "&fieldSelector=reason=BackOff";
+    assert_eq!(pages(500, table, selector).await, [500, 500, 234]);
+    assert_eq!(pages(500, "application/json", "").await, [500, 500, 234]);
 }
 
 #[tokio::test]

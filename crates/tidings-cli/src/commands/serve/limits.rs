@@ -27,7 +27,7 @@ pub(super) struct LimitFlags {
     /// The longest body of a request, in bytes; Ki, Mi, k and M may follow. Longer ones get 413
     #[arg(long, value_name = "BYTES", default_value = "3Mi", value_parser = bytes)]
     max_request_bytes: usize,
-    /// Behind its first page, a Table asked for in pages of 500 rows or more has so many in a page. 0 is as many as asked for
+    /// Behind its first page, a Table asked for in pages of 500 rows or more, with no selector, has so many in a page. 0: as asked
     ///
     /// `kubectl get events` asks for 500 rows at a time and, after the first ten pages, no more than five times a second.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
