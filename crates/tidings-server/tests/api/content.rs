@@ -414,7 +414,13 @@ async fn protobuf_both_ways() {
         .get_as("/apis/events.k8s.io/v1/events", PROTOBUF)
         .await;
     assert!(list.body.starts_with(b"k8s\0"));
-    for (body, code) in [(&b"k8s\0\xff"[..], 400), (b"{}", 400), (b"k8s\0", 422)] {
+    for (body, code) in [
+        (&b""[..], 400),
+        (b"{}", 400),
+        (b"k8s\0", 400),
+        (b"k8s\0\xff", 400),
+        (b"k8s\0\n\x0b\n\x02v1\x12\x05Event", 422),
+    ] {
         let answer = server
             .call(Method::POST, path, &[("content-type", PROTOBUF)], body)
             .await;
