@@ -191,16 +191,12 @@ async fn stream_list(
     mut options: ListOptions,
 ) -> Result<Response, Status> {
     // With a selector there is no telling how much has to be read for so many rows, and a request has its time.
-    if let (Some(_), Shape::Table(_), true) = (
-        &options.continue_token,
-        form.shape,
-        options.selector.is_empty(),
-    ) {
-        let rows = server.options.table_continuation_rows;
-        options.limit = options.limit.map(|limit| match limit {
-            KUBECTL_CHUNK.. => limit.max(rows),
-            fewer => fewer,
-        });
+    let is_all_read_on = options.continue_token.is_some() && options.selector.is_empty();
+    if is_all_read_on
+        && matches!(form.shape, Shape::Table(_))
+        && let Some(limit @ KUBECTL_CHUNK..) = options.limit
+    {
+        options.limit = Some(limit.max(server.options.table_continuation_rows));
     }
     let rows = table_rows(&call, form, server.clock.now())?;
     let mut writer = ListWriter::new(call.api, form, rows);
