@@ -15,8 +15,8 @@ pub(super) fn medians(
     mut measure: impl FnMut() -> Result<Vec<Figure>>,
 ) -> Result<Vec<Figure>> {
     let mut all = Vec::new();
-    for round in 1..=rounds.max(1) {
-        println!("round {round} of {}", rounds.max(1));
+    for round in 1..=rounds {
+        println!("round {round} of {rounds}");
         all.push(measure()?);
     }
     let Some((first, others)) = all.split_first() else {

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// How often everything is measured; the figures are the medians
-    #[arg(long, default_value_t = ROUNDS)]
+    #[arg(long, conflicts_with = "quick", default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Also fill our server with a million events, for its memory and its answers then
     #[arg(long)]

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "quick")]
     archive: bool,
     /// How often everything is measured; the figures are the medians
-    #[arg(long, default_value_t = ROUNDS)]
+    #[arg(long, conflicts_with_all = ["quick", "archive"], default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// A folder of real events as JSON Lines [default: ../shared/data/events, where it is]
     #[arg(long)]
