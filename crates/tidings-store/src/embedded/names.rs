@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::ops::Bound;
 
 use lsm_tree::UserKey;
@@ -70,26 +71,32 @@ impl Names {
 
     /// The next name in memory.
     fn pop_memory(&mut self) -> Option<Entry> {
-        let Reverse((name, _, number)) = self.heads.pop()?;
-        let pointer = self.pass(number);
-        while let Some(Reverse((other, _, number))) = self.heads.peek()
+        let (name, pointer) = self.pass()?;
+        while let Some(Reverse((other, ..))) = self.heads.peek()
             && *other == name
         {
             // An older part's.
-            let number = *number;
-            self.heads.pop();
-            self.pass(number);
+            self.pass();
         }
         Some((name, pointer))
     }
 
-    /// Goes on in a stream; what its head pointed to.
-    fn pass(&mut self, number: usize) -> Option<Pointer> {
-        let (_, stream) = self.streams.get_mut(number)?;
+    /// Goes on in the stream of the first head, and returns what that was.
+    fn pass(&mut self) -> Option<Entry> {
+        let mut first = self.heads.peek_mut()?;
+        let Reverse((name, _, number)) = &mut *first;
+        let (_, stream) = self.streams.get_mut(*number)?;
         let pointer = stream.peek().and_then(|(_, pointer)| pointer);
         stream.advance();
-        self.push_head(number);
-        pointer
+        let next = stream.peek().map(|(name, _)| name);
+        // What takes its place is put right once, where taking it out and putting in another would be twice.
+        let name = if let Some(next) = next.filter(|next| next.starts_with(&self.prefix)) {
+            std::mem::replace(name, next.into())
+        } else {
+            let Reverse((name, ..)) = PeekMut::pop(first);
+            name
+        };
+        Some((name, pointer))
     }
 
     fn advance_tree(&mut self) -> Result<(), Fault> {

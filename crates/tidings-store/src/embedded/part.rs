@@ -158,6 +158,8 @@ struct Inner {
     chunks: Vec<Arc<Chunk>>,
     /// The one that is added to.
     open: Chunk,
+    /// A copy of it as it is now, if somebody asked for one: its orders are sorted once for all who go through it.
+    copied: OnceLock<Arc<Chunk>>,
     /// The last slot with a hash of a name, and of an object.
     names: HashMap<u64, u32, RandomState>,
     objects: HashMap<u64, u32, RandomState>,
@@ -180,7 +182,8 @@ impl Inner {
     fn all_chunks(&self) -> Vec<Arc<Chunk>> {
         let mut chunks = self.chunks.clone();
         if !self.open.slots.is_empty() {
-            chunks.push(Arc::new(self.open.copy()));
+            let copied = self.copied.get_or_init(|| Arc::new(self.open.copy()));
+            chunks.push(Arc::clone(copied));
         }
         chunks
     }
@@ -221,6 +224,7 @@ impl Inner {
     }
 
     fn push(&mut self, change: &Change<'_>) {
+        self.copied = OnceLock::new();
         let number = self.len();
         let slot = self.of_name(change.hash, change.name).next();
         if let Some(slot) = slot {
@@ -266,6 +270,7 @@ impl Inner {
     }
 
     fn pop(&mut self) {
+        self.copied = OnceLock::new();
         let Some(slot) = self.open.slots.pop() else {
             return;
         };
@@ -443,7 +448,7 @@ impl Part {
     }
 
     /// All its slots as they are now, those of a chunk that is not whole copied: to be gone through without holding up
-    /// the one who adds.
+    /// the one who adds. Who asks again before something was added gets the same copy.
     pub(crate) fn chunks(&self) -> Vec<Arc<Chunk>> {
         self.read().all_chunks()
     }
@@ -803,12 +808,12 @@ mod tests {
                         part.truncate(model.changes.last().map_or(first - 1, |change| change.0));
                     }
                 }
+                check(&part, &model, Revision::MAX - 1)?;
             }
             for reader in readers {
                 let at = first - 1 + reader.index(model.changes.len() + 1) as u64;
                 check(&part, &model, at)?;
             }
-            check(&part, &model, Revision::MAX - 1)?;
 
             let outcome = part.outcome();
             let names: Vec<_> = outcome.names();

@@ -2,7 +2,7 @@
 //!
 //! Invariants: entries lie in the order of their revisions. What readers see ends at `len`, and everything up to there
 //! was synced; the one writer appends behind it and moves it when the sync has succeeded. Of where entries are, only one
-//! point in about two kilobytes is kept in memory; a read takes what lies between two points and walks through it.
+//! point in about a kilobyte is kept in memory; a read takes what lies between two points and walks through it.
 //!
 //! The points are written beside the file now and then (`.idx`), so that opening need not read what is before them. That
 //! is a shortcut only: without it, or if it is damaged, the file is read from the beginning.
@@ -17,12 +17,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk;
-use super::frame::{self, Built, Entry, Header, Kind};
+use super::frame::{self, Built, Entry, Header, Kind, POINT_DISTANCE};
 use super::keys::{Reader, put_varint};
 use crate::{Fault, Revision};
-
-/// Bytes between two points.
-const POINT_DISTANCE: u64 = 2048;
 
 /// Bytes a walk through the file reads at a time.
 const CHUNK: u64 = 64 << 10;
@@ -96,7 +93,7 @@ impl Known {
             let near = self
                 .points
                 .last()
-                .is_some_and(|(_, last)| at - u64::from(*last) < POINT_DISTANCE);
+                .is_some_and(|(_, last)| at - u64::from(*last) < POINT_DISTANCE as u64);
             let distance = u32::try_from(revision.saturating_sub(first));
             if !near && let (Ok(distance), Ok(at)) = (distance, u32::try_from(at)) {
                 self.points.push((distance, at));
