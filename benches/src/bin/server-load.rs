@@ -128,6 +128,7 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
             let mut reads = serving::reads(&target, events, rounds).await?;
             for (name, latencies) in [
                 ("one_object", &mut reads.one_object),
+                ("one_object_of_all", &mut reads.one_object_of_all),
                 ("first_page", &mut reads.first_page),
                 ("everything", &mut reads.everything),
             ] {

@@ -9,8 +9,10 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 /// How long answers took.
 #[derive(Debug)]
 pub struct Reads {
-    /// All events of one object, as `kubectl describe pod` asks for them.
+    /// All events of one object, as `kubectl describe pod` asks for them: in its namespace, which has a part of the events.
     pub one_object: Latencies,
+    /// The same of all namespaces, as `kubectl get events -A --field-selector` asks for them: among all events.
+    pub one_object_of_all: Latencies,
     /// The first 500 events, as `kubectl get events` asks for them.
     pub first_page: Latencies,
     /// Everything in one answer, as JSON.
@@ -28,20 +30,24 @@ pub async fn reads(target: &Target, count: u64, rounds: u64) -> Result<Reads, Lo
     let objects = (count / 20).max(1);
     let mut reads = Reads {
         one_object: Latencies::default(),
+        one_object_of_all: Latencies::default(),
         first_page: Latencies::default(),
         everything: Latencies::default(),
         everything_bytes: 0,
     };
     for round in 0..rounds {
         let object = round * 37 % objects;
-        let one_object = format!(
-            "/api/v1/namespaces/{space}/events?fieldSelector=involvedObject.name%3D{},involvedObject.namespace%3D{space},involvedObject.uid%3D{}&limit=500",
+        let space = namespace(object);
+        let selected = format!(
+            "events?fieldSelector=involvedObject.name%3D{},involvedObject.namespace%3D{space},involvedObject.uid%3D{}&limit=500",
             object_name(object),
             object_uid(object),
-            space = namespace(object),
         );
+        let one_object = format!("/api/v1/namespaces/{space}/{selected}");
+        let one_object_of_all = format!("/api/v1/{selected}");
         for (path, media_type, latencies) in [
             (one_object.as_str(), TABLE, &mut reads.one_object),
+            (&one_object_of_all, TABLE, &mut reads.one_object_of_all),
             ("/api/v1/events?limit=500", TABLE, &mut reads.first_page),
         ] {
             let asked = now();
