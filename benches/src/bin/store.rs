@@ -8,7 +8,7 @@ use tidings_bench::{ended, storing};
 
 /// What `tidings` itself uses.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Measures one part and prints its figures as lines of JSON.
 #[derive(Parser)]
