@@ -10,7 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::{BoxFuture, Change, Fault, Index, REVISION_OF_NEW, Revision, Watch, WatchError};
+use crate::{
+    BoxFuture, Change, Fault, Index, REVISION_OF_NEW, Record, Revision, Watch, WatchError,
+};
 
 /// Most changes one call to [`Watch::next`] returns; more only if they share a revision.
 const TAKE_MAX: usize = 1024;
@@ -172,6 +174,15 @@ impl Changes {
         self.publish([], latest);
     }
 
+    /// The record that was written at a revision, if it is remembered and each revision is one change.
+    pub(crate) fn written(&self, revision: Revision) -> Option<Record> {
+        let ring = self.ring();
+        let first = ring.changes.front()?.change.revision();
+        let at = usize::try_from(revision.checked_sub(first)?).ok()?;
+        let record = ring.changes.get(at)?.change.record()?;
+        (record.revision == revision).then(|| record.clone())
+    }
+
     fn take(&self, after: Revision, prefix: &[u8]) -> Found {
         let ring = self.ring();
         if after < ring.oldest {
@@ -238,7 +249,7 @@ impl Ring {
 
 /// What a change is charged in the ring: keys, values and a round sum for the rest.
 fn weight(change: &Change) -> usize {
-    let record = |record: &crate::Record| record.key.len() + record.value.len();
+    let record = |record: &Record| record.key.len() + record.value.len();
     200 + change.record().map_or(0, record) + change.previous().map_or(0, record)
 }
 

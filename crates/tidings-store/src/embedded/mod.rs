@@ -273,7 +273,9 @@ impl Shared {
         read: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         match &*self.engine() {
-            Engine::Open(tables) => read(&View::new(tables, &self.codec)),
+            Engine::Open(tables) => {
+                read(&View::new(tables, &self.codec).with_recent(&self.changes))
+            }
             Engine::Closed => Err(Fault::Closed.into()),
         }
     }
@@ -299,10 +301,7 @@ impl Shared {
 
     fn list(&self, request: &ListRequest) -> Result<Page, ReadError> {
         let now = self.clock.now();
-        let read = self.read(|view| {
-            let recent = |after| self.changes.between(after, view.state.revision);
-            view.list(request, now, recent)
-        });
+        let read = self.read(|view| view.list(request, now));
         match (request.at, read) {
             // It may have been forgotten while being read.
             (At::Exact(requested), Err(ReadError::Fault(fault))) => {
@@ -412,8 +411,7 @@ impl Store for EmbeddedStore {
                 return Ok(None);
             }
             let now = self.shared.clock.now();
-            let stored = self.shared.read(|view| view.live(&key, now))?;
-            Ok(stored.map(|stored| stored.record))
+            self.shared.read(|view| Ok(view.live(&key, now)?))
         })
     }
 

@@ -17,7 +17,7 @@ use super::names::Names;
 use super::part::{Found, Placed, Seen};
 use super::segment::Scratch;
 use super::tables::{Buckets, Published, Tables};
-use crate::changes::Logged;
+use crate::changes::{Changes, Logged};
 use crate::record::Room;
 use crate::{
     At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page,
@@ -64,6 +64,8 @@ pub(crate) struct LookedUp {
 pub(crate) struct View<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) codec: &'a Codec,
+    /// What was written last, for those who want nothing but records.
+    recent: Option<&'a Changes>,
     pub(crate) snapshot: Snapshot,
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) state: State,
@@ -77,9 +79,19 @@ impl<'a> View<'a> {
         Self {
             tables,
             codec,
+            recent: None,
             snapshot,
             buckets,
             state,
+        }
+    }
+
+    /// The same, which takes what it can from the history in memory. That is told of a commit after the tables are, and
+    /// never of one that is not on disk.
+    pub(crate) fn with_recent(self, recent: &'a Changes) -> Self {
+        Self {
+            recent: Some(recent),
+            ..self
         }
     }
 
@@ -156,13 +168,17 @@ impl<'a> View<'a> {
             .transpose()
     }
 
-    /// The record alone of a version, for lists, which look at nothing else and read one after the other into `scratch`.
+    /// The record alone of a version, for lists, which look at nothing else and read one after the other into `scratch`:
+    /// from memory if it is there, which takes a tenth of the time.
     fn record(
         &self,
         revision: Revision,
         bucket: u64,
         scratch: &mut Scratch,
     ) -> Result<Option<Record>, Fault> {
+        if let Some(record) = self.recent.and_then(|recent| recent.written(revision)) {
+            return Ok(Some(record));
+        }
         let Some(bytes) = self.packed(revision, bucket, scratch)? else {
             return Ok(None);
         };
@@ -188,9 +204,12 @@ impl<'a> View<'a> {
     }
 
     /// The live record under a key.
-    pub(crate) fn live(&self, key: &[u8], now: UnixMillis) -> Result<Option<Stored>, Fault> {
+    pub(crate) fn live(&self, key: &[u8], now: UnixMillis) -> Result<Option<Record>, Fault> {
         match self.pointer(key)? {
-            Some(pointer) if pointer.is_live(now) => self.version(pointer.revision, pointer.bucket),
+            Some(pointer) if pointer.is_live(now) => {
+                let mut scratch = Scratch::default();
+                self.record(pointer.revision, pointer.bucket, &mut scratch)
+            }
             _ => Ok(None),
         }
     }
@@ -229,13 +248,8 @@ impl<'a> View<'a> {
         Ok(0)
     }
 
-    /// See [`Store::list`](crate::Store::list). `recent` is the history as far as it is in memory.
-    pub(crate) fn list(
-        &self,
-        request: &ListRequest,
-        now: UnixMillis,
-        recent: impl FnOnce(Revision) -> Option<Vec<Logged>>,
-    ) -> Result<Page, ReadError> {
+    /// See [`Store::list`](crate::Store::list).
+    pub(crate) fn list(&self, request: &ListRequest, now: UnixMillis) -> Result<Page, ReadError> {
         let current = self.state.revision;
         let (revision, undone) = match request.at {
             At::Latest => (current, BTreeMap::new()),
@@ -247,7 +261,7 @@ impl<'a> View<'a> {
                 if requested < oldest {
                     return Err(ReadError::Compacted { requested, oldest });
                 }
-                (requested, self.undone(requested, request, recent)?)
+                (requested, self.undone(requested, request)?)
             }
         };
         let everything = request.prefix.is_empty()
@@ -327,7 +341,6 @@ impl<'a> View<'a> {
         &self,
         revision: Revision,
         request: &ListRequest,
-        recent: impl FnOnce(Revision) -> Option<Vec<Logged>>,
     ) -> Result<BTreeMap<Bytes, Option<Pointer>>, Fault> {
         let mut undone = BTreeMap::new();
         // Only the first change of a key after the revision tells what was there at it.
@@ -339,7 +352,11 @@ impl<'a> View<'a> {
         if revision == self.state.revision {
             return Ok(undone);
         }
-        if let Some(recent) = recent(revision) {
+        let until = self.state.revision;
+        let recent = self
+            .recent
+            .and_then(|recent| recent.between(revision, until));
+        if let Some(recent) = recent {
             for Logged {
                 change,
                 previous_bucket,

@@ -358,7 +358,7 @@ async fn a_reader_goes_on_with_what_it_had() {
     churn(&store, &mut random, &keys, 60).await;
     let (tables, codec) = (tables(&store), &store.shared.codec);
     let (view, request) = (View::new(&tables, codec), ListRequest::default());
-    let list = |view: &View<'_>| view.list(&request, UnixMillis(NOW), |_| None).unwrap();
+    let list = |view: &View<'_>| view.list(&request, UnixMillis(NOW)).unwrap();
     let before = list(&view);
     let first = || tables.buckets().get(&NEVER).unwrap().log.all().remove(0);
     let as_it_was = first();
