@@ -4,7 +4,7 @@
 //! ```text
 //!   writes ──▶ queue ──▶ committer ──▶ log: a frame per commit, synced        segments, by bucket
 //!                            └───────▶ index: names, objects, last seen       lsm-tree, written out by the keeper
-//!   reads ───▶ View: a snapshot of the index, versions from the log
+//!   reads ───▶ View: a snapshot of the index, versions from the history in memory or the log
 //! ```
 //!
 //! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
@@ -89,7 +89,9 @@ pub struct EmbeddedOptions {
     pub history_retention: Duration,
     /// How many changes are remembered at most. Default 2,000,000.
     pub history_len_max: u64,
-    /// How many bytes of recent changes are kept in memory besides; watchers further behind read from disk. Default 8 MiB.
+    /// How many bytes of recent changes are kept in memory besides. Default 8 MiB.
+    ///
+    /// Watchers further behind, and whoever reads what was written before, read from disk.
     pub history_memory_bytes: usize,
     /// How much of the index is kept in memory before it is written out, in bytes. Default 16 MiB.
     ///
