@@ -702,14 +702,16 @@ pub fn check_path_segment_name(name: &str) -> Vec<String> {
 
 /// Complaints about a DNS-1123 label, such as a namespace: at most 63 bytes of `[a-z0-9]([-a-z0-9]*[a-z0-9])?`.
 pub fn check_dns1123_label(value: &str) -> Vec<String> {
-    let mut complaints = too_long(value, DNS1123_LABEL_BYTES_MAX);
+    let mut complaints = too_long(value, DNS1123_LABEL_BYTES_MAX, NAME_UNIT);
     if !is_lowercase_label(value) {
-        complaints.push(
+        complaints.push(if value.split('.').all(is_lowercase_label) {
+            "must not contain dots".into()
+        } else {
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end \
              with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
              '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-                .into(),
-        );
+                .into()
+        });
     }
     complaints
 }
@@ -723,10 +725,14 @@ pub fn check_dns1123_label(value: &str) -> Vec<String> {
 /// assert_eq!(check_dns1123_subdomain("Web").len(), 1);
 /// ```
 pub fn check_dns1123_subdomain(value: &str) -> Vec<String> {
+    subdomain_complaints(value, NAME_UNIT)
+}
+
+fn subdomain_complaints(value: &str, unit: &str) -> Vec<String> {
     if is_dns1123_subdomain(value) {
         return Vec::new();
     }
-    let mut complaints = too_long(value, DNS1123_SUBDOMAIN_BYTES_MAX);
+    let mut complaints = too_long(value, DNS1123_SUBDOMAIN_BYTES_MAX, unit);
     if !value.split('.').all(is_lowercase_label) {
         complaints.push(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
@@ -778,7 +784,7 @@ pub fn check_qualified_name(value: &str) -> Vec<String> {
                 complaints.push("prefix part must be non-empty".into());
             } else {
                 complaints.extend(
-                    check_dns1123_subdomain(prefix)
+                    subdomain_complaints(prefix, KEY_UNIT)
                         .into_iter()
                         .map(|c| format!("prefix part {c}")),
                 );
@@ -790,7 +796,7 @@ pub fn check_qualified_name(value: &str) -> Vec<String> {
         complaints.push("name part must be non-empty".into());
     }
     complaints.extend(
-        too_long(name, LABEL_BYTES_MAX)
+        too_long(name, LABEL_BYTES_MAX, KEY_UNIT)
             .into_iter()
             .map(|complaint| format!("name part {complaint}")),
     );
@@ -803,7 +809,7 @@ pub fn check_qualified_name(value: &str) -> Vec<String> {
 /// Complaints about a label's value: empty, or at most 63 bytes of letters, digits, `-`, `_` and `.` that start and end
 /// with a letter or digit.
 pub fn check_label_value(value: &str) -> Vec<String> {
-    let mut complaints = too_long(value, LABEL_BYTES_MAX);
+    let mut complaints = too_long(value, LABEL_BYTES_MAX, KEY_UNIT);
     if !value.is_empty() && !is_label_text(value) {
         complaints.push(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start \
@@ -825,9 +831,14 @@ fn is_label_text(value: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-fn too_long(value: &str, max: usize) -> Vec<String> {
+/// What Kubernetes calls the bytes of names (`k8s.io/apimachinery/pkg/util/validation`), and those of keys and labels
+/// (`pkg/api/validate/content`).
+const NAME_UNIT: &str = "characters";
+const KEY_UNIT: &str = "bytes";
+
+fn too_long(value: &str, max: usize, unit: &str) -> Vec<String> {
     if value.len() > max {
-        vec![format!("must be no more than {max} bytes")]
+        vec![format!("must be no more than {max} {unit}")]
     } else {
         Vec::new()
     }

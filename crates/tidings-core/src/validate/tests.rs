@@ -200,6 +200,39 @@ fn names() {
     }
 }
 
+/// Kubernetes counts bytes everywhere, and calls those of names characters.
+#[test]
+fn what_is_too_long() {
+    let long = "a".repeat(300);
+    let prefixed = format!("{long}/a");
+    for (rule, name, expected) in [
+        (
+            check_dns1123_label as fn(&str) -> Vec<String>,
+            &long,
+            "must be no more than 63 characters",
+        ),
+        (
+            check_dns1123_subdomain,
+            &long,
+            "must be no more than 253 characters",
+        ),
+        (
+            check_qualified_name,
+            &long,
+            "name part must be no more than 63 bytes",
+        ),
+        (
+            check_qualified_name,
+            &prefixed,
+            "prefix part must be no more than 253 bytes",
+        ),
+        (check_label_value, &long, "must be no more than 63 bytes"),
+    ] {
+        assert_eq!(rule(name), [expected]);
+    }
+    assert_eq!(check_dns1123_label("a.b"), ["must not contain dots"]);
+}
+
 #[test]
 fn metadata_rules() {
     let labels = BTreeMap::from([("a b".to_owned(), "-".to_owned())]);
