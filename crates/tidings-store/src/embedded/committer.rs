@@ -179,7 +179,7 @@ impl Committer {
         }
     }
 
-    /// Leaves the index on disk whole, so that nothing need be replayed.
+    /// Leaves the index on disk whole, so that nothing need be replayed, and the log without room for more.
     fn write_out(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Engine::Open(tables) = &*shared.engine() {
@@ -191,6 +191,7 @@ impl Committer {
             if let Some(Err(error)) = written {
                 tracing::warn!(%error, "failed to write out the index; opening will take longer");
             }
+            tables.log.close();
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
 
 /// Bytes between two points of a segment's index; see [`Built::points`]. A read takes as many, for a version of some
 /// three hundred; a point takes eight of memory.
-pub(crate) const POINT_DISTANCE: usize = 1024;
+pub(crate) const POINT_DISTANCE: usize = 512;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

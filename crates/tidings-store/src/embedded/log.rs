@@ -6,17 +6,17 @@
 //! what is there of it is cut off, kept in `torn/` and logged. A commit that is missing before another one is damage, and
 //! the store does not open.
 //!
-//! Invariants: the segments of a bucket are in the order of their revisions, and only the last is added to. After a failed
-//! write or sync nothing is appended until every segment of that commit has been cut back to what was synced before; a
-//! segment whose sync failed is then never added to again, unless it has no revision yet. A segment that is not the last may
-//! be replaced by one with less in it ([`rewrite`](super::rewrite)); whoever has the bucket's [`Segments`] from before goes on
-//! reading the old one.
+//! Invariants: the segments of a bucket are in the order of their revisions, and only the last is added to; behind its
+//! frames there may be zeros, behind those of the others there is nothing. After a failed write or sync nothing is appended
+//! until every segment of that commit has been cut back to what was synced before; a segment whose sync failed is then
+//! never added to again, unless it has no revision yet. A segment that is not the last may be replaced by one with less in
+//! it ([`rewrite`](super::rewrite)); whoever has the bucket's [`Segments`] from before goes on reading the old one.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::disk;
 use super::folder::OpenError;
@@ -27,6 +27,9 @@ use crate::{Fault, Revision};
 
 /// How the name of a segment ends that is being written to replace another.
 const UNFINISHED: &str = "new";
+
+/// A segment that was added to by one of so many last commits has [room](Segment::append) for those to come.
+const RECENT: u64 = 64;
 
 /// Torn tails kept; older ones are removed.
 const TORN_MAX: usize = 8;
@@ -141,6 +144,8 @@ pub(crate) struct Log {
     /// A segment this long is not added to any more.
     pub(crate) segment_len: u64,
     buckets: RwLock<BTreeMap<u64, Segments>>,
+    /// The segments that the last commits added to, each with the last one's number. No other has room behind its frames.
+    recent: Mutex<Vec<(Arc<Segment>, u64)>>,
     /// Held by who writes down where things are in segments that may be replaced, or replaces them.
     idx: Mutex<()>,
 }
@@ -240,6 +245,7 @@ impl Log {
             folder: folder.to_owned(),
             segment_len,
             buckets: RwLock::new(buckets.collect()),
+            recent: Mutex::default(),
             idx: Mutex::default(),
         };
         Ok((log, newest))
@@ -282,14 +288,19 @@ impl Log {
                 .map_err(Failure::NotWritten)?;
             targets.push((segment, frame.build(bucket, &header)));
         }
-        match targets
-            .iter()
-            .try_for_each(|(segment, built)| segment.append(built))
-        {
+        match targets.iter().try_for_each(|(segment, built)| {
+            let room_until = if self.is_recent(segment) {
+                self.segment_len
+            } else {
+                0
+            };
+            segment.append(built, room_until)
+        }) {
             Ok(()) => {
                 for (segment, built) in &targets {
                     segment.publish(built, number);
                 }
+                self.remember(targets.into_iter().map(|(segment, _)| segment), number);
                 Ok(())
             }
             Err(error) => {
@@ -305,6 +316,46 @@ impl Log {
                     AppendError::Sync(error) => Failure::Unknown(error),
                 })
             }
+        }
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Vec<(Arc<Segment>, u64)>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_recent(&self, segment: &Arc<Segment>) -> bool {
+        let recent = self.recent();
+        recent.iter().any(|(other, _)| Arc::ptr_eq(other, segment))
+    }
+
+    /// Notes what a commit added to, and forgets what has not been added to for long.
+    fn remember(&self, segments: impl Iterator<Item = Arc<Segment>>, number: u64) {
+        let mut recent = self.recent();
+        for segment in segments {
+            match recent
+                .iter_mut()
+                .find(|(other, _)| Arc::ptr_eq(other, &segment))
+            {
+                Some((_, last)) => *last = number,
+                None => recent.push((segment, number)),
+            }
+        }
+        for (segment, _) in
+            recent.extract_if(.., |(_, last)| number.saturating_sub(*last) >= RECENT)
+        {
+            give_room_back(&segment);
+        }
+    }
+
+    /// Keeps files no longer open that will not be added to any more.
+    fn forget(&self, is_over: impl Fn(&Arc<Segment>) -> bool) {
+        self.recent().retain(|(segment, _)| !is_over(segment));
+    }
+
+    /// Leaves nothing but frames in the files.
+    pub(crate) fn close(&self) {
+        for (segment, _) in self.recent().drain(..) {
+            give_room_back(&segment);
         }
     }
 
@@ -338,6 +389,8 @@ impl Log {
             if begins_here || !far && !full && !segment.is_retired() {
                 return Ok(segment);
             }
+            segment.give_room_back()?;
+            self.forget(|other| Arc::ptr_eq(other, &segment));
             // Where things are in it will not change any more.
             if let Err(error) = segment.write_idx() {
                 tracing::warn!(file = %segment.path.display(), %error, "failed to write a segment's index");
@@ -404,6 +457,7 @@ impl Log {
             let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
             buckets.remove(&bucket).unwrap_or_default()
         };
+        self.forget(|segment| segment.bucket == bucket);
         for segment in segments.all() {
             segment.remove()?;
         }
@@ -423,6 +477,13 @@ impl Log {
             }
         }
         Ok(())
+    }
+}
+
+/// Takes off the room behind a segment's frames. It may stay, as it does when the process is killed.
+fn give_room_back(segment: &Segment) {
+    if let Err(error) = segment.give_room_back() {
+        tracing::warn!(file = %segment.path.display(), %error, "failed to give room in a segment back");
     }
 }
 

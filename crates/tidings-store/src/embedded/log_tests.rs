@@ -24,12 +24,22 @@ fn commit(
     versions: std::ops::Range<Revision>,
     unfinished: &mut Unfinished,
 ) -> Result<(), Failure> {
+    commit_to(log, BUCKET, number, versions, unfinished)
+}
+
+fn commit_to(
+    log: &Log,
+    bucket: u64,
+    number: u64,
+    versions: std::ops::Range<Revision>,
+    unfinished: &mut Unfinished,
+) -> Result<(), Failure> {
     let mut frame = Frame::default();
     for version in versions.clone() {
         let content = version.to_string().repeat(5);
-        frame.push(BUCKET, Kind::Version, version, content.as_bytes());
+        frame.push(bucket, Kind::Version, version, content.as_bytes());
     }
-    let frames = Frames::from([(BUCKET, frame)]);
+    let frames = Frames::from([(bucket, frame)]);
     let state = State {
         revision: versions.end - 1,
         ..State::default()
@@ -45,6 +55,7 @@ fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     let mut unfinished = Unfinished::default();
     commit(&log, 1, 1..4, &mut unfinished).unwrap();
     commit(&log, 2, 4..6, &mut unfinished).unwrap();
+    log.close();
     let segments = log.bucket(BUCKET);
     let path = segments.all()[0].path.clone();
     let whole = fs::read(&path).unwrap();
@@ -111,4 +122,98 @@ fn a_segment_whose_sync_failed_is_not_added_to() {
         let expected = if is_sync { 2 } else { 1 };
         assert_eq!(log.bucket(BUCKET).all().len(), expected);
     });
+}
+
+/// How long the files of a bucket's segments are, and how much of them is frames.
+fn lengths(log: &Log, bucket: u64) -> Vec<(u64, u64)> {
+    let segments = log.bucket(bucket).all();
+    let lengths = segments.iter().map(|segment| {
+        let file = fs::metadata(&segment.path).unwrap().len();
+        (file, segment.len())
+    });
+    lengths.collect()
+}
+
+/// Where small frames follow each other there is room for them, which goes when it is not used any more.
+#[test]
+fn room_is_made_where_it_is_used_and_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path());
+    let mut unfinished = Unfinished::default();
+    let mut add = |log: &Log, bucket, number: u64| {
+        commit_to(log, bucket, number, number..number + 1, &mut unfinished).unwrap();
+    };
+    let has_room = |log: &Log, bucket| {
+        let lengths = lengths(log, bucket);
+        lengths.last().is_some_and(|(file, frames)| file > frames)
+    };
+    add(&log, BUCKET, 1);
+    assert!(!has_room(&log, BUCKET), "it may stay the only one");
+    add(&log, BUCKET, 2);
+    assert!(has_room(&log, BUCKET));
+    let before = lengths(&log, BUCKET);
+    add(&log, BUCKET, 3);
+    let after = lengths(&log, BUCKET);
+    assert_eq!(before[0].0, after[0].0, "the frame lies where the room was");
+    // The process is killed.
+    drop(log);
+    let log = open(folder.path());
+    assert!(!has_room(&log, BUCKET));
+    let mut scratch = Scratch::default();
+    for version in 1..4_u64 {
+        let found = log.bucket(BUCKET).version(version, &mut scratch).unwrap();
+        assert_eq!(found, Some(version.to_string().repeat(5).as_bytes()));
+    }
+    for number in 4..6 {
+        add(&log, BUCKET, number);
+    }
+    let other = BUCKET + 1;
+    for number in 6..69 {
+        add(&log, other, number);
+    }
+    assert!(has_room(&log, BUCKET) && has_room(&log, other));
+    add(&log, other, 69);
+    assert!(!has_room(&log, BUCKET), "it was not used for 64 commits");
+    log.close();
+    assert!(!has_room(&log, other));
+    // A segment that another follows has none.
+    let mut number = 70;
+    while lengths(&log, BUCKET).len() < 3 {
+        add(&log, BUCKET, number);
+        number += 1;
+    }
+    let lengths = lengths(&log, BUCKET);
+    assert!(
+        lengths
+            .iter()
+            .rev()
+            .skip(1)
+            .all(|(file, frames)| file == frames)
+    );
+    assert!(
+        lengths
+            .iter()
+            .all(|(file, frames)| *file <= log.segment_len.max(*frames)),
+        "{lengths:?}"
+    );
+    drop(log);
+    assert_eq!(open(folder.path()).bucket(BUCKET).last(), number - 1);
+}
+
+/// A frame that is long by itself is written without room behind it.
+#[test]
+fn long_frames_have_no_room_behind_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path());
+    let mut unfinished = Unfinished::default();
+    let mut first = 1;
+    for number in 1..4 {
+        commit(&log, number, first..first + 1000, &mut unfinished).unwrap();
+        first += 1000;
+        let lengths = lengths(&log, BUCKET);
+        assert!(
+            lengths.iter().all(|(file, frames)| file == frames),
+            "{lengths:?}"
+        );
+    }
 }

@@ -2,7 +2,11 @@
 //!
 //! Invariants: entries lie in the order of their revisions. What readers see ends at `len`, and everything up to there
 //! was synced; the one writer appends behind it and moves it when the sync has succeeded. Of where entries are, only one
-//! point in about a kilobyte is kept in memory; a read takes what lies between two points and walks through it.
+//! point in about half a kilobyte is kept in memory; a read takes what lies between two points and walks through it.
+//!
+//! Behind the frames of a segment that is added to again and again lie zeros, room for the next ones: most file systems
+//! write a file's new length to a journal of theirs, which takes longer than the frame. They are taken off again before
+//! another segment is begun, so a segment that is not its bucket's last ends with its last frame.
 //!
 //! The points are written beside the file now and then (`.idx`), so that opening need not read what is before them. That
 //! is a shortcut only: without it, or if it is damaged, the file is read from the beginning.
@@ -23,6 +27,14 @@ use crate::{Fault, Revision};
 
 /// Bytes a walk through the file reads at a time.
 const CHUNK: u64 = 64 << 10;
+
+/// So many zeros are made room of at a time, for frames of up to an eighth of it, which a longer file costs more than
+/// themselves.
+const ROOM: u64 = 128 << 10;
+const SMALL_FRAME: u64 = ROOM / 8;
+/// They are written in such pieces, as Linux keeps in one what is written as one: of a large piece all would count as
+/// changed, and may be written again, with each frame in it.
+const PIECE: u64 = 4096;
 
 /// What versions are read into, one after the other. Those that lie close together are read at once.
 #[derive(Default)]
@@ -57,6 +69,8 @@ pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     file: File,
     known: RwLock<Known>,
+    /// No zeros lie behind the frames further than this.
+    reach: AtomicU64,
     /// Whether it must not be added to any more.
     retired: AtomicBool,
     /// How many versions that this may tell the ends of have been left out of the log since it was opened; see
@@ -135,6 +149,7 @@ impl Segment {
             path,
             file,
             known: RwLock::default(),
+            reach: AtomicU64::new(0),
             retired: AtomicBool::new(false),
             loose: AtomicU64::new(0),
         })
@@ -168,6 +183,7 @@ impl Segment {
                 path,
                 file,
                 known: RwLock::new(known),
+                reach: AtomicU64::new(file_len),
                 retired: AtomicBool::new(false),
                 loose: AtomicU64::new(0),
             };
@@ -225,6 +241,7 @@ impl Segment {
             path,
             file,
             known: RwLock::new(known),
+            reach: AtomicU64::new(file_len),
             retired: AtomicBool::new(false),
             loose: AtomicU64::new(0),
         };
@@ -250,11 +267,43 @@ impl Segment {
         self.known().number
     }
 
-    /// Writes a frame behind the last one and syncs it. Nobody sees it before [`publish`](Self::publish).
-    pub(crate) fn append(&self, built: &Built) -> Result<(), AppendError> {
-        disk::write_at(&self.path, &self.file, &built.bytes, self.len())
-            .map_err(AppendError::Write)?;
+    /// Writes a frame behind the last one and syncs it. Nobody sees it before [`publish`](Self::publish). If it is small
+    /// there may be room behind it afterwards, up to `room_until`.
+    pub(crate) fn append(&self, built: &Built, room_until: u64) -> Result<(), AppendError> {
+        let (start, len) = (self.len(), built.bytes.len() as u64);
+        disk::write_at(&self.path, &self.file, &built.bytes, start).map_err(AppendError::Write)?;
+        if len <= SMALL_FRAME {
+            self.make_room(start + len, room_until);
+        }
         disk::sync(&self.path, &self.file).map_err(AppendError::Sync)
+    }
+
+    /// Has zeros lie behind an offset. Nothing depends on them: that they could not be written is no failure.
+    fn make_room(&self, from: u64, until: u64) {
+        let until = until.min(from + ROOM);
+        if from < self.reach.load(Ordering::Relaxed) {
+            return;
+        }
+        let zeros = [0; PIECE as usize];
+        let mut at = from;
+        while at < until {
+            let len = (PIECE - at % PIECE).min(until - at);
+            self.reach.store(at + len, Ordering::Relaxed);
+            let piece = zeros.get(..len as usize).unwrap_or_default();
+            if let Err(error) = disk::write_at(&self.path, &self.file, piece, at) {
+                tracing::debug!(file = %self.path.display(), %error, "no room for what comes next");
+                return;
+            }
+            at += len;
+        }
+    }
+
+    /// Takes the zeros behind the last frame off, for good, if there are any.
+    pub(crate) fn give_room_back(&self) -> io::Result<()> {
+        if self.reach.load(Ordering::Relaxed) > self.len() {
+            self.roll_back()?;
+        }
+        Ok(())
     }
 
     /// Writes a part of what will be published, or was already, as long as nobody else knows of this segment.
@@ -287,7 +336,10 @@ impl Segment {
 
     /// Takes off whatever lies behind the last published frame.
     pub(crate) fn roll_back(&self) -> io::Result<()> {
-        disk::cut(&self.path, &self.file, self.len())
+        let len = self.len();
+        disk::cut(&self.path, &self.file, len)?;
+        self.reach.store(len, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Has it stay as it is.
