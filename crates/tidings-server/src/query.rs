@@ -383,7 +383,8 @@ impl ListOptions {
         let unsupported = |value: &str, supported: &[&str]| {
             not_supported("resourceVersionMatch", &go_quote(value), supported)
         };
-        if !self.watch {
+        // By the deprecated paths, too, a watch that does not say so here is judged as a list is.
+        if !query.flag("watch") {
             if let Some(value) = version_match {
                 if resource_version.is_none() {
                     errors.push(forbidden(
@@ -415,8 +416,7 @@ impl ListOptions {
         // A watch from the beginning counts as one that asked for what exists, and says NotOlderThan.
         let legacy = self.send_initial_events.is_none()
             && version_match.is_none()
-            && matches!(resource_version, None | Some("0"))
-            && query.flag("watch");
+            && matches!(resource_version, None | Some("0"));
         let version_match = version_match.or(legacy.then_some("NotOlderThan"));
         let asks = self.send_initial_events.is_some() || legacy;
         if asks && version_match != Some("NotOlderThan") {
@@ -550,6 +550,28 @@ mod tests {
             "limit=-1",
         ] {
             assert!(options(query).is_ok(), "{query}");
+        }
+    }
+
+    /// What kube-apiserver says of a watch by a path with `/watch/` in it, and no `watch` in the query.
+    #[test]
+    fn by_the_deprecated_paths_the_rules_are_those_of_lists() {
+        for (query, is_accepted) in [
+            ("", true),
+            ("resourceVersion=5&resourceVersionMatch=NotOlderThan", true),
+            ("resourceVersionMatch=NotOlderThan", false),
+            (
+                "sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan",
+                false,
+            ),
+            (
+                "watch=1&sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan",
+                true,
+            ),
+        ] {
+            let options = ListOptions::parse(Api::Core, &Query::parse(Some(query)), true);
+            assert_eq!(options.is_ok(), is_accepted, "{query}");
+            assert!(options.is_ok_and(|options| options.watch) == is_accepted);
         }
     }
 
