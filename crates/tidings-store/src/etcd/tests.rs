@@ -176,7 +176,11 @@ fn the_index_and_a_read_of_everything_answer_the_same() {
             for step in &steps {
                 take(&store, &clock, step).await;
             }
-            // Loading began with the store; from now on the index must do.
+            // Loading began with the store. A snapshot may be ahead of the watch, and only what both have seen is
+            // answered by index: from now on it must do.
+            let mut fed = store.shared.fed.subscribe();
+            let latest = store.revision();
+            fed.wait_for(|fed| *fed >= latest).await.unwrap();
             while store.shared.index.revision().is_none() {
                 tokio::task::yield_now().await;
             }
