@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -105,14 +104,6 @@ pub(crate) fn is_executable(file: &Path) -> bool {
     }
     #[cfg(not(unix))]
     file.is_file()
-}
-
-/// A port that nobody listens on for now.
-pub(crate) fn free_port() -> Result<u16> {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| format!("a port: {error}"))
 }
 
 fn announce(command: &Command) {

@@ -10,7 +10,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::command::{self, cargo, find, free_port, output};
+use crate::command::{self, cargo, find, output};
+use crate::port::free_port;
 use crate::tools::Tools;
 
 /// Makes the root read-only, but for the data, and is replaced by the program in it.
@@ -167,7 +168,7 @@ impl Container {
             .args([&root, &data])
             .arg(&recipe.user)
             .args(&recipe.start)
-            .arg(format!("--secure-port={}", free_port()?))
+            .arg(format!("--secure-port={}", free_port()))
             .env_clear()
             .env(
                 "PATH",

@@ -12,6 +12,8 @@ mod contract;
 mod crash;
 mod image;
 mod outage;
+#[path = "../../crates/tidings-store/tests/support/port.rs"]
+mod port;
 mod reference;
 mod test;
 mod tidy;

@@ -11,7 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::command::{self, cargo, free_port, output};
+use crate::command::{self, cargo, output};
+use crate::port::free_port;
 
 /// How long things are well, before and after.
 const WELL: Duration = Duration::from_secs(3);
@@ -178,7 +179,7 @@ impl Server {
     fn start(stage: &Stage, more: &[&str]) -> Result<Self> {
         let folder = folder()?;
         let data = folder.path().to_string_lossy().into_owned();
-        let port = free_port()?.to_string();
+        let port = free_port().to_string();
         let own = ["serve", "--secure-port", &port, "--data-dir", &data];
         let arguments = own.iter().chain(more).map(|word| (*word).to_owned());
         let mut server = Self {

@@ -1,6 +1,5 @@
 //! Raw etcd on the same disk: what kube-apiserver asks of it for each event, without kube-apiserver.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use tonic_prost::ProstCodec;
 
 use super::events::{Events, NewEvent};
 use super::load::{self, Target, timed};
+use super::port::free_port;
 use super::process::{bytes_written, disk_bytes, peak_resident_bytes};
 use super::{Failure, LONE_WRITES, TTL, figure, messages, with_amplification, with_writes};
 
@@ -34,7 +34,7 @@ struct Server {
 
 impl Server {
     fn start(program: &Path, folder: &Path) -> Result<Self, Failure> {
-        let ports = (free_port()?, free_port()?);
+        let ports = (free_port(), free_port());
         Ok(Self {
             program: program.to_owned(),
             folder: folder.to_owned(),
@@ -92,10 +92,6 @@ fn spawn(program: &Path, folder: &Path, (client, peer): (u16, u16)) -> Result<Ch
 
 fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
-}
-
-fn free_port() -> Result<u16, Failure> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 struct Etcd {

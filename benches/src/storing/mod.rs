@@ -15,6 +15,8 @@ mod events;
 mod load;
 mod log;
 mod messages;
+#[path = "../../../crates/tidings-store/tests/support/port.rs"]
+mod port;
 mod process;
 mod real;
 

@@ -8,6 +8,8 @@ mod difference;
 mod http;
 mod interchange;
 mod kube_rs;
+#[path = "../../tidings-store/tests/support/port.rs"]
+mod port;
 mod reference;
 mod scenario;
 mod servers;

@@ -2,7 +2,6 @@
 //! with a folder of its own, and ended with the value that stands for it.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::http::{Client, HttpError};
+use crate::port::free_port;
 
 /// What a slow machine may need to start one of them.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -79,7 +79,7 @@ impl Etcd {
     pub(crate) fn start(program: &Path) -> Result<Self, StartError> {
         let folder = tempfile::tempdir()?;
         let [url, peers] =
-            [free_port()?, free_port()?].map(|port| format!("http://127.0.0.1:{port}"));
+            [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
         let process = spawn(
             program,
             Command::new(program)
@@ -117,7 +117,7 @@ impl ApiServer {
     ) -> Result<Self, StartError> {
         let folder = tempfile::tempdir()?;
         let place = folder.path();
-        let port = free_port()?;
+        let port = free_port();
         let key = rcgen::KeyPair::generate()?;
         std::fs::write(place.join("accounts.key"), key.serialize_pem())?;
         std::fs::write(place.join("accounts.pub"), key.public_key_pem())?;
@@ -238,10 +238,6 @@ fn spawn(program: &Path, command: &mut Command) -> Result<Child, StartError> {
 }
 
 /// A port nobody has; somebody may take it before it is used, which is rare and shows at once.
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
 fn write_kubeconfig(place: &Path, address: &str, certificate: &Path) -> std::io::Result<PathBuf> {
     let path = place.join("kubeconfig");
     let text = format!(

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::port::free_port;
 use super::support::{Cluster, Ran, event, lines_of, rollout, tidings};
 
 /// What a slow machine may need to start one.
@@ -219,14 +220,6 @@ impl Drop for KubeApiserver {
             let _ = process.wait();
         }
     }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }
 
 fn object(

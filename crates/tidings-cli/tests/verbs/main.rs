@@ -11,6 +11,8 @@ mod hour;
 mod hour_script;
 mod kube_apiserver;
 mod pictures;
+#[path = "../../../tidings-store/tests/support/port.rs"]
+mod port;
 mod rbac;
 mod record;
 mod support;

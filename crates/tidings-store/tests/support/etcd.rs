@@ -1,12 +1,16 @@
 //! Real etcd, started by a test on free loopback ports in a folder of its own, and ended with it.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 
 use tempfile::TempDir;
+
+use port::free_port;
+
+#[path = "port.rs"]
+mod port;
 
 /// The etcd program: `$ETCD`, or the first on the PATH. Says once if there is none; tests that need it are then skipped.
 fn program() -> Option<PathBuf> {
@@ -147,10 +151,4 @@ fn arguments(number: usize, client: &str, peer: u16, peers: &str, folder: &Path)
         .into_iter()
         .flat_map(|(name, value)| [name.to_owned(), value])
         .collect()
-}
-
-/// A port nobody listens on at this moment.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
