@@ -237,7 +237,6 @@ fn spawn(program: &Path, command: &mut Command) -> Result<Child, StartError> {
         })
 }
 
-/// A port nobody has; somebody may take it before it is used, which is rare and shows at once.
 fn write_kubeconfig(place: &Path, address: &str, certificate: &Path) -> std::io::Result<PathBuf> {
     let path = place.join("kubeconfig");
     let text = format!(

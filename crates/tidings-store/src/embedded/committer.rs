@@ -357,6 +357,7 @@ impl Committer {
         for answer in answers {
             answer(Ok(()));
         }
+        tables.log.give_room_back(self.number);
         self.drop_finished(tables);
         self.clean_names(tables);
         if !more {

@@ -103,9 +103,14 @@ impl Segments {
             .unwrap_or(0)
     }
 
-    /// Bytes of their files.
+    /// Bytes of their frames.
     pub(crate) fn len(&self) -> u64 {
         self.all().iter().map(|segment| segment.len()).sum()
+    }
+
+    /// Bytes of their files.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.all().iter().map(|segment| segment.file_len()).sum()
     }
 }
 
@@ -328,7 +333,7 @@ impl Log {
         recent.iter().any(|(other, _)| Arc::ptr_eq(other, segment))
     }
 
-    /// Notes what a commit added to, and forgets what has not been added to for long.
+    /// Notes what a commit added to.
     fn remember(&self, segments: impl Iterator<Item = Arc<Segment>>, number: u64) {
         let mut recent = self.recent();
         for segment in segments {
@@ -340,9 +345,12 @@ impl Log {
                 None => recent.push((segment, number)),
             }
         }
-        for (segment, _) in
-            recent.extract_if(.., |(_, last)| number.saturating_sub(*last) >= RECENT)
-        {
+    }
+
+    /// Leaves nothing but frames in the files that no commit of late added to. It syncs them: nobody should wait for it.
+    pub(crate) fn give_room_back(&self, number: u64) {
+        let is_over = |last: &u64| number.saturating_sub(*last) >= RECENT;
+        for (segment, _) in self.recent().extract_if(.., |(_, last)| is_over(last)) {
             give_room_back(&segment);
         }
     }
@@ -352,7 +360,7 @@ impl Log {
         self.recent().retain(|(segment, _)| !is_over(segment));
     }
 
-    /// Leaves nothing but frames in the files.
+    /// Leaves nothing but frames in all files.
     pub(crate) fn close(&self) {
         for (segment, _) in self.recent().drain(..) {
             give_room_back(&segment);

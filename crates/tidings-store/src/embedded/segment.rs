@@ -257,6 +257,11 @@ impl Segment {
         self.known().len
     }
 
+    /// Bytes of the file: frames, and the room behind them.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.len().max(self.reach.load(Ordering::Relaxed))
+    }
+
     /// The revision of the last entry, 0 if there is none.
     pub(crate) fn last(&self) -> Revision {
         self.known().last
@@ -300,7 +305,7 @@ impl Segment {
 
     /// Takes the zeros behind the last frame off, for good, if there are any.
     pub(crate) fn give_room_back(&self) -> io::Result<()> {
-        if self.reach.load(Ordering::Relaxed) > self.len() {
+        if self.file_len() > self.len() {
             self.roll_back()?;
         }
         Ok(())

@@ -259,7 +259,7 @@ impl Tables {
         let buckets = self.buckets();
         let of_buckets: u64 = buckets
             .values()
-            .map(|bucket| bucket.log.len() + bucket.index.disk_space())
+            .map(|bucket| bucket.log.file_len() + bucket.index.disk_space())
             .sum();
         of_buckets + self.index.names.disk_space()
     }

@@ -494,3 +494,36 @@ async fn an_objects_events_are_the_same_read_at_once() {
         assert_eq!(store.list(request.clone()).await.unwrap(), listed);
     }
 }
+
+#[tokio::test]
+async fn room_in_a_bucket_goes_when_others_are_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    let create = async |bucket: &str, number: i64, minutes: i64| {
+        let key = format!("{bucket} {number}").into();
+        store.create(key, living("1", minutes)).await.unwrap();
+    };
+    // By name, the one that ends first is first.
+    let lengths = || {
+        let files = segments(folder.path()).into_iter();
+        let lengths = files.map(|path| fs::metadata(path).unwrap().len());
+        lengths.collect::<Vec<_>>()
+    };
+    for number in 0..3 {
+        create("short", number, 2).await;
+    }
+    let with_room = lengths()[0];
+    assert!(with_room > 100 << 10);
+    // It goes behind the answer of one of these, and before the next one is written.
+    for number in 0..70 {
+        create("long", number, 600).await;
+    }
+    let lengths = lengths();
+    assert!(
+        lengths[0] < 4 << 10 && lengths[1] > 100 << 10,
+        "{lengths:?}"
+    );
+    assert!(store.stats().await.unwrap().disk_bytes >= lengths.iter().sum());
+    store.close().await;
+}
