@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Result;
+/// What went wrong, in words for a terminal.
+pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 
 /// The cargo that runs this task.
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {

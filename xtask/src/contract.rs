@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::Result;
-use crate::command::{cargo, run_lines};
+use crate::command::{Result, cargo, run_lines};
 use crate::tools::Tools;
 
 #[derive(Debug, clap::Args)]

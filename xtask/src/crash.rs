@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use crate::Result;
-use crate::command::{cargo, run_lines};
+use crate::command::{Result, cargo, run_lines};
 
 const TEST: &str = "crash::nothing_acknowledged_is_lost";
 

@@ -9,8 +9,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::Result;
-use crate::command::{self, cargo, find, output};
+use crate::command::{self, Result, cargo, find, output};
 use crate::port::free_port;
 use crate::tools::Tools;
 

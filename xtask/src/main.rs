@@ -11,6 +11,7 @@ mod command;
 mod contract;
 mod crash;
 mod image;
+mod kube_apiserver;
 mod outage;
 #[path = "../../crates/tidings-store/tests/support/port.rs"]
 mod port;
@@ -22,10 +23,7 @@ mod tools;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
-
-/// What went wrong, in words for a terminal.
-type Result<T = ()> = std::result::Result<T, String>;
+use clap::{CommandFactory, Parser};
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "The tasks of the project")]
@@ -55,8 +53,8 @@ fn main() -> ExitCode {
     let task = Task::parse();
     let root = root();
     let result = match task {
-        Task::Test(args) => test::run(&root, &args),
-        Task::Tidy => tidy::run(&root),
+        Task::Test(args) => test::run(&root, &args, &Task::command()),
+        Task::Tidy => tidy::run(&root, &Task::command()),
         Task::Contract(args) => contract::run(&root, &args),
         Task::Crash(args) => crash::run(&root, &args),
         Task::Outage(args) => outage::run(&root, &args),

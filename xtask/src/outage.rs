@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::Result;
-use crate::command::{self, cargo, output};
+use crate::command::{self, Result, cargo, output};
 use crate::port::free_port;
 
 /// How long things are well, before and after.

@@ -4,8 +4,7 @@ use std::ops::AddAssign;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Result;
-use crate::command::{self, cargo, run_lines};
+use crate::command::{self, Result, cargo, run_lines};
 use crate::tidy;
 use crate::tools::Tools;
 
@@ -30,13 +29,13 @@ impl AddAssign for Counts {
     }
 }
 
-pub(crate) fn run(root: &Path, args: &Args) -> Result {
+pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
     let tools = Tools::find(root, !args.offline).and_kube_apiserver(root);
     let mut counts = Counts::default();
     let mut failures = Vec::new();
 
     let mut step = |result: Result| failures.extend(result.err());
-    step(tidy::run(root));
+    step(tidy::run(root, tasks));
     step(cargo_test(
         tools.tell(&mut cargo(root, &["test", "--workspace", "--no-fail-fast"])),
         &mut counts,

@@ -6,9 +6,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Result;
-use crate::command::{self, find, is_executable};
-use crate::reference;
+use crate::command::{self, Result, find, is_executable};
+use crate::kube_apiserver;
 
 /// One program, and what the archive calls its package.
 struct Tool {
@@ -73,10 +72,10 @@ impl Tools {
 
     /// Tells tests of a kube-apiserver, too, if there is one; none is built for them.
     pub(crate) fn and_kube_apiserver(mut self, root: &Path) -> Self {
-        match reference::kube_apiserver(root, false) {
+        match kube_apiserver::find_or_build(root, false) {
             Ok(file) => {
                 eprintln!("kube-apiserver: {}", file.display());
-                let variable = reference::VARIABLE;
+                let variable = kube_apiserver::VARIABLE;
                 self.environment.push((variable.into(), file.into()));
             }
             Err(reason) => self.missing.push(format!(

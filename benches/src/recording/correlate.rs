@@ -10,7 +10,7 @@ use tidings_core::{
     Correlated, Correlator, CorrelatorOptions, Monotonic, NameStamps, NewEvent, Now, TEXT_BYTES_MAX,
 };
 
-use super::{DISTINCT, MESSAGE, pod, source};
+use super::sample::{DISTINCT, MESSAGE, pod, source};
 use crate::{Allocator, Figure, Measure, time};
 
 const BATCH: u64 = 4096;

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::MESSAGE;
+use super::sample::MESSAGE;
 use crate::{Figure, Measure, time};
 
 const BATCH: u64 = 100_000;

@@ -8,11 +8,8 @@ mod body;
 pub mod correlate;
 mod floor;
 mod path;
+mod sample;
 pub mod series;
-
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tidings::EventSource;
 
 use crate::{Figure, Measure};
 
@@ -80,27 +77,5 @@ pub fn run(measure: Measure, only: &str) {
             figure
         }
         .print();
-    }
-}
-
-/// More events than client-go's caches have entries, as in its own benchmark.
-const DISTINCT: usize = 16_384;
-
-const MESSAGE: &str = "Back-off restarting failed container web in pod web-7d4b9c6f5";
-
-fn source() -> EventSource {
-    EventSource::component("example-controller").host("node-1")
-}
-
-fn pod(index: usize) -> Pod {
-    Pod {
-        metadata: ObjectMeta {
-            name: Some(format!("web-7d4b9c6f5-{index:05}")),
-            namespace: Some("default".to_owned()),
-            uid: Some(format!("3c1f0a52-8d0e-4b1e-9f5e-{index:012}")),
-            resource_version: Some("123456".to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Pod::default()
     }
 }

@@ -13,7 +13,7 @@ use tidings::{
 };
 use tokio::runtime::Runtime;
 
-use super::{DISTINCT, MESSAGE, pod, source};
+use super::sample::{DISTINCT, MESSAGE, pod, source};
 use crate::{Figure, Measure, time};
 
 /// Far below the queues' bound of 32,768.

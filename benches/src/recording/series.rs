@@ -10,7 +10,7 @@ use tidings::{
 };
 use tidings_core::{Monotonic, NameStamps, NewEvent, Now, Series, TEXT_BYTES_MAX};
 
-use super::{MESSAGE, source};
+use super::sample::{MESSAGE, source};
 use crate::{Allocator, Figure, Measure, time};
 
 /// How many objects are reported about.

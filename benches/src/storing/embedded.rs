@@ -10,10 +10,11 @@ use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{ListRequest, NewestRequest, ObjectSelector, Store, UnixMillis};
 
 use super::events::{EVENTS_PER_OBJECT, Events, NewEvent, START};
+use super::failure::Failure;
+use super::figures::{LONE_WRITES, TTL, figure, with_amplification, with_peak, with_writes};
 use super::load::{self, Steady, Target, Writes, burst, repeat, revisions, timed};
 use super::process::{bytes_written, disk_bytes};
 use super::real::RealEvents;
-use super::{Failure, LONE_WRITES, TTL, figure, with_amplification, with_peak, with_writes};
 
 const NAME: &str = "embedded";
 

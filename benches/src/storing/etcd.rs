@@ -11,10 +11,12 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
 use super::events::{Events, NewEvent};
+use super::failure::Failure;
+use super::figures::{LONE_WRITES, TTL, figure, with_amplification, with_writes};
 use super::load::{self, Target, timed};
+use super::messages;
 use super::port::free_port;
 use super::process::{bytes_written, disk_bytes, peak_resident_bytes};
-use super::{Failure, LONE_WRITES, TTL, figure, messages, with_amplification, with_writes};
 
 const NAME: &str = "etcd";
 
@@ -196,7 +198,7 @@ impl Target for Etcd {
     }
 }
 
-/// The same writes as [`writes`](super::writes) to etcd, then a lone writer, all of it listed, and a restart.
+/// The same writes as [`writes`](super::embedded::writes) to etcd, then a lone writer, all of it listed, and a restart.
 ///
 /// # Errors
 /// etcd cannot be run, or what it answered.

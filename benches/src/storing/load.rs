@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::events::{Events, NewEvent};
-use super::{Failure, millis};
+use super::failure::Failure;
 use crate::Figure;
 
 /// What is written to. A write has returned when it is on disk.
@@ -253,4 +253,8 @@ pub(super) async fn timed<T>(
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 fn now() -> Instant {
     Instant::now()
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

@@ -10,9 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::events::{Events, NewEvent};
+use super::failure::Failure;
+use super::figures::{LONE_WRITES, figure, with_amplification, with_burst, with_peak};
 use super::load::{self, Target, Writes, burst, revisions};
 use super::process::{bytes_written, disk_bytes};
-use super::{Failure, LONE_WRITES, figure, with_amplification, with_burst, with_peak};
 
 const NAME: &str = "log";
 
@@ -85,7 +86,7 @@ impl Target for Log {
     }
 }
 
-/// The same writes as [`writes`](super::writes), to a log.
+/// The same writes as [`writes`](super::embedded::writes), to a log.
 ///
 /// # Errors
 /// The file cannot be written.

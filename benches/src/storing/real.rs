@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tidings_store::{Index, UnixMillis};
 
-use super::Failure;
 use super::encode::encode;
 use super::events::{NewEvent, Numbers};
+use super::failure::Failure;
 
 /// What a folder of captures holds.
 pub(super) struct RealEvents {

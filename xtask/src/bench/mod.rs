@@ -3,6 +3,7 @@
 //! Every program measured prints JSON lines; what is not one is its own business. Two kinds of figures: what one call
 //! costs (`ns_per_op`), and what becomes of a burst of events sent to an Event API server (`events_per_second`).
 
+mod figure;
 mod rounds;
 mod server;
 mod serving;
@@ -11,16 +12,12 @@ mod store;
 mod store_table;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use crate::command::{Result, cargo, find};
 
-use crate::Result;
-use crate::command::{self, cargo, find, output, run_lines};
-
-/// What is measured is built as what is run for long.
-const PROFILE: &str = "dist";
+use figure::{Figure, PROFILE, build, figures, machine};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Bench {
@@ -42,49 +39,12 @@ pub(crate) struct Args {
     no_burst: bool,
 }
 
-/// One line of JSON a program printed about itself.
-#[derive(Debug, Clone)]
-struct Figure(Value);
-
-impl Figure {
-    fn text(&self, field: &str) -> &str {
-        self.0[field].as_str().unwrap_or_default()
-    }
-
-    fn number(&self, field: &str) -> Option<f64> {
-        self.0[field].as_f64()
-    }
-
-    /// The same with something added to its name.
-    fn renamed(mut self, added: &str) -> Self {
-        self.0["name"] = format!("{}{added}", self.text("name")).into();
-        self
-    }
-}
-
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
     match bench {
         Bench::Record(args) => record(root, args),
         Bench::Server(args) => serving::run(root, args),
         Bench::Store(args) => store::run(root, args),
     }
-}
-
-/// Builds one program of a package as what is run for long, and no other: each takes minutes. Where it is.
-fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf> {
-    let words = [
-        "build",
-        "--profile",
-        PROFILE,
-        "-q",
-        "-p",
-        package,
-        "--bin",
-        program,
-    ];
-    command::run(&mut cargo(root, &words))?;
-    let folder = command::target(root).join(PROFILE);
-    Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
 fn record(root: &Path, args: &Args) -> Result {
@@ -206,49 +166,4 @@ fn send_burst(server: &Path, objects: &str, command: &mut Command) -> Result<Vec
         }
     }
     Ok(figures)
-}
-
-/// Runs a program and keeps the JSON lines it prints.
-fn figures(command: &mut Command) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    run_lines(command, |line| match serde_json::from_str::<Value>(line) {
-        Ok(value @ Value::Object(_)) => {
-            println!("{line}");
-            figures.push(Figure(value));
-        }
-        _ => println!("{line}"),
-    })?;
-    if figures.is_empty() {
-        return Err("it printed no figure, expected lines of JSON".to_owned());
-    }
-    Ok(figures)
-}
-
-/// One line on what the figures were measured with.
-fn machine(has_go: bool) -> String {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let processor = std::fs::read_to_string("/proc/cpuinfo")
-        .ok()
-        .and_then(|text| {
-            let line = text.lines().find(|line| line.starts_with("model name"))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        });
-    let first_line =
-        |mut command: Command| output(&mut command).ok()?.lines().next().map(str::to_owned);
-    let version = |program: &str, argument: &str| {
-        let mut command = Command::new(program);
-        command.arg(argument);
-        first_line(command)
-    };
-    let go = has_go.then(|| version("go", "version")).flatten();
-    let parts = [
-        Some(format!("{cores} cores")),
-        processor,
-        version("rustc", "--version"),
-        go,
-    ];
-    format!(
-        "Measured on {}.\n",
-        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-    )
 }

@@ -1,10 +1,10 @@
 //! Several rounds of the same parts as one: of every number the median. A machine that others use, too, has bad minutes;
 //! one figure of one minute says more about them than about what is measured.
 
+use crate::command::Result;
 use serde_json::Value;
 
-use super::Figure;
-use crate::Result;
+use super::figure::Figure;
 
 /// How often everything is measured, where nothing else is said.
 pub(super) const ROUNDS: u64 = 3;

@@ -1,13 +1,12 @@
 //! Servers for one measurement each: fresh, so that nobody finds what another left.
 
+use crate::command::Result;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::Result;
 
 /// A server with whoever started it: it ends when this is dropped, and its folder goes.
 pub(super) struct Running {

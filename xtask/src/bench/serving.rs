@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use serde_json::json;
 
+use super::figure::{Figure, build, figures, machine};
 use super::rounds::{self, ROUNDS};
 use super::server::Running;
-use super::{Figure, build, figures, machine, table};
-use crate::Result;
-use crate::command::find;
-use crate::reference;
+use super::table;
+use crate::command::{Result, find};
+use crate::kube_apiserver;
 use crate::tools::Tools;
 
 /// Events among which is read: what kube-apiserver still takes in reasonable time.
@@ -138,7 +138,7 @@ fn kube_apiserver(root: &Path) -> Result<[PathBuf; 3]> {
     let etcd = tools
         .program("ETCD")
         .ok_or_else(|| "there is no etcd".to_owned())?;
-    let server = reference::kube_apiserver(root, true)?;
+    let server = kube_apiserver::find_or_build(root, true)?;
     let keeper = build(root, "tidings-conformance", "tidings-conformance")?;
     Ok([keeper, server, etcd])
 }

@@ -1,12 +1,12 @@
 //! `cargo xtask soak`: a steady stream of short-lived events into our server for a long time, with watchers that account
 //! for every one: come once, gone once, on time. Each minute's latency and memory are printed, to be seen flat.
 
+use crate::command::Result;
 use std::path::Path;
 use std::process::Command;
 
+use super::figure::{build, figures};
 use super::server::Running;
-use super::{build, figures};
-use crate::Result;
 
 /// How long the server keeps an event, in seconds.
 const TTL: u64 = 60;

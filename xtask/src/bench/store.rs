@@ -4,14 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::figure::{Figure, build, figures, machine};
 use super::rounds::{self, ROUNDS};
-use super::{Figure, build, figures, machine, store_table, table};
-use crate::Result;
-use crate::command::output;
+use super::store_table::{self, WRITERS};
+use super::table;
+use crate::command::{Result, output};
 use crate::tools::Tools;
-
-/// Writers at once.
-pub(super) const WRITERS: [u64; 2] = [64, 256];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

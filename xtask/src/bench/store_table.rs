@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use super::Figure;
-use super::store::WRITERS;
+use super::figure::Figure;
 use super::table::{or_empty, ratio};
+
+/// Writers at once.
+pub(super) const WRITERS: [u64; 2] = [64, 256];
 
 /// How a number is shown, and whether more of it is better.
 #[derive(Clone, Copy)]

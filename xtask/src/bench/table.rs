@@ -1,10 +1,10 @@
 //! Figures as Markdown tables.
 
+use crate::command::Result;
 use std::fmt::Write;
 use std::path::Path;
 
-use super::Figure;
-use crate::Result;
+use super::figure::Figure;
 
 const OURS: &str = "tidings";
 const PEER: &str = "client-go";

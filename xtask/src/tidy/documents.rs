@@ -1,14 +1,18 @@
 //! What the documents point at is there: files, headings, and the commands they tell a reader to type.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
-use clap::CommandFactory;
 use serde_json::Value;
 
-use super::SourceFile;
+use super::source::{SourceFile, normal};
 
-pub(super) fn check(root: &Path, files: &[SourceFile], metadata: &Value) -> Vec<String> {
+pub(super) fn check(
+    root: &Path,
+    files: &[SourceFile],
+    metadata: &Value,
+    tasks: &clap::Command,
+) -> Vec<String> {
     let is_document = |file: &&SourceFile| {
         file.path
             .extension()
@@ -23,7 +27,7 @@ pub(super) fn check(root: &Path, files: &[SourceFile], metadata: &Value) -> Vec<
             }
         }
         for (line, command) in &document.commands {
-            if let Some(problem) = wrong_command(root, command, metadata) {
+            if let Some(problem) = wrong_command(root, command, metadata, tasks) {
                 problems.push(format!(
                     "{}:{line}: `{command}`: {problem}",
                     file.path.display()
@@ -128,32 +132,22 @@ fn broken_link(root: &Path, from: &Path, link: &str, files: &[SourceFile]) -> Op
     .then(|| format!("{link}: there is no such heading"))
 }
 
-/// A path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                normal.pop();
-            }
-            other => normal.push(other),
-        }
-    }
-    normal
-}
-
-fn wrong_command(root: &Path, command: &str, metadata: &Value) -> Option<String> {
+fn wrong_command(
+    root: &Path,
+    command: &str,
+    metadata: &Value,
+    tasks: &clap::Command,
+) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     match words.as_slice() {
         ["cargo", "xtask", words @ ..] => {
-            let mut task = crate::Task::command();
+            let mut task = tasks;
             for word in words
                 .iter()
                 .take_while(|word| word.starts_with(|letter: char| letter.is_ascii_lowercase()))
             {
                 task = match task.find_subcommand(word) {
-                    Some(found) => found.clone(),
+                    Some(found) => found,
                     None => return Some(format!("xtask has no task {word}")),
                 };
             }
@@ -257,6 +251,7 @@ mod tests {
     #[test]
     fn commands_are_those_there_are() {
         let root = crate::root();
+        let tasks = <crate::Task as clap::CommandFactory>::command();
         let metadata =
             json!({"packages": [{"name": "p", "targets": [{"name": "b", "kind": ["bin"]}]}]});
         let cases = [
@@ -274,7 +269,7 @@ mod tests {
         ];
         for (command, is_wrong) in cases {
             assert_eq!(
-                wrong_command(&root, command, &metadata).is_some(),
+                wrong_command(&root, command, &metadata, &tasks).is_some(),
                 is_wrong,
                 "{command}"
             );

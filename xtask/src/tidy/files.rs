@@ -1,6 +1,6 @@
 //! What every file keeps: an opening that says what it is for, a length one can read, and no work left for later.
 
-use super::SourceFile;
+use super::source::SourceFile;
 
 /// Lines of Rust beyond which a file is two.
 const LINES_MAX: usize = 900;

@@ -7,7 +7,7 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use super::{InterchangeError, different};
+use super::error::{InterchangeError, different};
 use crate::http::{HttpError, send_plainly};
 
 pub(super) struct Gateway {

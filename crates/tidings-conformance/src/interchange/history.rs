@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::error::{InterchangeError, different};
 use super::server::{Server, Watching};
-use super::{GROUPS, InterchangeError, World, different, event, events};
+use super::world::{GROUPS, World, event, events};
 
 /// What is waited for comes within this, or never.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::error::{InterchangeError, different};
 use super::server::Server;
-use super::{GROUPS, InterchangeError, World, different, event, events};
+use super::world::{GROUPS, World, event, events};
 
 /// Creates by one; patches of every kind, replaces and deletes by the other, and back.
 pub(super) async fn changed(world: &World<'_>) -> Result<(), InterchangeError> {

@@ -11,8 +11,9 @@ use tidings_core::{
     Series, SeriesOptions, TEXT_BYTES_MAX,
 };
 
+use super::error::{InterchangeError, different};
 use super::server::Server;
-use super::{GROUPS, InterchangeError, World, different, events};
+use super::world::{GROUPS, World, events};
 
 const NAMESPACE: &str = "recorded";
 

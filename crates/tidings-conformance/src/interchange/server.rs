@@ -5,7 +5,7 @@ use http::{Method, Request};
 use http_body_util::Full;
 use serde_json::Value;
 
-use super::{InterchangeError, different};
+use super::error::{InterchangeError, different};
 use crate::http::{Answer, HttpError};
 use crate::servers::ApiServer;
 

@@ -9,6 +9,9 @@ use serde::Deserialize;
 use super::protobuf;
 use super::tree::Tree;
 
+/// The file of a table that says which differences are meant.
+pub(super) const EXPLANATIONS: &str = "explained.yaml";
+
 /// What is wrong with the table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -122,7 +125,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Case>, TableError> {
         let is_table = path
             .extension()
             .is_some_and(|extension| extension == "yaml")
-            && path.file_name() != Some(super::EXPLANATIONS.as_ref());
+            && path.file_name() != Some(EXPLANATIONS.as_ref());
         if is_table {
             paths.push(path);
         }

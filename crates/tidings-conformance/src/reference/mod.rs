@@ -11,15 +11,13 @@ mod tree;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use case::Case;
+use case::{Case, EXPLANATIONS};
 use compare::{Difference, Explained, differences, matches};
 use side::Side;
 use tree::Tree;
 
 use crate::servers::{ApiServer, Etcd, StartError};
 
-/// The file of a table that says which differences are meant.
-const EXPLANATIONS: &str = "explained.yaml";
 /// A value longer than this is cut in reports.
 const SHOWN: usize = 300;
 

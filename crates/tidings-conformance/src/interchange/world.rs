@@ -1,0 +1,126 @@
+//! Both servers on one etcd, and the events they are sent.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::error::InterchangeError;
+use super::gateway::Gateway;
+use super::server::Server;
+use crate::servers::{ApiServer, Etcd};
+
+/// Both of them serve events below these.
+pub(super) const GROUPS: [&str; 2] = ["/api/v1", "/apis/events.k8s.io/v1"];
+
+/// What to judge, by what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The tidings to judge.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(super) tidings: PathBuf,
+    /// The kube-apiserver to share an etcd with.
+    #[arg(long, env = "KUBE_APISERVER", value_name = "PROGRAM")]
+    pub(super) kube_apiserver: PathBuf,
+    /// The etcd to share.
+    #[arg(long, env = "ETCD", value_name = "PROGRAM")]
+    pub(super) etcd: PathBuf,
+}
+
+/// Both servers, and what lies below them.
+pub(super) struct World<'a> {
+    pub(super) args: &'a Args,
+    pub(super) kube: Server,
+    pub(super) tidings: Server,
+    pub(super) process: Etcd,
+    pub(super) etcd: Gateway,
+}
+
+impl World<'_> {
+    /// Each of them as the one who writes first, beside the other.
+    pub(super) fn pairs(&self) -> [(&Server, &Server); 2] {
+        [(&self.kube, &self.tidings), (&self.tidings, &self.kube)]
+    }
+
+    pub(super) fn servers(&self) -> [&Server; 2] {
+        [&self.kube, &self.tidings]
+    }
+
+    /// One of them, by turns.
+    pub(super) fn in_turn(&self, number: u32) -> &Server {
+        if number.is_multiple_of(2) {
+            &self.kube
+        } else {
+            &self.tidings
+        }
+    }
+
+    /// Another tidings on the same etcd.
+    pub(super) async fn another_tidings(
+        &self,
+        arguments: &[&str],
+    ) -> Result<Server, InterchangeError> {
+        start_tidings(self.args, &self.process, "another tidings", arguments).await
+    }
+
+    /// Another kube-apiserver on the same etcd.
+    pub(super) async fn another_kube(
+        &self,
+        arguments: &[&str],
+    ) -> Result<Server, InterchangeError> {
+        let program = &self.args.kube_apiserver;
+        let server = ApiServer::start_kube(program, &self.process, arguments).await?;
+        Ok(Server::new("another kube-apiserver", server))
+    }
+}
+
+pub(super) async fn start_tidings(
+    args: &Args,
+    etcd: &Etcd,
+    name: &'static str,
+    more: &[&str],
+) -> Result<Server, InterchangeError> {
+    let mut arguments = vec!["--etcd-servers", &etcd.url];
+    // History is cut when the suite says so.
+    if !more.contains(&"--etcd-compaction-interval") {
+        arguments.extend(["--etcd-compaction-interval", "0"]);
+    }
+    arguments.extend(more);
+    let server = ApiServer::start_tidings(&args.tidings, &arguments).await?;
+    Ok(Server::new(name, server))
+}
+
+/// An event that is valid in the group.
+pub(super) fn event(group: &str, name: &str) -> Value {
+    let object =
+        json!({"kind": "Pod", "namespace": "", "name": "web", "uid": "u-web", "apiVersion": "v1"});
+    if group == GROUPS[0] {
+        return json!({
+            "metadata": {"name": name, "labels": {"by": "core"}},
+            "involvedObject": object,
+            "reason": "BackOff",
+            "message": "back-off <restarting> & failing ü",
+            "source": {"component": "kubelet", "host": "node-1"},
+            "firstTimestamp": "2026-03-04T05:00:00Z",
+            "lastTimestamp": "2026-03-04T05:06:00Z",
+            "count": 7,
+            "type": "Warning",
+        });
+    }
+    json!({
+        "metadata": {"name": name, "annotations": {"by": "events"}},
+        "regarding": object,
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": "assigned",
+        "type": "Normal",
+        "eventTime": "2026-03-04T05:06:07.000008Z",
+        "reportingController": "example.com/scheduler",
+        "reportingInstance": "scheduler-1",
+        "series": {"count": 2, "lastObservedTime": "2026-03-04T05:06:08.000000Z"},
+    })
+}
+
+/// The path of a namespace's events.
+pub(super) fn events(group: &str, namespace: &str) -> String {
+    format!("{group}/namespaces/{namespace}/events")
+}

@@ -1,0 +1,93 @@
+//! Programs that measure: built as what is run for long, and the figures they print as lines of JSON.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::command::{self, Result, cargo, output, run_lines};
+
+/// What is measured is built as what is run for long.
+pub(super) const PROFILE: &str = "dist";
+
+/// One line of JSON a program printed about itself.
+#[derive(Debug, Clone)]
+pub(super) struct Figure(pub(super) Value);
+
+impl Figure {
+    pub(super) fn text(&self, field: &str) -> &str {
+        self.0[field].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn number(&self, field: &str) -> Option<f64> {
+        self.0[field].as_f64()
+    }
+
+    /// The same with something added to its name.
+    pub(super) fn renamed(mut self, added: &str) -> Self {
+        self.0["name"] = format!("{}{added}", self.text("name")).into();
+        self
+    }
+}
+
+/// Builds one program of a package as what is run for long, and no other: each takes minutes. Where it is.
+pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf> {
+    let words = [
+        "build",
+        "--profile",
+        PROFILE,
+        "-q",
+        "-p",
+        package,
+        "--bin",
+        program,
+    ];
+    command::run(&mut cargo(root, &words))?;
+    let folder = command::target(root).join(PROFILE);
+    Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// Runs a program and keeps the JSON lines it prints.
+pub(super) fn figures(command: &mut Command) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    run_lines(command, |line| match serde_json::from_str::<Value>(line) {
+        Ok(value @ Value::Object(_)) => {
+            println!("{line}");
+            figures.push(Figure(value));
+        }
+        _ => println!("{line}"),
+    })?;
+    if figures.is_empty() {
+        return Err("it printed no figure, expected lines of JSON".to_owned());
+    }
+    Ok(figures)
+}
+
+/// One line on what the figures were measured with.
+pub(super) fn machine(has_go: bool) -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let processor = std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        });
+    let first_line =
+        |mut command: Command| output(&mut command).ok()?.lines().next().map(str::to_owned);
+    let version = |program: &str, argument: &str| {
+        let mut command = Command::new(program);
+        command.arg(argument);
+        first_line(command)
+    };
+    let go = has_go.then(|| version("go", "version")).flatten();
+    let parts = [
+        Some(format!("{cores} cores")),
+        processor,
+        version("rustc", "--version"),
+        go,
+    ];
+    format!(
+        "Measured on {}.\n",
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    )
+}

@@ -1,0 +1,69 @@
+//! The kube-apiserver that ours is judged by: found, or built from Kubernetes' own modules.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{self, Result, find, is_executable};
+
+/// The release that is built. Its modules are pinned in `MODULE`.
+const RELEASE: (&str, &str) = ("1", "36");
+const PATCH: &str = "3";
+/// The Go module that does nothing but name kube-apiserver.
+const MODULE: &str = "crates/tidings-conformance/kube-apiserver";
+const PACKAGE: &str = "k8s.io/kubernetes/cmd/kube-apiserver";
+/// A kube-apiserver to be used instead of one that is built.
+pub(crate) const VARIABLE: &str = "KUBE_APISERVER";
+
+/// Finds a kube-apiserver, or builds one from Kubernetes' own modules.
+pub(crate) fn find_or_build(root: &Path, may_build: bool) -> Result<PathBuf> {
+    if let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) {
+        return if is_executable(&file) {
+            Ok(file)
+        } else {
+            Err(format!(
+                "{VARIABLE} names {}, which cannot be run",
+                file.display()
+            ))
+        };
+    }
+    let (major, minor) = RELEASE;
+    let version = format!("v{major}.{minor}.{PATCH}");
+    let built = command::target(root)
+        .join("tools")
+        .join(format!("kube-apiserver-{version}"));
+    if is_executable(&built) {
+        return Ok(built);
+    }
+    if let Some(file) = find("kube-apiserver") {
+        return Ok(file);
+    }
+    if !may_build {
+        return Err(format!(
+            "none on the PATH, none built, {VARIABLE} is not set"
+        ));
+    }
+    if find("go").is_none() {
+        return Err("none on the PATH, and no Go to build it with".to_owned());
+    }
+    let module = root.join(MODULE);
+    // A module proxy out of reach shows here, before minutes are spent.
+    let mut download = Command::new("go");
+    download
+        .args(["list", "-deps", PACKAGE])
+        .current_dir(&module);
+    command::output(&mut download)
+        .map_err(|error| format!("its modules cannot be had: {error}"))?;
+    eprintln!("kube-apiserver: building {version}, about ten minutes the first time");
+    let flags = format!(
+        "-s -w -X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}",
+        base = "k8s.io/component-base/version"
+    );
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-mod=readonly", "-ldflags", &flags, "-o"])
+        .arg(&built)
+        .arg(PACKAGE)
+        .current_dir(&module);
+    command::run(&mut build)?;
+    Ok(built)
+}

@@ -1,0 +1,71 @@
+//! The files tidy looks at: every text of the repository.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::command::Result;
+
+/// A file of the repository, by its path from the root.
+#[derive(Debug)]
+pub(super) struct SourceFile {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+/// Every text file of the repository, tracked or not, as the working folder has it.
+pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder)
+            .map_err(|error| format!("read {}: {error}", folder.display()))?;
+        for entry in entries {
+            let path = entry
+                .map_err(|error| format!("read {}: {error}", folder.display()))?
+                .path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if path.is_dir() {
+                if !matches!(
+                    &*name,
+                    ".git" | "target" | "corpus" | "artifacts" | "coverage"
+                ) {
+                    folders.push(path);
+                }
+            } else if is_checked(&name) {
+                let text = std::fs::read_to_string(&path)
+                    .map_err(|error| format!("read {}: {error}", path.display()))?;
+                let path = path
+                    .strip_prefix(root)
+                    .map(Path::to_path_buf)
+                    .unwrap_or(path);
+                files.push(SourceFile { path, text });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+fn is_checked(name: &str) -> bool {
+    let extension = Path::new(name)
+        .extension()
+        .and_then(|extension| extension.to_str());
+    matches!(
+        extension,
+        Some("rs" | "md" | "toml" | "go" | "sh" | "yaml" | "yml" | "json")
+    ) || name == "run"
+}
+
+/// A path without `.` and `..`.
+pub(super) fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}
