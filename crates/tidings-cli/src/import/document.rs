@@ -7,9 +7,10 @@ use std::ops::ControlFlow;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::event::Declared;
+use super::event::{Declared, Event};
+use super::record::{Position, Record};
 use super::source::Meter;
-use super::{Event, Position, Record, Unreadable};
+use super::unreadable::Unreadable;
 
 /// Takes the records of one document. As a seed it is deserialized from the document.
 pub(super) struct Document<'a> {

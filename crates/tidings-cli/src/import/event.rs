@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use tidings_core::convert;
 
-use super::Unreadable;
+use super::unreadable::Unreadable;
 
 /// The fields of `metadata` a server sets itself. They are not sent: a server ignores them, refuses them
 /// (resourceVersion), or takes them for the creator's (managedFields).

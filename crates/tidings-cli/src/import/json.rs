@@ -11,8 +11,9 @@ use std::ops::ControlFlow;
 use serde::de::DeserializeSeed;
 
 use super::document::Document;
+use super::record::{Position, RECORD_BYTES_MAX, Record};
 use super::source::{Line, Source};
-use super::{Position, RECORD_BYTES_MAX, Record, Unreadable};
+use super::unreadable::Unreadable;
 
 pub(super) fn read<R: Read>(
     mut source: Source<R>,

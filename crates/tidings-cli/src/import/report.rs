@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::Unreadable;
+use super::unreadable::Unreadable;
 
 /// How many records of one cause are named before the rest is only counted.
 pub const NAMED_MAX: usize = 10;

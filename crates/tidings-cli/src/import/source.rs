@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 
-use super::RECORD_BYTES_MAX;
+use super::record::RECORD_BYTES_MAX;
 
 /// A line of the input, or the beginning of one that was longer than asked for.
 #[derive(Debug)]

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use serde::de::DeserializeSeed;
 
 use super::document::Document;
+use super::record::{Record, YAML_DOCUMENT_BYTES_MAX};
 use super::source::Source;
-use super::{Record, Unreadable, YAML_DOCUMENT_BYTES_MAX};
+use super::unreadable::Unreadable;
 
 pub(super) fn read<R: Read>(
     mut source: Source<R>,

@@ -5,10 +5,14 @@
 //! quoted text. What is not there prints as nothing.
 
 mod parse;
+mod syntax;
 
 use std::fmt::Write;
 
 use serde_json::Value;
+
+pub use self::syntax::Path;
+use self::syntax::{Comparison, Node, Operand, Step};
 
 /// A template that was understood.
 ///
@@ -27,52 +31,6 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     nodes: Vec<Node>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Node {
-    Text(String),
-    Path(Path),
-    Range(Path, Vec<Node>),
-}
-
-/// Where values are, from the root or from where a range or filter stands.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Path {
-    from_root: bool,
-    steps: Vec<Step>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Step {
-    Field(String),
-    Wildcard,
-    /// Every value below, the one itself included.
-    Descend,
-    Index(i64),
-    Slice {
-        from: Option<i64>,
-        to: Option<i64>,
-        step: usize,
-    },
-    Union(Vec<Path>),
-    Filter(Operand, Option<(Comparison, Operand)>),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Operand {
-    Path(Path),
-    Literal(Value),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
 }
 
 impl std::str::FromStr for Template {

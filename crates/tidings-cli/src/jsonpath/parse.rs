@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Comparison, Node, Operand, Path, Step};
+use super::syntax::{Comparison, Node, Operand, Path, Step};
 
 /// How deep ranges, unions and filters may lie in each other.
 const DEPTH_MAX: usize = 32;

@@ -3,7 +3,7 @@
 use tidings_cli::event::{Event, by_last_seen};
 
 use super::super::cluster::CommandError;
-use super::{Listed, PAGE, Page, Reader};
+use super::page::{Listed, PAGE, Page, Reader};
 
 /// A list that expires while it is read is begun again so often, without having brought anything new.
 const EXPIRED_MAX: u32 = 5;

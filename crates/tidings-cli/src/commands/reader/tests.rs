@@ -7,7 +7,11 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::*;
+use super::super::cluster::{CommandError, Server};
+use super::page::{EVENTS_MAX, PAGE, Reader};
+use super::watch::{FORBIDDEN_MAX, Notice, Watched};
+use tidings_cli::event::Event;
+use tidings_cli::filter::Filter;
 
 /// What the server does with one request: an answer, or none.
 type Answer = Option<(u16, String)>;

@@ -1,0 +1,36 @@
+//! Why a record is not an event.
+
+/// Why a record is not an event.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// Neither JSON nor YAML, or of a shape no event has. What follows may have been skipped; the message says so.
+    #[error("{0}")]
+    Syntax(String),
+    /// An object of another kind.
+    #[error("{kind} of {api_version}, expected an Event of v1 or events.k8s.io/v1")]
+    OtherKind {
+        /// What it said its kind was.
+        kind: String,
+        /// What it said its apiVersion was.
+        api_version: String,
+    },
+    /// An object that says no kind and does not look like an event either.
+    #[error("no kind, and neither involvedObject nor regarding: not an event")]
+    NoKind,
+    /// `metadata` is something else than an object.
+    #[error("metadata is not an object")]
+    Metadata,
+    /// A namespace that no namespace can be called.
+    #[error("{0:?} is no name of a namespace")]
+    Namespace(String),
+    /// An events.k8s.io event that has no core/v1 form.
+    #[error(transparent)]
+    Convert(#[from] tidings_core::convert::ConvertError),
+    /// Longer than this program reads.
+    #[error("longer than {limit} bytes")]
+    TooLarge {
+        /// The limit that was passed, in bytes.
+        limit: usize,
+    },
+}
