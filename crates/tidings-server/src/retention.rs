@@ -1,7 +1,9 @@
-//! How long events are kept, when one time for all is not enough: rules by namespace, type, reason and reporting
-//! controller, the first that matches deciding.
+//! How long events are kept, when one time for all is not enough: rules by fields of the event, the first that matches deciding.
 //!
-//! A rule applies at each write: the time counts from the last one. What was written before a rule changed keeps its end.
+//! A rule has the conditions its file states and no others, and applies where all of them hold. It applies at each write: the time
+//! counts from the last one. What was written before a rule changed keeps its end.
+//!
+//! Another condition is another [`Field`], and a field of [`RuleText`]: the compiler asks for the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,8 @@ const TTL_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
 ///   ttl: 30m
 /// - reportingController: kubelet              # or, without one, source.component
 ///   ttl: 2h
+/// - source: {component: kubelet, host: 'edge-*'}
+///   ttl: 7d
 /// ")?;
 /// # Ok::<(), tidings_server::SettingsError>(())
 /// ```
@@ -43,20 +47,102 @@ pub struct RetentionRules {
 
 #[derive(Debug)]
 struct Rule {
-    namespace: Patterns,
-    event_type: Patterns,
-    reason: Patterns,
-    reporting_controller: Patterns,
+    conditions: Vec<Condition>,
     ttl: Duration,
 }
 
-/// Texts one of which has to match. Empty: whatever there is matches.
-#[derive(Debug, Default)]
+/// What a field of the event has to be.
+#[derive(Debug)]
+struct Condition {
+    field: Field,
+    patterns: Patterns,
+}
+
+/// What a rule can ask for.
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    Namespace,
+    Type,
+    Reason,
+    ReportingController,
+    SourceComponent,
+    SourceHost,
+}
+
+impl Field {
+    /// Its name in the file.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Type => "type",
+            Self::Reason => "reason",
+            Self::ReportingController => "reportingController",
+            Self::SourceComponent => "source.component",
+            Self::SourceHost => "source.host",
+        }
+    }
+
+    /// What an event has there.
+    fn of(self, event: &Event) -> &str {
+        let source = event.source.as_ref();
+        match self {
+            Self::Namespace => event.metadata.as_ref().map(ObjectMeta::namespace),
+            Self::Type => Some(event.r#type()),
+            Self::Reason => Some(event.reason()),
+            Self::ReportingController => match event.reporting_component() {
+                "" => return Self::SourceComponent.of(event),
+                controller => Some(controller),
+            },
+            Self::SourceComponent => source.map(EventSource::component),
+            Self::SourceHost => source.map(EventSource::host),
+        }
+        .unwrap_or_default()
+    }
+
+    /// What a pattern must be to match anything.
+    fn check(self, pattern: &str) -> Result<(), &'static str> {
+        let is_namespace = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'*');
+        match self {
+            Self::Namespace if !pattern.bytes().all(is_namespace) => {
+                Err("namespaces are of lower-case letters, digits and '-'; * stands for any")
+            }
+            Self::Type if !matches!(pattern, "Normal" | "Warning") => {
+                Err("expected Normal or Warning")
+            }
+            Self::Namespace
+            | Self::Type
+            | Self::Reason
+            | Self::ReportingController
+            | Self::SourceComponent
+            | Self::SourceHost => Ok(()),
+        }
+    }
+}
+
+/// Texts one of which has to match; at least one.
+#[derive(Debug)]
 struct Patterns(Vec<String>);
 
 impl Patterns {
     fn matches(&self, text: &str) -> bool {
-        self.0.is_empty() || self.0.iter().any(|pattern| glob(pattern, text))
+        self.0.iter().any(|pattern| glob(pattern, text))
+    }
+
+    fn match_everything(&self) -> bool {
+        self.0.iter().any(|pattern| pattern == "*")
+    }
+}
+
+impl Rule {
+    fn matches(&self, event: &Event) -> bool {
+        let holds = |condition: &Condition| condition.patterns.matches(condition.field.of(event));
+        self.conditions.iter().all(holds)
+    }
+
+    fn matches_everything(&self) -> bool {
+        self.conditions
+            .iter()
+            .all(|condition| condition.patterns.match_everything())
     }
 }
 
@@ -99,16 +185,7 @@ impl RetentionRules {
             }
             let line = rule.referenced.line();
             let rule = rule.value.check(line)?;
-            let conditions = [
-                &rule.namespace,
-                &rule.event_type,
-                &rule.reason,
-                &rule.reporting_controller,
-            ];
-            let all = |patterns: &&Patterns| {
-                patterns.0.is_empty() || patterns.0.iter().any(|pattern| pattern == "*")
-            };
-            if conditions.iter().all(all) {
+            if rule.matches_everything() {
                 catch_all = Some(line);
             }
             rules.push(rule);
@@ -120,25 +197,7 @@ impl RetentionRules {
 
     /// How long an event is kept from a write on, if a rule says so.
     pub(crate) fn ttl(&self, event: &Event) -> Option<Duration> {
-        if self.rules.is_empty() {
-            return None;
-        }
-        let metadata = event.metadata.as_ref();
-        let namespace = metadata.map(ObjectMeta::namespace).unwrap_or_default();
-        let controller = match event.reporting_component() {
-            "" => event
-                .source
-                .as_ref()
-                .map(EventSource::component)
-                .unwrap_or_default(),
-            controller => controller,
-        };
-        let matching = |rule: &&Rule| {
-            rule.namespace.matches(namespace)
-                && rule.event_type.matches(event.r#type())
-                && rule.reason.matches(event.reason())
-                && rule.reporting_controller.matches(controller)
-        };
+        let matching = |rule: &&Rule| rule.matches(event);
         self.rules.iter().find(matching).map(|rule| rule.ttl)
     }
 }
@@ -156,7 +215,15 @@ struct RuleText {
     r#type: Option<Spanned<OneOrMore>>,
     reason: Option<Spanned<OneOrMore>>,
     reporting_controller: Option<Spanned<OneOrMore>>,
+    source: Option<SourceText>,
     ttl: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceText {
+    component: Option<Spanned<OneOrMore>>,
+    host: Option<Spanned<OneOrMore>>,
 }
 
 #[derive(Deserialize)]
@@ -168,7 +235,17 @@ enum OneOrMore {
 
 impl RuleText {
     fn check(self, line: u64) -> Result<Rule, SettingsError> {
-        let ttl = self.ttl.ok_or_else(|| SettingsError {
+        // Every field is named, so that none can be forgotten.
+        let Self {
+            namespace,
+            r#type,
+            reason,
+            reporting_controller,
+            source,
+            ttl,
+        } = self;
+        let SourceText { component, host } = source.unwrap_or_default();
+        let ttl = ttl.ok_or_else(|| SettingsError {
             line,
             message: "the rule has no ttl".into(),
         })?;
@@ -180,58 +257,48 @@ impl RuleText {
             );
             return Err(SettingsError::at(&ttl, message));
         };
-        let event_type = patterns("type", self.r#type, |text| {
-            matches!(text, "Normal" | "Warning")
-                .then_some(())
-                .ok_or("expected Normal or Warning")
-        })?;
+        let given = [
+            (Field::Namespace, namespace),
+            (Field::Type, r#type),
+            (Field::Reason, reason),
+            (Field::ReportingController, reporting_controller),
+            (Field::SourceComponent, component),
+            (Field::SourceHost, host),
+        ];
+        let conditions = given
+            .into_iter()
+            .filter_map(|(field, given)| given.map(|given| condition(field, given)))
+            .collect::<Result<_, _>>()?;
         Ok(Rule {
-            namespace: patterns("namespace", self.namespace, |text| {
-                text.bytes()
-                    .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'*'))
-                    .then_some(())
-                    .ok_or("namespaces are of lower-case letters, digits and '-'; * stands for any")
-            })?,
-            event_type,
-            reason: patterns("reason", self.reason, |_| Ok(()))?,
-            reporting_controller: patterns(
-                "reportingController",
-                self.reporting_controller,
-                |_| Ok(()),
-            )?,
+            conditions,
             ttl: time,
         })
     }
 }
 
-fn patterns(
-    field: &str,
-    given: Option<Spanned<OneOrMore>>,
-    check: impl Fn(&str) -> Result<(), &'static str>,
-) -> Result<Patterns, SettingsError> {
-    let Some(given) = given else {
-        return Ok(Patterns::default());
-    };
+fn condition(field: Field, given: Spanned<OneOrMore>) -> Result<Condition, SettingsError> {
     let line = given.referenced.line();
+    let name = field.name();
     let patterns = match given.value {
         OneOrMore::One(pattern) => vec![pattern],
         OneOrMore::More(patterns) => patterns,
     };
     let refuse = |message: String| Err(SettingsError { line, message });
     if patterns.is_empty() {
-        return refuse(format!("{field} is an empty list, which matches nothing"));
+        return refuse(format!("{name} is an empty list, which matches nothing"));
     }
     for pattern in &patterns {
         if pattern.is_empty() {
-            return refuse(format!(
-                "{field} is empty; leave it out to match everything"
-            ));
+            return refuse(format!("{name} is empty; leave it out to match everything"));
         }
-        if let Err(why) = check(pattern) {
-            return refuse(format!("{field} {pattern:?}: {why}"));
+        if let Err(why) = field.check(pattern) {
+            return refuse(format!("{name} {pattern:?}: {why}"));
         }
     }
-    Ok(Patterns(patterns))
+    Ok(Condition {
+        field,
+        patterns: Patterns(patterns),
+    })
 }
 
 /// A duration as Go writes it, before which days may stand.
@@ -298,10 +365,19 @@ mod tests {
 - {reason: ['Pull*', Created], ttl: 30m}
 - {reportingController: kubelet, ttl: 2h}
 - {namespace: quiet, ttl: 1s}
+- {source: {component: [scheduler, 'edge-*'], host: node-1}, ttl: 3h}
+- {source: {host: '*-2'}, ttl: 4h}
 ",
         )
         .unwrap();
         let minutes = |count: u64| Some(Duration::from_secs(count * 60));
+        let on = |host: &str, component: &str| {
+            let mut event = event("other", "Normal", "X", component);
+            if let Some(source) = &mut event.source {
+                source.host = Some(host.into());
+            }
+            event
+        };
         for (event, expected) in [
             (
                 event("kube-system", "Warning", "Pulled", "x"),
@@ -319,6 +395,10 @@ mod tests {
                 Some(Duration::from_secs(1)),
             ),
             (event("other", "Normal", "X", "x"), None),
+            (on("node-1", "edge-proxy"), minutes(180)),
+            (on("node-1", "x"), None),
+            (on("node-2", "edge-proxy"), minutes(240)),
+            (on("node-3", "scheduler"), None),
         ] {
             assert_eq!(rules.ttl(&event), expected, "{event:?}");
         }
@@ -361,6 +441,18 @@ mod tests {
             (
                 "rules:\n- ttl: 1h\n  reason: '*'\n- reason: X\n  ttl: 2h",
                 "line 4: no event comes to this rule, for the one on line 2",
+            ),
+            (
+                "rules:\n- source: {node: x}\n  ttl: 1h",
+                "line 2: unknown field `node`",
+            ),
+            (
+                "rules:\n- source: {host: []}\n  ttl: 1h",
+                "line 2: source.host is an empty list",
+            ),
+            (
+                "rules:\n- source: {host: '*'}\n  ttl: 1h\n- ttl: 2h",
+                "line 4: no event comes to this rule",
             ),
             ("rule: []", "line 1: unknown field `rule`"),
             ("", "line 1: "),

@@ -40,9 +40,10 @@ pub(super) struct PolicyFlags {
     /// What becomes of a larger event: it is refused with 413, or its message is cut, which an annotation then says
     #[arg(long, value_name = "POLICY", default_value = "reject")]
     event_size_policy: SizePolicy,
-    /// Keep some events for other times than --event-ttl: rules in YAML, the first that matches deciding, such as
-    /// `rules: [{namespace: kube-system, type: Warning, ttl: 14d}, {reason: [Pulled, 'Pull*'], ttl: 30m}]`; a rule may
-    /// also have a reportingController, `*` stands for any characters. A rule counts from the next write of an event on
+    /// Rules for how long events are kept, in YAML: the first rule that matches decides, otherwise --event-ttl. For example
+    /// `rules: [{namespace: kube-system, type: Warning, ttl: 14d}, {reason: [Pulled, 'Pull*'], ttl: 30m}]`. Conditions:
+    /// namespace, type, reason, reportingController, source.component and source.host; `*` stands for any characters.
+    /// A rule applies from the next write of an event on
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     retention_file: Option<PathBuf>,
 }
