@@ -4,6 +4,7 @@ pub mod columns;
 pub mod event;
 pub mod family;
 pub mod filter;
+pub mod format;
 pub mod import;
 pub mod jsonpath;
 pub mod kinds;

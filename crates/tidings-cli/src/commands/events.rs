@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use tidings_cli::event::by_last_seen;
-use tidings_cli::printer::{Format, Printer};
+use tidings_cli::format::{FORMATS, Format};
+use tidings_cli::printer::Printer;
 
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::reader::{EVENTS_MAX, Notice, Watched};
@@ -33,13 +34,13 @@ pub(crate) struct Args {
     /// Go on with what happens next, through restarts of the server and losses of the network
     #[arg(long, short, help_heading = "Output")]
     watch: bool,
-    /// wide, json, yaml, jsonl (an object on each line), name, custom-columns=HEADING:.path,… or jsonpath={…}
     #[arg(
         long,
         short,
         value_name = "FORM",
         default_value = "table",
         hide_default_value = true,
+        help = FORMATS,
         help_heading = "Output"
     )]
     output: Format,

@@ -1,0 +1,103 @@
+//! The forms that `-o` names.
+
+use crate::columns::Columns;
+use crate::jsonpath::Template;
+
+/// What `-o` accepts, for help and messages.
+pub const FORMATS: &str = "wide, json, yaml, jsonl (an object on each line), name, custom-columns=HEADING:.path,… or jsonpath={…}";
+
+/// A form to print events in.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Format {
+    /// A row for each event, under headings.
+    Rows(Rows),
+    /// What programs read.
+    Objects(Objects),
+}
+
+/// Columns.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Rows {
+    /// Those of `kubectl events`.
+    Table,
+    /// Those of `kubectl get events -o wide`.
+    Wide,
+    /// Columns of one's own.
+    Custom(Columns),
+}
+
+/// What is printed of each event, or of all of them.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Objects {
+    /// A List; of a watch, one object after the other.
+    Json,
+    /// A List; of a watch, a document for each event.
+    Yaml,
+    /// A JSON object on each line.
+    JsonLines,
+    /// `event/NAME` on each line.
+    Name,
+    /// A template; of a watch, filled in from each event.
+    Template(Template),
+}
+
+impl Default for Format {
+    fn default() -> Self {
+        Self::Rows(Rows::Table)
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, argument) = match text.split_once('=') {
+            Some((name, argument)) => (name, Some(argument)),
+            None => (text, None),
+        };
+        Ok(match (name, argument) {
+            ("table", None) => Self::Rows(Rows::Table),
+            ("wide", None) => Self::Rows(Rows::Wide),
+            ("custom-columns", Some(columns)) => Self::Rows(Rows::Custom(columns.parse()?)),
+            ("json", None) => Self::Objects(Objects::Json),
+            ("yaml", None) => Self::Objects(Objects::Yaml),
+            ("jsonl", None) => Self::Objects(Objects::JsonLines),
+            ("name", None) => Self::Objects(Objects::Name),
+            ("jsonpath", Some(template)) => Self::Objects(Objects::Template(template.parse()?)),
+            _ => return Err(format!("expected {FORMATS}")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_that_are_not_there() {
+        for text in ["", "go-template={{.}}", "jsonpath", "xml", "json=x"] {
+            let error = text.parse::<Format>().unwrap_err();
+            assert!(error.contains("expected wide, json"), "{error}");
+        }
+    }
+
+    #[test]
+    fn forms_that_are_there_are_named() {
+        for text in [
+            "wide",
+            "json",
+            "yaml",
+            "jsonl",
+            "name",
+            "custom-columns=NAME:.metadata.name",
+            "jsonpath={.items}",
+        ] {
+            assert!(text.parse::<Format>().is_ok(), "{text}");
+            let name = text.split('=').next().unwrap_or_default();
+            assert!(FORMATS.contains(name), "{name}");
+        }
+    }
+}
