@@ -1,4 +1,4 @@
-//! The tasks of the project: `cargo xtask test | tidy | contract | crash | outage | image | bench | soak | reference`. Nothing here is needed to
+//! The tasks of the project: `cargo xtask test | tidy | contract | crash | outage | image | bench | soak | readme | reference`. Nothing here is needed to
 //! build or use tidings.
 #![expect(
     clippy::print_stdout,
@@ -15,6 +15,7 @@ mod kube_apiserver;
 mod outage;
 #[path = "../../crates/tidings-store/tests/support/port.rs"]
 mod port;
+mod readme;
 mod reference;
 mod test;
 mod tidy;
@@ -45,6 +46,8 @@ enum Task {
     Bench(bench::Bench),
     /// A long, steady load on our server, and watchers that account for every event
     Soak(bench::soak::Args),
+    /// The README's program, compiled in an empty crate
+    Readme,
     /// Our server and a real kube-apiserver, sent the same requests: what they answer differently
     Reference(reference::Args),
 }
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Image(args) => image::run(&root, &args),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Soak(args) => bench::soak::run(&root, &args),
+        Task::Readme => readme::run(&root),
         Task::Reference(args) => reference::run(&root, &args),
     };
     match result {

@@ -1,0 +1,73 @@
+//! `cargo xtask readme`: the README's program as a newcomer has it, in an empty crate with the dependencies the README
+//! names and no others. It is compiled, not run.
+
+use std::path::Path;
+
+use crate::command::{self, Result, cargo};
+
+/// The READMEs that show the program, the same in each.
+const READMES: [&str; 2] = ["README.md", "crates/tidings/README.md"];
+/// Those of our crates that the program is built on.
+const CRATES: [&str; 2] = ["tidings", "tidings-core"];
+
+pub(crate) fn run(root: &Path) -> Result {
+    let mut shown: Vec<(String, String)> = Vec::new();
+    for readme in READMES {
+        let text = std::fs::read_to_string(root.join(readme))
+            .map_err(|error| format!("read {readme}: {error}"))?;
+        let manifest = block(&text, "toml").ok_or(format!("{readme} shows no dependencies"))?;
+        let program = block(&text, "rust,no_run").ok_or(format!("{readme} shows no program"))?;
+        shown.push((manifest.to_owned(), program.to_owned()));
+    }
+    let [first, second] = shown.as_slice() else {
+        return Err("there are not two READMEs".to_owned());
+    };
+    if first != second {
+        return Err(format!("{} show different programs", READMES.join(" and ")));
+    }
+    let (manifest, program) = first;
+
+    let folder = tempfile::tempdir().map_err(|error| format!("make a folder: {error}"))?;
+    let ours = CRATES.map(|name| {
+        let path = root.join("crates").join(name);
+        format!("{name} = {{ path = {:?} }}\n", path.display().to_string())
+    });
+    let manifest = format!(
+        "[package]\nname = \"newcomer\"\nedition = \"2024\"\n\n{manifest}\n[workspace]\n\n[patch.crates-io]\n{}",
+        ours.concat()
+    );
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        let parent = file.parent().unwrap_or(folder.path());
+        std::fs::create_dir_all(parent)
+            .and_then(|()| std::fs::write(&file, text))
+            .map_err(|error| format!("write {name}: {error}"))
+    };
+    write("Cargo.toml", &manifest)?;
+    write("src/main.rs", program)?;
+    // The versions everything else is tested with.
+    std::fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock"))
+        .map_err(|error| format!("copy Cargo.lock: {error}"))?;
+    let mut check = cargo(folder.path(), &["check", "--quiet"]);
+    // What it is built on is built once.
+    check.env("CARGO_TARGET_DIR", command::target(root).join("readme"));
+    command::run(&mut check)
+}
+
+/// The first block of code in this language.
+fn block<'a>(text: &'a str, language: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("```{language}\n"))?;
+    Some(rest.split_once("```")?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_by_their_language() {
+        let text = "a\n```text\nb\n```\n```toml\nc\n```\n```toml\nd\n```\n";
+        assert_eq!(block(text, "toml"), Some("c\n"));
+        assert_eq!(block(text, "rust,no_run"), None);
+    }
+}
