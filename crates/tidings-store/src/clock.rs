@@ -4,16 +4,48 @@
     reason = "this is the file the clock is read in"
 )]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::UnixMillis;
 
-/// Tells a store the time. Expiry is wall time, for it must mean the same after a restart.
+/// Tells a store the time. Expiry is wall time, for it must mean the same after a restart; but the machine's clock may be
+/// set, so what cannot be taken back is done by both times (see [the rules of expiry](crate#expiry-and-the-clock)).
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// The time now, as the clock is set.
     fn now(&self) -> UnixMillis;
+
+    /// Time since a fixed moment of this process, which no setting of the clock moves. It never goes back.
+    fn steady(&self) -> Duration;
+}
+
+/// Both times at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) wall: UnixMillis,
+    pub(crate) steady: Duration,
+}
+
+impl Reading {
+    /// The steady time is read first: should the thread be held up between the two, the clock seems to be ahead, which the
+    /// next reading puts right.
+    pub(crate) fn of(clock: &dyn Clock) -> Self {
+        let steady = clock.steady();
+        Self {
+            wall: clock.now(),
+            steady,
+        }
+    }
+
+    /// By how many milliseconds the clock is ahead of the steady time. It changes when the clock is set, and then only.
+    pub(crate) fn lead(self) -> i64 {
+        self.wall.0.saturating_sub(self.steady_millis())
+    }
+
+    pub(crate) fn steady_millis(self) -> i64 {
+        i64::try_from(self.steady.as_millis()).unwrap_or(i64::MAX)
+    }
 }
 
 /// A point in time that no setting of the clock moves.
@@ -40,6 +72,11 @@ impl Clock for SystemClock {
             .unwrap_or_default();
         UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
     }
+
+    fn steady(&self) -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed()
+    }
 }
 
 /// A clock that stands still until it is moved. Clones are the same clock.
@@ -52,22 +89,42 @@ impl Clock for SystemClock {
 /// assert_eq!(clock.now(), UnixMillis(1_500));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct ManualClock(Arc<AtomicI64>);
+pub struct ManualClock(Arc<Manual>);
+
+#[derive(Debug, Default)]
+struct Manual {
+    wall: AtomicI64,
+    steady: AtomicU64,
+}
 
 impl ManualClock {
     /// A clock that shows this time.
     pub fn at(now: UnixMillis) -> Self {
-        Self(Arc::new(AtomicI64::new(now.0)))
+        let clock = Self::default();
+        clock.0.wall.store(now.0, Ordering::SeqCst);
+        clock
     }
 
-    /// Moves the clock by so many milliseconds; negative is back.
+    /// Lets so many milliseconds pass; negative sets the clock back.
     pub fn advance(&self, millis: i64) {
-        self.0.fetch_add(millis, Ordering::SeqCst);
+        // Readers take the steady time first; the clock must not seem to be behind it.
+        self.set_by(millis);
+        let passed = millis.max(0).cast_unsigned();
+        self.0.steady.fetch_add(passed, Ordering::SeqCst);
+    }
+
+    /// Sets the clock by so many milliseconds, ahead or back, while no time passes.
+    pub fn set_by(&self, millis: i64) {
+        self.0.wall.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> UnixMillis {
-        UnixMillis(self.0.load(Ordering::SeqCst))
+        UnixMillis(self.0.wall.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.0.steady.load(Ordering::SeqCst))
     }
 }

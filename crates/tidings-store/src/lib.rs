@@ -44,6 +44,7 @@
 
 mod changes;
 pub mod clock;
+mod confirmed;
 pub mod embedded;
 mod error;
 #[cfg(feature = "etcd")]

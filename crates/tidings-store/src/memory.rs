@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::changes::{Bounds, Changes, Logged, Older};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Reading, SystemClock};
+use crate::confirmed::Confirmed;
 use crate::record::{Room, check_size};
 use crate::{
     At, BoxFuture, Change, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page,
@@ -28,6 +29,7 @@ struct State {
     revision: Revision,
     records: BTreeMap<Bytes, Entry>,
     expired: u64,
+    confirmed: Confirmed,
     closed: bool,
 }
 
@@ -57,6 +59,7 @@ impl MemoryStore {
             changes: history_len_max,
             bytes: 256 << 20,
         };
+        let confirmed = Confirmed::begin(Reading::of(&*clock));
         Self {
             clock,
             changes: Arc::new(Changes::new(REVISION_OF_NEW, bounds)),
@@ -64,6 +67,7 @@ impl MemoryStore {
                 revision: REVISION_OF_NEW,
                 records: BTreeMap::new(),
                 expired: 0,
+                confirmed,
                 closed: false,
             }),
         }
@@ -84,10 +88,11 @@ impl MemoryStore {
         write: impl FnOnce(&mut State, UnixMillis, &mut Vec<Logged>) -> Result<T, WriteError>,
     ) -> Result<T, WriteError> {
         let mut state = self.state()?;
-        let now = self.clock.now();
+        let now = Reading::of(&*self.clock);
         let mut logged = Vec::new();
-        state.expire(now, &mut logged);
-        let result = write(&mut state, now, &mut logged);
+        let confirmed = state.confirmed.at(now);
+        state.expire(confirmed, &mut logged);
+        let result = write(&mut state, now.wall, &mut logged);
         self.changes.publish(logged, state.revision);
         result
     }
@@ -100,7 +105,9 @@ impl MemoryStore {
     ) -> Result<Revision, WriteError> {
         check_size(&key, Some(&new))?;
         self.write(|state, now, logged| {
-            let previous = state.records.get(&key).cloned();
+            let mut previous = state.records.get(&key).cloned();
+            let is_over = previous.as_ref().is_some_and(|entry| !entry.is_live(now));
+            let hidden = previous.take_if(|_| is_over);
             match (&previous, expected) {
                 (Some(entry), None) => {
                     return Err(WriteError::AlreadyExists {
@@ -118,6 +125,10 @@ impl MemoryStore {
             }
             if let Some(expires_at) = new.expires_at.filter(|at| *at <= now) {
                 return Err(WriteError::AlreadyExpired { expires_at, now });
+            }
+            if hidden.is_some() {
+                state.remove(&key, true, logged);
+                state.expired += 1;
             }
             state.revision += 1;
             let record = Record {
@@ -146,8 +157,9 @@ impl MemoryStore {
 
     fn remove(&self, key: &Bytes, expected: Option<Revision>) -> Result<Deleted, WriteError> {
         check_size(key, None)?;
-        self.write(|state, _, logged| {
-            let Some(entry) = state.records.get(key) else {
+        self.write(|state, now, logged| {
+            let entry = state.records.get(key).filter(|entry| entry.is_live(now));
+            let Some(entry) = entry else {
                 return Err(WriteError::NotFound);
             };
             let current = entry.record.revision;
@@ -301,12 +313,12 @@ impl State {
         });
     }
 
-    /// Writes down the end of everything that has expired, in the order of its writing.
-    fn expire(&mut self, now: UnixMillis, logged: &mut Vec<Logged>) -> u64 {
+    /// Writes down the end of everything that has expired by the confirmed time, in the order of its writing.
+    fn expire(&mut self, confirmed: UnixMillis, logged: &mut Vec<Logged>) -> u64 {
         let mut due: Vec<_> = self
             .records
             .values()
-            .filter(|entry| !entry.is_live(now))
+            .filter(|entry| !entry.is_live(confirmed))
             .cloned()
             .collect();
         due.sort_by_key(|entry| entry.record.revision);

@@ -6,6 +6,7 @@
 //! it becomes visible by [`Batch::commit`]; a batch that is dropped instead has its part of the index taken back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -24,6 +25,17 @@ use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
 /// Versions a sweep looks at, at most; most of them may have ended before their time.
 const STEPS_MAX: usize = 16 * 1024;
 
+/// When a commit is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// As the clock is set: by this, requests are decided.
+    pub(crate) wall: UnixMillis,
+    /// Time since some moment of this process.
+    pub(crate) steady: Duration,
+    /// Up to when the clock is [believed](crate::confirmed): by this, ends are written down.
+    pub(crate) confirmed: UnixMillis,
+}
+
 /// See the module documentation.
 pub(crate) struct Batch<'a> {
     view: View<'a>,
@@ -34,6 +46,7 @@ pub(crate) struct Batch<'a> {
     home: u64,
     state: State,
     now: UnixMillis,
+    confirmed: UnixMillis,
     /// One for each revision it takes.
     logged: Vec<Logged>,
     dirty: bool,
@@ -80,7 +93,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn new(
         tables: &'a Tables,
         codec: &'a Codec,
-        now: UnixMillis,
+        times: Times,
         home: Option<u64>,
     ) -> Self {
         let view = View::new(tables, codec);
@@ -93,7 +106,8 @@ impl<'a> Batch<'a> {
             part: Arc::clone(&view.snapshot.parts.active),
             view,
             frames: Frames::new(),
-            now,
+            now: times.wall,
+            confirmed: times.confirmed,
             logged: Vec::new(),
             dirty: false,
             passed: (0, 0),
@@ -249,7 +263,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Writes down the ends of records that have expired, bucket by bucket in the order of their writing, at most about
+    /// Writes down the ends of records that have expired by the confirmed time, bucket by bucket in the order of their writing, at most about
     /// `quota` of them; whether there may be more. Must come before anything else in the batch.
     ///
     /// A record that lives on holds up those written after it to the same bucket, until the bucket's end at most. Readers
@@ -269,7 +283,7 @@ impl<'a> Batch<'a> {
                 Some(revision) => revision + 1,
                 None => 0,
             };
-            let is_over = *bucket <= self.now.0.max(0).cast_unsigned();
+            let is_over = *bucket <= self.confirmed.0.max(0).cast_unsigned();
             let complete = match self.sweep_bucket(*bucket, tables, start, &mut budget) {
                 // All in it has expired. It must not hold up the buckets behind it for ever.
                 Err(Fault::Corrupt(damage)) if is_over => {
@@ -351,7 +365,7 @@ impl<'a> Batch<'a> {
                     return Ok(Some(Some((revision, None))));
                 }
                 let version = Version::decode(entry.content, revision, name)?;
-                if version.expires_at.is_none_or(|at| at > self.now) {
+                if version.expires_at.is_none_or(|at| at > self.confirmed) {
                     return Ok(Some(None));
                 }
                 let record = unpack_record(self.view.codec, version, revision)?;

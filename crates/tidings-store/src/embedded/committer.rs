@@ -19,7 +19,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::batch::{Batch, Committed};
+use super::batch::{Batch, Committed, Times};
+use super::believed;
 use super::codec::PackedBody;
 use super::index::io_fault;
 use super::keeper::Keeper;
@@ -31,7 +32,8 @@ use super::tables::Tables;
 use super::trainer::Trainer;
 use super::upkeep::Due;
 use super::{Engine, Shared};
-use crate::clock::timed;
+use crate::clock::{Reading, timed};
+use crate::confirmed::Confirmed;
 use crate::{Deleted, Fault, Revision, UnixMillis, WriteError};
 
 /// Ends written down per batch while writers wait, and while none do: a few milliseconds of work, for somebody may come.
@@ -46,7 +48,9 @@ const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
 /// How often the committer looks at the clock when nothing is asked of it.
 const TICK: Duration = Duration::from_secs(1);
-const TICK_MS: i64 = 1000;
+
+/// How often an error is logged that comes back with every batch.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Something to be done by the committer, with where to send the answer.
 pub(crate) enum Request {
@@ -97,7 +101,11 @@ pub(crate) struct Committer {
     /// history no longer needs them.
     finished: Vec<(u64, Revision)>,
     /// What revision the store was at when, one entry per tick, for forgetting history by age.
-    ages: VecDeque<(UnixMillis, Revision)>,
+    ages: VecDeque<(Duration, Revision)>,
+    /// Up to when the clock is believed.
+    confirmed: Confirmed,
+    /// When that was last noted for the next process, and as of which commit.
+    noted: (Duration, u64),
     /// The number of the last commit.
     number: u64,
     /// The bucket it wrote to.
@@ -116,15 +124,15 @@ pub(crate) struct Committer {
     /// See [`Batch::passed`].
     passed: (u64, Revision),
     /// When all that had expired was written down.
-    swept_at: Option<UnixMillis>,
-    complained_at: Option<UnixMillis>,
+    swept_at: Option<Duration>,
+    complained_at: Option<Duration>,
 }
 
 impl Committer {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        state: State,
-        number: u64,
+        (state, number): (State, u64),
+        confirmed: Confirmed,
         (keeper, trainer): (Keeper, Trainer),
     ) -> Self {
         let (finished, ages, demands) = (Vec::new(), VecDeque::new(), Vec::new());
@@ -133,6 +141,8 @@ impl Committer {
             state,
             finished,
             ages,
+            confirmed,
+            noted: (Duration::ZERO, number),
             number,
             home: None,
             returning: Returning::default(),
@@ -192,6 +202,26 @@ impl Committer {
                 tracing::warn!(%error, "failed to write out the index; opening will take longer");
             }
             tables.log.close();
+            let times = self.times();
+            believed::write(&self.shared.path, times.confirmed);
+        }
+    }
+
+    fn times(&mut self) -> Times {
+        let Reading { wall, steady } = Reading::of(&*self.shared.clock);
+        Times {
+            wall,
+            steady,
+            confirmed: self.confirmed.at(Reading { wall, steady }),
+        }
+    }
+
+    /// Notes up to when the clock is believed, now and then, if something was written since.
+    fn note_time(&mut self, now: Times) {
+        let (at, number) = self.noted;
+        if number < self.number && !is_within(TICK, Some(at), now) {
+            self.noted = (now.steady, self.number);
+            believed::write(&self.shared.path, now.confirmed);
         }
     }
 
@@ -219,7 +249,7 @@ impl Committer {
 
     /// Does one batch; whether there is more to do at once.
     fn cycle(&mut self, requests: &mut Vec<Request>) -> bool {
-        let now = self.shared.clock.now();
+        let now = self.times();
         let shared = Arc::clone(&self.shared);
         let result = match &*shared.engine() {
             Engine::Open(tables) => self
@@ -256,7 +286,7 @@ impl Committer {
         &mut self,
         tables: &Arc<Tables>,
         requests: &mut Vec<Request>,
-        now: UnixMillis,
+        now: Times,
     ) -> Result<bool, Fault> {
         let shared = Arc::clone(&self.shared);
         let has_space = shared.has_space();
@@ -277,12 +307,12 @@ impl Committer {
 
         batch.passed = self.passed;
         let mut more = false;
-        let due = !is_within(TICK_MS, self.swept_at, now);
+        let due = !is_within(TICK, self.swept_at, now);
         if shared.options.expire_by_itself && due || !self.demands.is_empty() {
             match batch.sweep(quota) {
                 Ok(left) => {
                     more = left;
-                    self.swept_at = (!more).then_some(now);
+                    self.swept_at = (!more).then_some(now.steady);
                 }
                 // Writes go on: what cannot be read cannot be written down, but it is not served either.
                 Err(error) => {
@@ -357,6 +387,7 @@ impl Committer {
         for answer in answers {
             answer(Ok(()));
         }
+        self.note_time(now);
         tables.log.give_room_back(self.number);
         self.drop_finished(tables);
         self.clean_names(tables);
@@ -387,25 +418,24 @@ impl Committer {
     }
 
     /// Logs an error that comes back with every batch, once a minute.
-    fn complain(&mut self, now: UnixMillis, error: &Fault, what: &'static str) {
-        if !is_within(60 * TICK_MS, self.complained_at, now) {
-            self.complained_at = Some(now);
+    fn complain(&mut self, now: Times, error: &Fault, what: &'static str) {
+        if !is_within(COMPLAIN_EVERY, self.complained_at, now) {
+            self.complained_at = Some(now.steady);
             tracing::error!(%error, what);
         }
     }
 
     /// Moves the end of the history by age and count.
-    fn forget_old(&mut self, batch: &mut Batch<'_>, now: UnixMillis) {
+    fn forget_old(&mut self, batch: &mut Batch<'_>, now: Times) {
         let options = &self.shared.options;
         let revision = self.state.revision;
-        if is_within(TICK_MS, self.ages.back().map(|(at, _)| *at), now) {
+        if is_within(TICK, self.ages.back().map(|(at, _)| *at), now) {
             return;
         }
-        self.ages.push_back((now, revision));
-        let retention = i64::try_from(options.history_retention.as_millis()).unwrap_or(i64::MAX);
+        self.ages.push_back((now.steady, revision));
         let mut until = revision.saturating_sub(options.history_len_max);
         while let Some((at, revision)) = self.ages.front()
-            && now.0.saturating_sub(at.0) > retention
+            && now.steady.saturating_sub(*at) > options.history_retention
         {
             until = until.max(*revision);
             self.ages.pop_front();
@@ -476,9 +506,9 @@ impl Committer {
     }
 }
 
-/// Whether something was so few milliseconds ago; a clock that was set back makes it long ago.
-fn is_within(millis: i64, at: Option<UnixMillis>, now: UnixMillis) -> bool {
-    at.is_some_and(|at| (0..millis).contains(&(now.0.saturating_sub(at.0))))
+/// Whether something was so short a time ago.
+fn is_within(period: Duration, at: Option<Duration>, now: Times) -> bool {
+    at.is_some_and(|at| now.steady.saturating_sub(at) < period)
 }
 
 impl Request {

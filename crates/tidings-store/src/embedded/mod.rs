@@ -15,6 +15,7 @@
 //! tokio runtime is needed.
 
 mod batch;
+mod believed;
 mod checkpoint;
 mod codec;
 mod committer;
@@ -60,7 +61,8 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
 use crate::changes::{Bounds, Changes, Older};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Reading, SystemClock};
+use crate::confirmed::Confirmed;
 use crate::record::check_size;
 use crate::{
     At, BoxFuture, Change, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError,
@@ -191,6 +193,11 @@ impl EmbeddedStore {
         };
         let tables = Arc::new(Tables::open(folder.path(), sizes, &codec)?);
         let Published { state, number, .. } = tables.published();
+        let now = Reading::of(&*options.clock);
+        let confirmed = match number {
+            0 => Confirmed::begin(now),
+            _ => Confirmed::resume(believed::read(folder.path()), now),
+        };
         let bounds = Bounds {
             changes: usize::MAX,
             bytes: options.history_memory_bytes,
@@ -210,7 +217,12 @@ impl EmbeddedStore {
         let no_thread = |error| OpenError::Thread(Arc::new(error));
         let keeper = Keeper::start().map_err(no_thread)?;
         let trainer = Trainer::start(&shared.codec, &shared.path).map_err(no_thread)?;
-        let committer = Committer::new(Arc::clone(&shared), state, number, (keeper, trainer));
+        let committer = Committer::new(
+            Arc::clone(&shared),
+            (state, number),
+            confirmed,
+            (keeper, trainer),
+        );
         std::thread::Builder::new()
             .name("tidings-store".into())
             .spawn(move || committer.run())

@@ -158,6 +158,13 @@ impl Expiries {
         end
     }
 
+    /// Forgets when the leases of other programs end: that was reckoned by a clock that has been set since.
+    pub(super) fn forget_leases(&self) {
+        let mut state = self.state();
+        state.leases.clear();
+        state.leases_in_order.clear();
+    }
+
     /// Whether exactly one write of this process in flight looks like this one.
     pub(super) fn is_alone(&self, key: &Bytes, lease: i64, value: &Bytes) -> bool {
         let state = self.state();

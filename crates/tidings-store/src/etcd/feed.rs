@@ -14,6 +14,7 @@ use super::index::{Applied, Entry};
 use super::stream::{Ended, Stream};
 use super::wire::{KeyValue, WatchEvent};
 use crate::changes::Logged;
+use crate::clock::Reading;
 use crate::{Change, ReadError, Record, Revision, UnixMillis, WriteError};
 
 /// How often etcd is asked for progress while nothing happens, so that bookmarks stay young.
@@ -22,8 +23,12 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// How long after an overflow or a failure the index is loaded anew.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
 
-/// How often records that outlived their lease are looked for, and how many are deleted in one go.
-const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// How often the clock is compared with the time that passes, and by how many milliseconds it is not taken to be set.
+const LOOK_AT_CLOCK_EVERY: Duration = Duration::from_secs(5);
+const SET_MILLIS: u64 = 2_000;
+
+/// How often records that outlived their lease are looked for, in looks at the clock, and how many are deleted in one go.
+const SWEEP_EVERY: u32 = 6;
 const SWEEP_LEN: usize = 1024;
 
 /// How much longer than its record a lease may live by design: 60 s, and as long again for etcd to get to it.
@@ -226,8 +231,12 @@ impl Shared {
 
 /// Deletes records that are still there long after their lease should have taken them: it began anew with another leader.
 pub(super) async fn sweep(shared: Arc<Shared>) {
+    let mut lead = Reading::of(&*shared.clock).lead();
     loop {
-        sleep(SWEEP_EVERY).await;
+        for _ in 0..SWEEP_EVERY {
+            sleep(LOOK_AT_CLOCK_EVERY).await;
+            shared.look_at_clock(&mut lead);
+        }
         loop {
             match sweep_once(&shared).await {
                 // Nothing was due, or nothing was there any more.
@@ -242,10 +251,27 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
     }
 }
 
+impl Shared {
+    /// Has what was reckoned by the clock reckoned anew if it was set since it had this lead.
+    pub(super) fn look_at_clock(&self, lead: &mut i64) {
+        self.confirmed();
+        let now = Reading::of(&*self.clock).lead();
+        if now.abs_diff(*lead) > SET_MILLIS {
+            tracing::warn!(
+                by_millis = now.saturating_sub(*lead),
+                "the clock was set; when the leases of other programs end is asked anew"
+            );
+            *lead = now;
+            self.expiries.forget_leases();
+            self.index.reset();
+        }
+    }
+}
+
 pub(super) async fn sweep_once(shared: &Shared) -> Result<u64, WriteError> {
     let lease_ttl_min = i64::try_from(shared.options.lease_ttl_min.as_millis());
     let slack = LEASE_SLACK_MILLIS.saturating_add(lease_ttl_min.unwrap_or(i64::MAX));
-    let by = UnixMillis(shared.clock.now().0.saturating_sub(slack));
+    let by = UnixMillis(shared.confirmed().0.saturating_sub(slack));
     let (ended, _) = shared.index.ended(by, SWEEP_LEN).unwrap_or_default();
     let versions: Vec<_> = ended
         .into_iter()

@@ -13,6 +13,8 @@
 //!   process wrote (and for values that say it themselves, see [`Description::expires_at`]); for what another tidings, or
 //!   this one before a restart, wrote it is the end its lease had when granted; for what kube-apiserver wrote, the end its
 //!   lease had when first seen. Records whose lease was extended beyond that are deleted by this store.
+//!   This store deletes only by a clock that has been right for half a minute: after it was opened, or the clock was set, that
+//!   waits. What was learned of others' leases before the clock was set is learned anew.
 //! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd does not
 //!   say why a key went.
 //! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a watcher that starts
@@ -66,7 +68,8 @@ use self::keys::Keys;
 use self::lease::Leases;
 pub use self::options::{Credentials, EtcdOptions, TlsFiles};
 use crate::changes::{Bounds, Changes};
-use crate::clock::Clock;
+use crate::clock::{Clock, Reading};
+use crate::confirmed::Confirmed;
 use crate::{
     BoxFuture, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page, ReadError,
     Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
@@ -132,6 +135,8 @@ struct Shared {
     options: EtcdOptions,
     client: Arc<Client>,
     clock: Arc<dyn Clock>,
+    /// Up to when the clock is believed.
+    confirmed: Mutex<Confirmed>,
     describe: Describe,
     keys: Keys,
     leases: Leases,
@@ -220,9 +225,12 @@ impl Shared {
             changes: options.history_len_max,
             bytes: options.history_bytes_max,
         };
+        // What others have written may end by this clock, of which nothing is known yet.
+        let confirmed = Confirmed::resume(None, Reading::of(&*clock));
         Ok(Self {
             client,
             clock,
+            confirmed: Mutex::new(confirmed),
             describe,
             keys: Keys::new(&options.prefix),
             leases: Leases::new(options.lease_ttl_min),
@@ -341,6 +349,15 @@ impl Shared {
     fn is_live(&self, record: &Record) -> bool {
         let now = self.clock.now();
         record.expires_at.is_none_or(|end| end > now)
+    }
+
+    /// The time by which records may be deleted.
+    fn confirmed(&self) -> UnixMillis {
+        let mut confirmed = self
+            .confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        confirmed.at(Reading::of(&*self.clock))
     }
 
     async fn read_stats(&self) -> Result<Stats, ReadError> {

@@ -321,8 +321,20 @@ async fn records_that_outlive_their_lease_are_deleted() {
     while store.shared.index.revision().is_none_or(|at| at < latest) {
         tokio::task::yield_now().await;
     }
+    // A clock that is days ahead for a moment, or was when the store was opened, deletes nothing.
+    clock.set_by(10 * 86_400_000);
+    assert!(store.get("a/1".into()).await.unwrap().is_none());
+    for _ in 0..2 {
+        assert_eq!(feed::sweep_once(&store.shared).await.unwrap(), 0);
+        assert_eq!(store.expire().await.unwrap(), 0);
+        let other = open(options(&cluster), &clock).await;
+        assert_eq!(other.expire().await.unwrap(), 0);
+        clock.advance(1000);
+    }
+    clock.set_by(-10 * 86_400_000);
+    assert!(store.get("a/1".into()).await.unwrap().is_some());
     // Past its end, but its lease (an hour at least, here) may still be about to take it.
-    clock.advance(10_000 + 3_600_000);
+    clock.advance(8_000 + 3_600_000);
     assert_eq!(feed::sweep_once(&store.shared).await.unwrap(), 0);
     clock.advance(120_000);
     assert_eq!(feed::sweep_once(&store.shared).await.unwrap(), 1);
@@ -409,4 +421,43 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
     // Made anew in between: its history does not reach back to the revision.
     other.create("a/1".into(), record("1@6")).await.unwrap();
     assert!(unknown(&settle(Some(third)).await));
+}
+
+/// What is known of another program's lease was reckoned by the clock. If that was slow and is put right, the lease has not ended.
+#[tokio::test]
+async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let store = open(options(&cluster), &clock).await;
+    let shared = &store.shared;
+    let (client, deadline) = (&shared.client, shared.client.deadline());
+    let request = wire::LeaseGrantRequest { ttl: 600, id: 0 };
+    let granted: Result<wire::LeaseGrantResponse, _> =
+        client.ask(client::LEASE_GRANT, request, deadline).await;
+    let put = wire::PutRequest {
+        key: shared.keys.full(b"theirs"),
+        value: "1@1".into(),
+        lease: granted.unwrap().id,
+    };
+    let transaction = wire::TxnRequest {
+        success: vec![wire::Request::Put(put).into()],
+        ..wire::TxnRequest::default()
+    };
+    let done: Result<wire::TxnResponse, _> = client.order(client::TXN, transaction, deadline).await;
+    done.unwrap();
+    assert!(store.get("theirs".into()).await.unwrap().is_some());
+
+    let mut lead = Reading::of(&clock).lead();
+    clock.set_by(86_400_000);
+    for _ in 0..20 {
+        shared.look_at_clock(&mut lead);
+        clock.advance(5000);
+    }
+    let found = store.get("theirs".into()).await.unwrap().unwrap();
+    let left = found.expires_at.unwrap().0 - clock.now().0;
+    assert!((400_000..=600_000).contains(&left), "{left} ms");
+    assert_eq!(store.expire().await.unwrap(), 0);
+    assert_eq!(shared.confirmed(), clock.now());
 }

@@ -341,15 +341,16 @@ impl Shared {
         }
     }
 
-    /// Writes down the end of every record whose time has come.
+    /// Writes down the end of every record whose time has come by the confirmed time.
     pub(super) async fn expire(&self) -> Result<u64, WriteError> {
         self.check_open()?;
         let mut ended = Vec::new();
+        let confirmed = self.confirmed();
         let mut walk = self.walk_all();
         while let Some(part) = walk.next(self).await.map_err(into_fault)? {
             for version in part {
                 let record = self.record(version).await;
-                if !self.is_live(&record) {
+                if record.expires_at.is_some_and(|end| end <= confirmed) {
                     ended.push((record.key, record.revision));
                 }
             }

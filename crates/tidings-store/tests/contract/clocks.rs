@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidings_store::clock::Clock;
-use tidings_store::{Change, ListRequest, NewRecord, UnixMillis, WriteError};
+use tidings_store::{
+    Change, ListRequest, NewRecord, NewestRequest, ObjectSelector, UnixMillis, WriteError,
+};
 
-use crate::support::{Backend, Fixture, about};
+use crate::support::{Backend, Fixture, about, next_shown};
 
 const DAY: i64 = 86_400_000;
 
@@ -23,6 +25,8 @@ enum Step {
     Set(i64),
     /// Moves it while the store is closed.
     Restart(i64),
+    /// Sets it ahead for a moment, in which the store may write down what is over.
+    Blip(i64),
     Expire,
 }
 
@@ -33,6 +37,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..12u8, life).prop_map(|(key, life)| Step::Write { key, life }),
         3 => moved().prop_map(Step::Set),
         1 => moved().prop_map(Step::Restart),
+        1 => (1..400 * DAY).prop_map(Step::Blip),
         1 => Just(Step::Expire),
     ];
     proptest::collection::vec(step, 1..40)
@@ -79,6 +84,21 @@ async fn check(mut fixture: Fixture, steps: Vec<Step>) {
                 }
                 fixture.clock.advance(millis);
                 fixture.restart().await;
+            }
+            Step::Blip(millis) => {
+                fixture.store.expire().await.unwrap();
+                let before = fixture.store.list(ListRequest::default()).await.unwrap();
+                fixture.clock.set_by(millis);
+                fixture.store.expire().await.unwrap();
+                fixture.clock.advance(1000);
+                fixture.store.expire().await.unwrap();
+                fixture.clock.set_by(-millis);
+                // But for what a second more has ended.
+                let now = fixture.clock.now();
+                let mut left = before.records;
+                left.retain(|record| record.expires_at.is_none_or(|at| at > now));
+                let after = fixture.store.list(ListRequest::default()).await.unwrap();
+                assert_eq!(after.records, left, "set ahead by {millis} ms");
             }
             Step::Expire => drop(fixture.store.expire().await.unwrap()),
         }
@@ -147,4 +167,134 @@ fn set_back_and_forward_in_memory() {
 #[test]
 fn set_back_and_forward_embedded() {
     check_on(Backend::Embedded, 12);
+}
+
+/// What a store shows of its one record, in every way there is to ask.
+async fn is_shown(fixture: &Fixture) -> bool {
+    let got = fixture.get("k").await.is_some();
+    let page = fixture.store.list(ListRequest::default()).await.unwrap();
+    assert_eq!(!page.records.is_empty(), got, "list");
+    let about = ListRequest::default().object(ObjectSelector::Uid("uid-of-k".into()));
+    let page = fixture.store.list(about).await.unwrap();
+    assert_eq!(!page.records.is_empty(), got, "list by object");
+    let newest = NewestRequest {
+        limit: 10,
+        ..NewestRequest::default()
+    };
+    let page = fixture.store.newest(newest).await.unwrap();
+    assert_eq!(!page.records.is_empty(), got, "newest");
+    got
+}
+
+/// A store with one record that lives for so many seconds, and its revision.
+async fn with_one(fixture: &Fixture, seconds: i64) -> u64 {
+    let record = NewRecord::new("")
+        .index(about("k", 0))
+        .expires_at(fixture.after(seconds));
+    fixture.store.create("k".into(), record).await.unwrap()
+}
+
+async fn expire(fixture: &Fixture) -> u64 {
+    fixture.store.expire().await.unwrap()
+}
+
+const STORES: [Backend; 3] = [Backend::Memory, Backend::Embedded, Backend::EmbeddedRoomy];
+
+/// For as long as the clock says so the record is hidden, but nothing is written: no end, no revision, no change for watchers.
+#[tokio::test]
+async fn a_clock_ahead_for_a_second_ends_nothing() {
+    for backend in STORES {
+        for restarts in [false, true] {
+            let mut fixture = Fixture::new(backend);
+            let revision = with_one(&fixture, 3600).await;
+            fixture.clock.set_by(30 * DAY);
+            for _ in 0..2 {
+                assert!(!is_shown(&fixture).await);
+                assert_eq!(expire(&fixture).await, 0, "{backend:?}");
+                fixture.clock.advance(1000);
+                if restarts {
+                    fixture.restart().await;
+                }
+            }
+            assert!(!is_shown(&fixture).await);
+            fixture.clock.set_by(-30 * DAY);
+            assert!(is_shown(&fixture).await, "{backend:?}");
+            assert_eq!(expire(&fixture).await, 0);
+            let stats = fixture.store.stats().await.unwrap();
+            assert_eq!((stats.records, stats.revision), (1, revision));
+            // And it ends when its time comes, without a delay if the process is the one that wrote it.
+            fixture.clock.advance(3_600_000);
+            assert_eq!(expire(&fixture).await, 1);
+        }
+    }
+}
+
+/// So it is with a clock that was slow and is put right, and with a machine that was suspended.
+#[tokio::test]
+async fn a_clock_that_stays_ahead_is_believed_within_a_minute() {
+    for backend in STORES {
+        let fixture = Fixture::new(backend);
+        with_one(&fixture, 3600).await;
+        fixture.clock.set_by(2 * 3_600_000);
+        let mut seconds = 0;
+        while expire(&fixture).await == 0 {
+            assert!(!is_shown(&fixture).await);
+            fixture.clock.advance(1000);
+            seconds += 1;
+        }
+        assert!((30..=60).contains(&seconds), "{backend:?}: {seconds} s");
+        let mut watch = fixture.watch("", 1).await;
+        let told = next_shown(&mut *watch, 2).await;
+        assert_eq!(told, ["+k=", "!k="]);
+    }
+}
+
+/// What ended before a store was closed is written down when it is opened; what ended meanwhile, if it did, half a minute later.
+#[tokio::test]
+async fn time_that_passed_while_a_store_was_closed_is_believed_in_half_a_minute() {
+    for killed in [false, true] {
+        let mut fixture = Fixture::new(Backend::EmbeddedRoomy);
+        fixture.create_for("before", "", 10).await;
+        fixture.create_for("meanwhile", "", 20).await;
+        fixture.create_for("after", "", 3610).await;
+        fixture.clock.advance(10_000);
+        if killed {
+            // What it noted last is as of this commit.
+            fixture.create("later", "").await;
+        }
+        fixture.restart_after(3_595_000, killed).await;
+        assert_eq!(expire(&fixture).await, 1);
+        assert!(fixture.get("meanwhile").await.is_none());
+        // Ten seconds of its life were left, and have passed.
+        fixture.clock.advance(29_000);
+        assert_eq!(expire(&fixture).await, 1);
+        assert_eq!(expire(&fixture).await, 0);
+        assert!(fixture.get("after").await.is_none());
+        fixture.clock.advance(1000);
+        assert_eq!(expire(&fixture).await, 1);
+    }
+}
+
+/// A name that is hidden is free, whatever hides it. The record that had it ends then, for good.
+#[tokio::test]
+async fn a_name_that_the_clock_hides_is_free() {
+    for backend in STORES {
+        let fixture = Fixture::new(backend);
+        let first = with_one(&fixture, 3600).await;
+        fixture.clock.set_by(DAY);
+        assert!(matches!(
+            fixture.store.delete("k".into(), None).await,
+            Err(WriteError::NotFound)
+        ));
+        let updated = fixture.store.update("k".into(), NewRecord::new(""), first);
+        assert!(matches!(updated.await, Err(WriteError::NotFound)));
+        let second = fixture.create("k", "new").await;
+        assert_eq!(second, first + 2, "the end of the first has a revision");
+        fixture.clock.set_by(-DAY);
+        assert_eq!(fixture.get("k").await.unwrap().value, "new");
+        let mut watch = fixture.watch("", 1).await;
+        let told = next_shown(&mut *watch, 3).await;
+        assert_eq!(told, ["+k=", "!k=", "+k=new"]);
+        assert_eq!(fixture.store.stats().await.unwrap().records, 1);
+    }
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, ListRequest, NewRecord, Store, WriteError};
 
-use crate::support::{about, show};
+use crate::support::{about, copy_into, show};
 
 fn open(folder: &Path) -> Result<EmbeddedStore, OpenError> {
     EmbeddedStore::open(folder, EmbeddedOptions::default())
@@ -63,19 +63,6 @@ fn expected(keys: &[&str]) -> Vec<String> {
     keys.iter()
         .map(|key| format!("{key}=value of {key}"))
         .collect()
-}
-
-fn copy_into(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_into(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), &target).unwrap();
-        }
-    }
 }
 
 fn copy(from: &Path) -> TempDir {

@@ -155,12 +155,17 @@ fn our_watch_error(error: WatchError) -> WatchError {
 pub(crate) struct Enveloped(EtcdStore, EtcdOptions);
 
 impl Enveloped {
+    /// A store that believes the clock as it is.
     pub(crate) async fn open(endpoints: Vec<String>, clock: &ManualClock) -> Arc<dyn Store> {
         let mut options = EtcdOptions::new(endpoints);
         options.compaction_interval = None;
         // Records expire by the test's clock alone.
         options.lease_ttl_min = Duration::from_secs(3600);
-        Arc::new(Self(connect(options.clone(), clock.clone()).await, options))
+        let store = connect(options.clone(), clock.clone()).await;
+        // Half a minute passes, and the clock is set back by as much: set back, it is believed at once.
+        clock.advance(30_000);
+        clock.set_by(-30_000);
+        Arc::new(Self(store, options))
     }
 
     /// Bytes of the envelopes of all records, the expired among them.

@@ -5,6 +5,8 @@ mod enveloped;
 #[cfg(feature = "etcd")]
 mod etcd;
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,20 @@ use tidings_store::memory::MemoryStore;
 use tidings_store::{
     Change, Index, ListRequest, NewRecord, Record, Revision, Store, UnixMillis, Watch,
 };
+
+/// Copies a folder with all in it.
+pub(crate) fn copy_into(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_into(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
 
 /// The clock's first time.
 pub(crate) const START: i64 = 1_700_000_000_000;
@@ -81,6 +97,18 @@ impl Fixture {
             self.store.close().await;
             self.store = open(self.backend, &self.clock, &self.folder);
         }
+    }
+
+    /// Closes the store and opens it again after so many milliseconds; or has it die, and opens a copy of what it left.
+    pub(crate) async fn restart_after(&mut self, millis: i64, killed: bool) {
+        if killed {
+            let left = tempfile::tempdir().unwrap();
+            copy_into(self.folder.path(), left.path());
+            self.folder = left;
+        }
+        self.store.close().await;
+        self.clock.advance(millis);
+        self.store = open(self.backend, &self.clock, &self.folder);
     }
 
     /// Whether the records are kept by another process.
