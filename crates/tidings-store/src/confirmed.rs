@@ -79,7 +79,9 @@ impl Confirmed {
             );
         }
         if self.told && !is_ahead {
-            tracing::info!("the clock is believed; the ends of records are written down as they come");
+            tracing::info!(
+                "the clock is believed; the ends of records are written down as they come"
+            );
         }
         self.told = is_ahead;
     }
@@ -142,7 +144,10 @@ mod tests {
                 assert_eq!(is_believed, steady < set_at || believed_at.is_some());
             }
             let took = believed_at.unwrap();
-            assert!((PERIOD_MILLIS..=2 * PERIOD_MILLIS).contains(&took), "{took}");
+            assert!(
+                (PERIOD_MILLIS..=2 * PERIOD_MILLIS).contains(&took),
+                "{took}"
+            );
         }
     }
 

@@ -14,9 +14,27 @@
 //! - **Expiry.** Each record carries an absolute time, set anew by each write. From that time on no read returns it and
 //!   no precondition sees it; a `create` over it succeeds. Some time later its end is written down as a delete with a
 //!   revision of its own and the last value ([`Change::Delete`] with `expired: true`). Restarts do not lengthen a life.
+//!   See [below](#expiry-and-the-clock) for a clock that is set.
 //! - **History.** The store remembers changes for a bounded time and size. What it has forgotten it reports as
 //!   `Compacted`; it never leaves a gap in silence.
 //! - **Time** comes from the [`Clock`](clock::Clock) the backend was given, so a test moves the clock and need not wait.
+//!
+//! # Expiry and the clock
+//!
+//! Whether a record is over is told by the clock as it is set, in all reads and preconditions alike. What cannot be taken
+//! back is done only by a clock that has been right for a while: an end is written down, and what follows from it, when the
+//! clock's time *and* the steady time since it was last believed say so. If nobody sets the clock both say the same, and
+//! nothing is late by this. Otherwise:
+//!
+//! - **Set ahead**, be it by days: what is over by that alone is hidden. If the clock goes back it is there again, as it was,
+//!   and watchers have seen nothing. If the clock stays it is believed after 30 to 60 s, and the ends are written down.
+//!   Time in which the machine was suspended counts as set ahead.
+//! - **Set back:** believed at once. What is already written down stays so.
+//! - **After a restart** the steady time in between is not known. An embedded store goes on from the time it had believed last, and
+//!   believes the clock 30 s after it was opened; what ended meanwhile is hidden until then. A store on etcd deletes nothing
+//!   before.
+//! - A `create` under the name of a hidden record succeeds, and that record's end is written down then, whatever the clock
+//!   says later: the client has decided it.
 //!
 //! # Example
 //!
@@ -164,7 +182,8 @@ pub trait Store: Send + Sync + 'static {
     /// [`WriteError::FutureRevision`] if the revision is not yet reached; [`WriteError::Fault`].
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>>;
 
-    /// Writes down the end of every record that has expired by now, and returns how many.
+    /// Writes down the end of every record that has expired by now, as far as the clock is
+    /// [believed](crate#expiry-and-the-clock), and returns how many.
     ///
     /// Backends do this by themselves; calling it is for tests and for those who want it done at once.
     fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>>;

@@ -19,6 +19,8 @@ mod formats;
 mod full_disk;
 #[path = "contract/histories.rs"]
 mod histories;
+#[path = "contract/lost_checkpoint.rs"]
+mod lost_checkpoint;
 mod support;
 
 use std::sync::Arc;

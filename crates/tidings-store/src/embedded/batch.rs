@@ -255,6 +255,14 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// Has the commit add a frame to a bucket, though there be nothing in it.
+    pub(crate) fn write_to(&mut self, bucket: u64) -> Result<(), Fault> {
+        self.make_bucket(bucket)?;
+        self.frames.entry(bucket).or_default();
+        self.dirty = true;
+        Ok(())
+    }
+
     /// Forgets the history up to a revision.
     pub(crate) fn forget(&mut self, revision: Revision) {
         if revision > self.state.compacted {

@@ -389,7 +389,7 @@ impl Committer {
         }
         self.note_time(now);
         tables.log.give_room_back(self.number);
-        self.drop_finished(tables);
+        self.drop_finished(tables, now);
         self.clean_names(tables);
         if !more {
             for (before, reply) in self.demands.drain(..) {
@@ -443,9 +443,9 @@ impl Committer {
         batch.forget(until);
     }
 
-    /// Drops buckets whose ends are all written down, once nobody needs what is in them: not the history, and not the
-    /// replay of the log after a crash.
-    fn drop_finished(&mut self, tables: &Arc<Tables>) {
+    /// Drops buckets whose ends are all written down, once nobody needs what is in them: not the history, not the replay of
+    /// the log after a crash, and not who asks the log alone what the store is at.
+    fn drop_finished(&mut self, tables: &Arc<Tables>, now: Times) {
         let buckets = tables.buckets();
         let compacted = self.state.compacted;
         let is_forgotten = |(bucket, reached): &(u64, Revision)| {
@@ -473,6 +473,18 @@ impl Committer {
                     !replayed && is_forgotten(finished)
                 });
         self.finished = kept;
+        let has_newest = |(bucket, _): &(u64, Revision)| {
+            buckets
+                .get(bucket)
+                .is_some_and(|bucket| bucket.log.number() == self.number)
+        };
+        if droppable.iter().any(has_newest)
+            && let Err(fault) = self.commit_to_stay(tables, now)
+        {
+            self.complain(now, &fault, "expired buckets are not dropped");
+            self.finished.extend(droppable);
+            return;
+        }
         for (bucket, _) in droppable {
             if let Err(error) = tables.drop_bucket(bucket) {
                 tracing::error!(bucket, %error, "failed to drop an expired bucket; its space is not given back");
@@ -480,6 +492,26 @@ impl Committer {
         }
         if waiting {
             self.keeper.set_aside(tables);
+        }
+    }
+
+    /// Makes a commit without changes in a bucket that is not dropped. Without a checkpoint the newest commit says what the
+    /// store is at, so no frame of it may go.
+    fn commit_to_stay(&mut self, tables: &Arc<Tables>, now: Times) -> Result<(), Fault> {
+        let shared = Arc::clone(&self.shared);
+        let buckets = tables.buckets();
+        let mut staying = buckets.keys().filter(|bucket| !self.is_finished(**bucket));
+        let bucket = staying.next_back().copied().unwrap_or(NEVER);
+        let mut batch = Batch::new(tables, &shared.codec, now, Some(bucket));
+        batch.write_to(bucket)?;
+        match batch.commit(tables, self.number + 1, &mut self.unfinished) {
+            Ok(Some(Committed { home, .. })) => {
+                self.number += 1;
+                self.home = home;
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(failure) => Err(self.fault_of(tables, failure)),
         }
     }
 

@@ -155,6 +155,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
     let options = EmbeddedOptions {
         clock: Arc::new(clock.clone()),
         expire_by_itself: false,
+        history_retention: Duration::MAX,
         free_space_min: 0,
         // Few enough that the index is written out many times between two cuts.
         index_memory_bytes: 8 << 10,
@@ -256,6 +257,26 @@ async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story)
     }
 }
 
+/// A commit with frames in two buckets, then hours without a writer, in which what is over is dropped; then the checkpoint is
+/// lost.
+async fn rest(folder: &Path, clock: &ManualClock, writers: &mut [Writer], story: &mut Story) {
+    let store = open(folder, clock).unwrap();
+    let now = store.shared.clock.now();
+    let lives = |minutes| NewRecord::new("rest").expires_at(UnixMillis(now.0 + minutes * MINUTE));
+    let created = store.create("rest".into(), lives(6000)).await.unwrap();
+    let updated = store.update("rest".into(), lives(1), created);
+    updated.await.unwrap();
+    clock.advance(5 * 60 * MINUTE);
+    store.expire().await.unwrap();
+    check(&store, writers, story).await;
+    store.compact(story.revision).await.unwrap();
+    store.close().await;
+    let store = open(folder, clock).unwrap();
+    store.expire().await.unwrap();
+    store.close().await;
+    std::fs::remove_file(folder.join("CHECKPOINT")).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost() {
     let variable = |name: &str| std::env::var(name).ok()?.parse().ok();
@@ -276,6 +297,11 @@ async fn nothing_acknowledged_is_lost() {
     let mut disk = Disk::follow(folder.path(), random.clone());
     for cut in 0..cuts {
         clock.advance(MINUTE);
+        if random.below(12) == 0 {
+            disk.lock().unwrap().cut_after(usize::MAX);
+            rest(folder.path(), &clock, &mut writers, &mut story).await;
+            disk = Disk::follow(folder.path(), random.clone());
+        }
         let is_off = || disk.lock().unwrap().is_off();
         let changes = 1 + [random.below(60), random.below(400)][cut as usize % 2];
         disk.lock().unwrap().cut_after(changes);
@@ -310,6 +336,10 @@ async fn nothing_acknowledged_is_lost() {
         if random.below(3) > 0 {
             let next = new_folder();
             disk.lock().unwrap().leave(next.path());
+            // And the checkpoint is lost with it, for all that it says follows from the log.
+            if random.below(3) == 0 {
+                drop(std::fs::remove_file(next.path().join("CHECKPOINT")));
+            }
             folder = next;
             disk = Disk::follow(folder.path(), random.clone());
             random.next();

@@ -1,14 +1,16 @@
 //! Folders and files that are not as they should be: each is refused with a clear error or put right, and what was
 //! acknowledged is never lost or changed in silence.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tempfile::TempDir;
+use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{Fault, ListRequest, NewRecord, Store, WriteError};
+use tidings_store::{Fault, ListRequest, NewRecord, Store, UnixMillis, WriteError};
 
 use crate::support::{about, copy_into, show};
 
@@ -259,6 +261,84 @@ fn a_torn_last_commit_is_cut_off_and_kept() {
         add(folder.path(), &["later"]);
         keys.insert(3, "later");
         prop_assert_eq!(records(folder.path()).unwrap(), expected(&keys));
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// The lengths of the log's segments, by path.
+fn segment_lens(folder: &Path) -> BTreeMap<PathBuf, u64> {
+    let files = fs::read_dir(folder.join("log")).unwrap();
+    let files = files.map(|entry| entry.unwrap());
+    let logs = files.filter(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().ends_with(".log")
+    });
+    logs.map(|entry| (entry.path(), entry.metadata().unwrap().len()))
+        .collect()
+}
+
+/// The last commit has a frame in each of two buckets, and one of them is torn, in whichever bucket and wherever: no part of
+/// the commit is taken for done, with the checkpoint or without it.
+#[test]
+fn a_commit_in_two_buckets_is_there_whole_or_not_at_all() {
+    let made = store_with(&[]);
+    let folder = copy(made.path());
+    let record = |value: &'static str, life: i64| {
+        let end = UnixMillis(SystemClock.now().0 + life);
+        NewRecord::new(value).index(about("a", 1)).expires_at(end)
+    };
+    block_on(async {
+        let store = open(folder.path()).unwrap();
+        let long = record("long", 14 * 24 * 3_600_000);
+        store.create("a".into(), long).await.unwrap();
+        let short = record("short", 3_600_000);
+        store.create("b".into(), short).await.unwrap();
+        store.close().await;
+    });
+    let before = segment_lens(folder.path());
+    block_on(async {
+        let store = open(folder.path()).unwrap();
+        let revision = store.get("a".into()).await.unwrap().unwrap().revision;
+        let shorter = store.update("a".into(), record("shorter", 3_600_000), revision);
+        shorter.await.unwrap();
+        store.close().await;
+    });
+    let after = segment_lens(folder.path());
+    let changed: Vec<_> = after
+        .iter()
+        .map(|(path, len)| (path.clone(), before.get(path).copied().unwrap_or(0)..*len))
+        .filter(|(_, range)| !range.is_empty())
+        .collect();
+    assert_eq!(changed.len(), 2, "{before:?} {after:?}");
+    as_after_a_crash(folder.path(), made.path());
+    let cases = (
+        0..2usize,
+        any::<prop::sample::Index>(),
+        damages(),
+        any::<bool>(),
+    );
+    let result = runner(48).run(&cases, |(torn, at, damage, is_lost)| {
+        let copied = copy(folder.path());
+        if is_lost {
+            fs::remove_file(copied.path().join("CHECKPOINT")).unwrap();
+        }
+        let (path, range) = &changed[torn];
+        let path = copied
+            .path()
+            .join(path.strip_prefix(folder.path()).unwrap());
+        let mut bytes = fs::read(&path).unwrap();
+        let whole = bytes.clone();
+        let at = range.start as usize + at.index((range.end - range.start) as usize);
+        damage.apply(&mut bytes, at);
+        fs::write(&path, &bytes).unwrap();
+        let value = if bytes == whole { "shorter" } else { "long" };
+        let shown = [format!("a={value}"), "b=short".to_owned()];
+        for _ in 0..2 {
+            prop_assert_eq!(records(copied.path()).unwrap(), &shown);
+        }
+        add(copied.path(), &["c"]);
+        prop_assert_eq!(records(copied.path()).unwrap().len(), 3);
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
