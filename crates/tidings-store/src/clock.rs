@@ -10,13 +10,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::UnixMillis;
 
-/// Tells a store the time. Expiry is wall time, for it must mean the same after a restart; but the machine's clock may be
-/// set, so what cannot be taken back is done by both times (see [the rules of expiry](crate#expiry-and-the-clock)).
+/// Tells a store the time. Expiry is wall time, for it must mean the same after a restart; but the
+/// machine's clock may be set, so what cannot be taken back is done by both times (see [the rules
+/// of expiry](crate#expiry-and-the-clock)).
 pub trait Clock: Send + Sync + 'static {
     /// The time now, as the clock is set.
     fn now(&self) -> UnixMillis;
 
-    /// Time since a fixed moment of this process, which no setting of the clock moves. It never goes back.
+    /// Time since a fixed moment of this process, which no setting of the clock moves. It never
+    /// goes back.
     fn steady(&self) -> Duration;
 }
 
@@ -28,8 +30,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The steady time is read first: should the thread be held up between the two, the clock seems to be ahead, which the
-    /// next reading puts right.
+    /// The steady time is read first: should the thread be held up between the two, the clock seems
+    /// to be ahead, which the next reading puts right.
     pub(crate) fn of(clock: &dyn Clock) -> Self {
         let steady = clock.steady();
         Self {
@@ -38,7 +40,8 @@ impl Reading {
         }
     }
 
-    /// By how many milliseconds the clock is ahead of the steady time. It changes when the clock is set, and then only.
+    /// By how many milliseconds the clock is ahead of the steady time. It changes when the clock is
+    /// set, and then only.
     pub(crate) fn lead(self) -> i64 {
         self.wall.0.saturating_sub(self.steady_millis())
     }

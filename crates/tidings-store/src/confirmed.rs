@@ -1,15 +1,17 @@
-//! Up to when the clock can be believed, for what cannot be taken back: a record's end is written down by this time.
+//! Up to when the clock can be believed, for what cannot be taken back: a record's end is written
+//! down by this time.
 //!
-//! The clock is compared with the time that passes. What it is ahead of that is its *lead*, which changes when the clock is
-//! set, and then only. The confirmed time is the time that has passed plus the least lead of the last one to two
-//! [`PERIOD`]s. So
+//! The clock is compared with the time that passes. What it is ahead of that is its *lead*, which
+//! changes when the clock is set, and then only. The confirmed time is the time that has passed
+//! plus the least lead of the last one to two [`PERIOD`]s. So
 //!
 //! - while nobody sets the clock it is the clock's time, without a delay;
-//! - a clock that is set ahead is believed when it has stayed so for one period at least and two at most, and until then
-//!   the confirmed time goes on as if it had not been set: what is due by either is written down as it comes;
+//! - a clock that is set ahead is believed when it has stayed so for one period at least and two at
+//!   most; until then the confirmed time advances as if the clock had not been set;
 //! - a clock that is set back is believed at once, for then fewer records are over.
 //!
-//! Time in which the machine was suspended counts as set ahead. So does the time between two processes; see [`resume`].
+//! Time in which the machine was suspended counts as set ahead. So does the time between two
+//! processes; see [`resume`].
 //!
 //! [`resume`]: Confirmed::resume
 
@@ -18,7 +20,8 @@ use std::time::Duration;
 use crate::UnixMillis;
 use crate::clock::Reading;
 
-/// How long a clock that was set ahead must stay so at least before it is believed; at most it takes twice as long.
+/// How long a clock that was set ahead must stay so at least before it is believed; at most it
+/// takes twice as long.
 pub(crate) const PERIOD: Duration = Duration::from_secs(30);
 
 /// By how much the clock must be ahead of the confirmed time for that to be logged.
@@ -43,7 +46,8 @@ impl Confirmed {
         Self::resume(Some(now.wall), now)
     }
 
-    /// Goes on from what was confirmed before this process, if that is known. The clock is believed a period later.
+    /// Continues from what was confirmed before this process, if that is known. The clock is
+    /// believed a period later.
     pub(crate) fn resume(reached: Option<UnixMillis>, now: Reading) -> Self {
         Self {
             before: reached.map_or(i64::MIN, |wall| Reading { wall, ..now }.lead()),

@@ -313,7 +313,8 @@ impl State {
         });
     }
 
-    /// Writes down the end of everything that has expired by the confirmed time, in the order of its writing.
+    /// Writes down the end of everything that has expired by the confirmed time, in the order of
+    /// its writing.
     fn expire(&mut self, confirmed: UnixMillis, logged: &mut Vec<Logged>) -> u64 {
         let mut due: Vec<_> = self
             .records

@@ -271,8 +271,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Writes down the ends of records that have expired by the confirmed time, bucket by bucket in the order of their writing, at most about
-    /// `quota` of them; whether there may be more. Must come before anything else in the batch.
+    /// Writes down the ends of records that have expired by the confirmed time, bucket by bucket in
+    /// the order of their writing, at most about `quota` of them; whether there may be more. Must
+    /// come before anything else in the batch.
     ///
     /// A record that lives on holds up those written after it to the same bucket, until the bucket's end at most. Readers
     /// do not notice: they go by each record's own time.

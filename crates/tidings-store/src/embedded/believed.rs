@@ -1,7 +1,9 @@
-//! Up to when the clock was believed last: the file `CLOCK`, milliseconds since 1970 and a checksum.
+//! Up to when the clock was believed last: the file `CLOCK`, milliseconds since 1970 and a
+//! checksum.
 //!
-//! The next process goes on from there ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)). The file is not
-//! synced and may be missing, damaged or old; the ends of records are then written down a little later, none earlier.
+//! The next process goes on from there
+//! ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)). The file is not synced and may be
+//! missing, damaged or old; the ends of records are then written down a little later, none earlier.
 
 use std::fs;
 use std::path::Path;

@@ -443,8 +443,9 @@ impl Committer {
         batch.forget(until);
     }
 
-    /// Drops buckets whose ends are all written down, once nobody needs what is in them: not the history, not the replay of
-    /// the log after a crash, and not who asks the log alone what the store is at.
+    /// Drops buckets whose ends are all written down, once nobody needs what is in them: not the
+    /// history, not the replay of the log after a crash, and not who asks the log alone what the
+    /// store is at.
     fn drop_finished(&mut self, tables: &Arc<Tables>, now: Times) {
         let buckets = tables.buckets();
         let compacted = self.state.compacted;
@@ -495,8 +496,8 @@ impl Committer {
         }
     }
 
-    /// Makes a commit without changes in a bucket that is not dropped. Without a checkpoint the newest commit says what the
-    /// store is at, so no frame of it may go.
+    /// Makes a commit without changes in a bucket that is not dropped. Without a checkpoint the
+    /// newest commit says what the store is at, so no frame of it may go.
     fn commit_to_stay(&mut self, tables: &Arc<Tables>, now: Times) -> Result<(), Fault> {
         let shared = Arc::clone(&self.shared);
         let buckets = tables.buckets();

@@ -1,5 +1,5 @@
 //! The power goes, or the process is killed, at random changes of the files, again and again on what the time before left:
-//! under concurrent writers, while opening, while mending. Afterwards the store opens, every acknowledged write is there,
+//! under concurrent writers, while opening, while mending; now and then the checkpoint is lost, too. Afterwards the store opens, every acknowledged write is there,
 //! nothing that was refused is, the indexes are right and the revisions have no gap.
 //!
 //! `TIDINGS_STORE_CUTS` sets how often (default 40), `TIDINGS_STORE_CUTS_SEED` where the random numbers begin; a failure is
@@ -257,8 +257,8 @@ async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story)
     }
 }
 
-/// A commit with frames in two buckets, then hours without a writer, in which what is over is dropped; then the checkpoint is
-/// lost.
+/// A commit with frames in two buckets, then hours without a writer, in which what is over is
+/// dropped; then the checkpoint is lost.
 async fn rest(folder: &Path, clock: &ManualClock, writers: &mut [Writer], story: &mut Story) {
     let store = open(folder, clock).unwrap();
     let now = store.shared.clock.now();

@@ -158,7 +158,8 @@ impl Expiries {
         end
     }
 
-    /// Forgets when the leases of other programs end: that was reckoned by a clock that has been set since.
+    /// Forgets when the leases of other programs end: that was reckoned by a clock that has been
+    /// set since.
     pub(super) fn forget_leases(&self) {
         let mut state = self.state();
         state.leases.clear();

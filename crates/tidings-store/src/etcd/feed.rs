@@ -23,11 +23,13 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// How long after an overflow or a failure the index is loaded anew.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
 
-/// How often the clock is compared with the time that passes, and by how many milliseconds it is not taken to be set.
+/// How often the clock is compared with the time that passes, and by how many milliseconds it is
+/// not taken to be set.
 const LOOK_AT_CLOCK_EVERY: Duration = Duration::from_secs(5);
 const SET_MILLIS: u64 = 2_000;
 
-/// How often records that outlived their lease are looked for, in looks at the clock, and how many are deleted in one go.
+/// How often records that outlived their lease are looked for, in looks at the clock, and how many
+/// are deleted in one go.
 const SWEEP_EVERY: u32 = 6;
 const SWEEP_LEN: usize = 1024;
 
@@ -229,7 +231,8 @@ impl Shared {
     }
 }
 
-/// Deletes records that are still there long after their lease should have taken them: it began anew with another leader.
+/// Deletes records that are still there long after their lease should have taken them: it began anew
+/// with another leader. Looks at the clock meanwhile.
 pub(super) async fn sweep(shared: Arc<Shared>) {
     let mut lead = Reading::of(&*shared.clock).lead();
     loop {

@@ -8,13 +8,15 @@
 //!   write is lost, the key and its history are read: if they hold what was written the write is acknowledged, if they show that it
 //!   was not and will not be done it is refused, and otherwise it is [`Fault::Unknown`]. It is never reported as failed when it may
 //!   have been done.
-//! - **Expiry.** Leases do the deleting, shared as kube-apiserver shares them, and may be late: by up to `min(60 s, 5 %)`, and
-//!   by a whole life when etcd's leader changes. Reads hide a record from its true end on. The end is exact for what this
-//!   process wrote (and for values that say it themselves, see [`Description::expires_at`]); for what another tidings, or
-//!   this one before a restart, wrote it is the end its lease had when granted; for what kube-apiserver wrote, the end its
-//!   lease had when first seen. Records whose lease was extended beyond that are deleted by this store.
-//!   This store deletes only by a clock that has been right for half a minute: after it was opened, or the clock was set, that
-//!   waits. What was learned of others' leases before the clock was set is learned anew.
+//! - **Expiry.** Leases do the deleting, shared as kube-apiserver shares them, and may be late: by
+//!   up to `min(60 s, 5 %)`, and by a whole life when etcd's leader changes. Reads hide a record
+//!   from its true end on. The end is exact for what this process wrote (and for values that say it
+//!   themselves, see [`Description::expires_at`]); for what another tidings, or this one before a
+//!   restart, wrote it is the end its lease had when granted; for what kube-apiserver wrote, the
+//!   end its lease had when first seen. Records whose lease was extended beyond that are deleted by
+//!   this store. This store deletes only by a clock that has been right for half a minute: after it
+//!   was opened, or the clock was set, that waits. What was learned of others' leases before the
+//!   clock was set is learned anew.
 //! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd does not
 //!   say why a key went.
 //! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a watcher that starts
@@ -176,13 +178,13 @@ impl EtcdStore {
         let shared = Arc::new(shared);
         let mut tasks = JoinSet::new();
         tasks.spawn(feed::follow(Arc::clone(&shared)));
+        tasks.spawn(feed::sweep(Arc::clone(&shared)));
         if shared.options.tls.is_some() {
             let client = Arc::clone(&shared.client);
             tasks.spawn(async move { client.keep_tls().await });
         }
         if shared.options.index_len_max > 0 {
             tasks.spawn(feed::keep_index(Arc::clone(&shared)));
-            tasks.spawn(feed::sweep(Arc::clone(&shared)));
         }
         if let Some(every) = shared.options.compaction_interval {
             tasks.spawn(compact::run(Arc::clone(&shared), every));

@@ -423,7 +423,8 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
     assert!(unknown(&settle(Some(third)).await));
 }
 
-/// What is known of another program's lease was reckoned by the clock. If that was slow and is put right, the lease has not ended.
+/// What is known of another program's lease was reckoned by the clock. If that was slow and is put
+/// right, the lease has not ended.
 #[tokio::test]
 async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
     let Some(cluster) = cluster::Cluster::start(1, &[]) else {

@@ -200,7 +200,8 @@ async fn expire(fixture: &Fixture) -> u64 {
 
 const STORES: [Backend; 3] = [Backend::Memory, Backend::Embedded, Backend::EmbeddedRoomy];
 
-/// For as long as the clock says so the record is hidden, but nothing is written: no end, no revision, no change for watchers.
+/// For as long as the clock says so the record is hidden, but nothing is written: no end, no
+/// revision, no change for watchers.
 #[tokio::test]
 async fn a_clock_ahead_for_a_second_ends_nothing() {
     for backend in STORES {
@@ -222,7 +223,8 @@ async fn a_clock_ahead_for_a_second_ends_nothing() {
             assert_eq!(expire(&fixture).await, 0);
             let stats = fixture.store.stats().await.unwrap();
             assert_eq!((stats.records, stats.revision), (1, revision));
-            // And it ends when its time comes, without a delay if the process is the one that wrote it.
+            // And it ends when its time comes, without a delay if the process is the one that wrote
+            // it.
             fixture.clock.advance(3_600_000);
             assert_eq!(expire(&fixture).await, 1);
         }
@@ -249,7 +251,8 @@ async fn a_clock_that_stays_ahead_is_believed_within_a_minute() {
     }
 }
 
-/// What ended before a store was closed is written down when it is opened; what ended meanwhile, if it did, half a minute later.
+/// What ended before a store was closed is written down when it is opened; what ended meanwhile, if
+/// it did, half a minute later.
 #[tokio::test]
 async fn time_that_passed_while_a_store_was_closed_is_believed_in_half_a_minute() {
     for killed in [false, true] {
@@ -259,8 +262,9 @@ async fn time_that_passed_while_a_store_was_closed_is_believed_in_half_a_minute(
         fixture.create_for("after", "", 3610).await;
         fixture.clock.advance(10_000);
         if killed {
-            // What it noted last is as of this commit.
+            // The time is noted with a commit, before the next one.
             fixture.create("later", "").await;
+            fixture.create("latest", "").await;
         }
         fixture.restart_after(3_595_000, killed).await;
         assert_eq!(expire(&fixture).await, 1);

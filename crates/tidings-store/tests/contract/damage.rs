@@ -278,8 +278,8 @@ fn segment_lens(folder: &Path) -> BTreeMap<PathBuf, u64> {
         .collect()
 }
 
-/// The last commit has a frame in each of two buckets, and one of them is torn, in whichever bucket and wherever: no part of
-/// the commit is taken for done, with the checkpoint or without it.
+/// The last commit has a frame in each of two buckets, and one of them is torn, in whichever bucket
+/// and wherever: no part of the commit is taken for done, with the checkpoint or without it.
 #[test]
 fn a_commit_in_two_buckets_is_there_whole_or_not_at_all() {
     let made = store_with(&[]);

@@ -1,5 +1,6 @@
-//! The checkpoint follows from the log, so a store whose checkpoint is lost is as before: also when the buckets that the last
-//! commits went to have been dropped since, and nothing was written after.
+//! The checkpoint follows from the log, so a store whose checkpoint is lost is as before: also when
+//! the buckets that the last commits went to have been dropped since, and nothing was written
+//! after.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +28,8 @@ enum Step {
 
 use Step::{Delete, Pass, Write};
 
-/// A record that lives shorter than the one it replaces has a commit with a frame in either's bucket.
+/// A record that lives shorter than the one it replaces has a commit with a frame in either's
+/// bucket.
 const HISTORIES: &[&[Step]] = &[
     &[Write("a", 14 * DAY), Write("a", HOUR), Pass(2 * HOUR)],
     &[

@@ -162,7 +162,8 @@ impl Enveloped {
         // Records expire by the test's clock alone.
         options.lease_ttl_min = Duration::from_secs(3600);
         let store = connect(options.clone(), clock.clone()).await;
-        // Half a minute passes, and the clock is set back by as much: set back, it is believed at once.
+        // Half a minute passes, and the clock is set back by as much: set back, it is believed at
+        // once.
         clock.advance(30_000);
         clock.set_by(-30_000);
         Arc::new(Self(store, options))

@@ -99,7 +99,8 @@ impl Fixture {
         }
     }
 
-    /// Closes the store and opens it again after so many milliseconds; or has it die, and opens a copy of what it left.
+    /// Closes the store and opens it again after so many milliseconds; or has it die, and opens a
+    /// copy of what it left.
     pub(crate) async fn restart_after(&mut self, millis: i64, killed: bool) {
         if killed {
             let left = tempfile::tempdir().unwrap();
