@@ -5,7 +5,7 @@
 //! changes when the clock is set, and then only. The confirmed time is the time that has passed
 //! plus the least lead of the last one to two [`PERIOD`]s. So
 //!
-//! - while nobody sets the clock it is the clock's time, without a delay;
+//! - while the clock is not set it is the clock's time, without a delay;
 //! - a clock that is set ahead is believed when it has stayed so for one period at least and two at
 //!   most; until then the confirmed time advances as if the clock had not been set;
 //! - a clock that is set back is believed at once, for then fewer records are over.
@@ -116,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_nobody_sets_is_believed_at_once() {
+    fn a_clock_that_is_not_set_is_believed_at_once() {
         let mut confirmed = Confirmed::begin(reading(7, 0));
-        // Also after a long time in which nobody asked.
+        // Also after a long time without a reading.
         for steady in [7, 8, 1000, 29_999, 31_000, 100_000, 100 * HOUR] {
             assert!(believed(&mut confirmed, steady, 0));
         }

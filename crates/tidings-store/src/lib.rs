@@ -21,18 +21,17 @@
 //!
 //! # Expiry and the clock
 //!
-//! Whether a record is over is told by the clock as it is set, in all reads and preconditions
-//! alike. What cannot be taken back is done only by a clock that has been right for a while: an end
-//! is written down, and what follows from it, when the clock's time *and* the steady time since it
-//! was last believed say so. If nobody sets the clock both say the same, and nothing is late by
-//! this. Otherwise:
+//! Whether a record is over is told by the clock as it is set, in all reads and preconditions alike.
+//! What cannot be taken back needs a clock that has been right for a while: an end is written down
+//! when the clock's time *and* the steady time since it was last believed say so. While the clock is
+//! not set, both say the same, and nothing is late by this. Otherwise:
 //!
-//! - **Set ahead**, be it by days: what is over by that alone is hidden. If the clock goes back it
-//!   is there again, as it was, and watchers have seen nothing. If the clock stays it is believed
-//!   after 30 to 60 s, and the ends are written down. Time in which the machine was suspended
-//!   counts as set ahead.
+//! - **Set ahead**, be it by days: what is over by that alone is hidden. If the clock is put right,
+//!   it is there again, as it was, and watchers have seen nothing. If the clock stays, it is believed
+//!   after 30 to 60 s, and the ends are written down. Time in which the machine was suspended counts
+//!   as set ahead.
 //! - **Set back:** believed at once. What is already written down stays so.
-//! - **After a restart** the steady time in between is not known. An embedded store goes on from
+//! - **After a restart** the steady time in between is not known. An embedded store continues from
 //!   the time it had believed last, and believes the clock 30 s after it was opened; what ended
 //!   meanwhile is hidden until then. A store on etcd deletes nothing before.
 //! - A `create` under the name of a hidden record succeeds, and that record's end is written down

@@ -1,7 +1,7 @@
 //! Up to when the clock was believed last: the file `CLOCK`, milliseconds since 1970 and a
 //! checksum.
 //!
-//! The next process goes on from there
+//! The next process continues from there
 //! ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)). The file is not synced and may be
 //! missing, damaged or old; the ends of records are then written down a little later, none earlier.
 
