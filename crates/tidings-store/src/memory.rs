@@ -237,6 +237,7 @@ impl MemoryStore {
             revision,
             more: remaining > 0,
             remaining: request.count_remaining.then_some(remaining),
+            behind: Vec::new(),
         })
     }
 
@@ -255,18 +256,16 @@ impl MemoryStore {
             .collect();
         found
             .sort_by_key(|entry| std::cmp::Reverse((entry.index.last_seen, entry.record.revision)));
-        let more = found.len() > request.limit;
-        let records = found
-            .into_iter()
-            .take(request.limit)
-            .map(|entry| entry.record.clone())
-            .collect();
-        Ok(Page {
-            records,
+        let mut page = Page {
             revision: state.revision,
-            more,
-            remaining: None,
-        })
+            more: found.len() > request.limit,
+            ..Page::default()
+        };
+        let mut room = Room::limited(request.limit);
+        for entry in found.into_iter().take(request.limit) {
+            page.add_found(&mut room, entry.record.clone());
+        }
+        Ok(page)
     }
 
     fn read_stats(&self) -> Result<Stats, ReadError> {

@@ -251,11 +251,19 @@ impl Room {
     /// What a request leaves room for.
     pub(crate) fn of(request: &ListRequest) -> Self {
         Self {
-            records: request.limit.unwrap_or(usize::MAX),
             bytes: match request.limit {
                 Some(_) => PAGE_BYTES_MAX,
                 None => usize::MAX,
             },
+            ..Self::limited(request.limit.unwrap_or(usize::MAX))
+        }
+    }
+
+    /// Room for at most so many records of a page.
+    pub(crate) fn limited(records: usize) -> Self {
+        Self {
+            records,
+            bytes: PAGE_BYTES_MAX,
         }
     }
 
@@ -276,7 +284,8 @@ pub struct NewestRequest {
     pub prefix: Bytes,
     /// Only records last seen at or after this moment.
     pub since: Option<UnixMillis>,
-    /// At most so many records.
+    /// At most so many records: those whose values come to [`PAGE_BYTES_MAX`] in full, of the others only where they are
+    /// ([`Page::behind`]).
     pub limit: usize,
 }
 
@@ -292,6 +301,28 @@ pub struct Page {
     /// How many records are behind the page, if [`ListRequest::count_remaining`] asked for it. Never too few; those whose
     /// time is over may count until their end is written down.
     pub remaining: Option<u64>,
+    /// What [`Store::newest`](crate::Store::newest) found within the limit behind the page's last value: keys and revisions,
+    /// in order. Each can be read by itself, by [`Store::get`](crate::Store::get) unless it was changed since.
+    pub behind: Vec<(Bytes, Revision)>,
+}
+
+impl Page {
+    /// Adds a record, or, once there is no room for its value, where it is.
+    pub(crate) fn add_found(&mut self, room: &mut Room, record: Record) {
+        if room.is_left() {
+            room.fill(&record);
+            self.records.push(record);
+        } else {
+            // A copy: the key may share its allocation with the value.
+            let key = Bytes::copy_from_slice(&record.key);
+            self.behind.push((key, record.revision));
+        }
+    }
+
+    /// How many records were found, whether their values are here or not.
+    pub(crate) fn found(&self) -> usize {
+        self.records.len() + self.behind.len()
+    }
 }
 
 /// Counts and sizes of a store.

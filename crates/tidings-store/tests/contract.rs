@@ -25,6 +25,8 @@ mod support;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::support::{Backend, Fixture, START, about, next_changes, next_shown, show};
 use tidings_store::{
     Change, Fault, Index, ListRequest, NewRecord, NewestRequest, ObjectSelector, ReadError,
@@ -409,6 +411,30 @@ async fn limited_pages_end_at_a_size(fixture: Fixture) {
         let last = page.records[len - 1].key.clone();
         let rest = fixture.store.list(request.after(last)).await.unwrap();
         assert_eq!((rest.records.len(), rest.more), (8 - len, false));
+    }
+    for (limit, found) in [(2, 2), (7, 7), (9, 8)] {
+        let request = NewestRequest {
+            limit,
+            ..NewestRequest::default()
+        };
+        let page = fixture.store.newest(request).await.unwrap();
+        assert_eq!(page.records.len(), found.min(6), "{limit}");
+        assert_eq!(page.more, found < 8, "{limit}");
+        let mut keys: Vec<_> = page
+            .records
+            .iter()
+            .map(|record| record.key.clone())
+            .collect();
+        for (key, revision) in page.behind {
+            let record = fixture.store.get(key.clone()).await.unwrap();
+            let is_there = record.is_some_and(|record| record.revision == revision);
+            assert!(is_there, "{limit}");
+            keys.push(key);
+        }
+        let expected = (0..8)
+            .rev()
+            .map(|number| Bytes::from(format!("a/{number}")));
+        assert_eq!(keys, expected.take(found).collect::<Vec<_>>(), "{limit}");
     }
 }
 

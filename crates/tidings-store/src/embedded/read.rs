@@ -484,6 +484,7 @@ impl<'a> View<'a> {
             revision: self.state.revision,
             ..Page::default()
         };
+        let mut room = Room::limited(request.limit);
         let mut streams = self.seen_streams(&request.prefix)?;
         let mut last = None;
         let mut scratch = Scratch::default();
@@ -511,11 +512,11 @@ impl<'a> View<'a> {
             if record.expires_at.is_none_or(|at| at > now)
                 && record.key.starts_with(&request.prefix)
             {
-                if page.records.len() >= request.limit {
+                if page.found() >= request.limit {
                     page.more = true;
                     break;
                 }
-                page.records.push(record);
+                page.add_found(&mut room, record);
             }
         }
         Ok(page)

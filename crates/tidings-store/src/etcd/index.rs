@@ -56,8 +56,8 @@ struct State {
 }
 
 /// Keys found, and the revision at which they were.
-pub(super) struct Found {
-    pub(super) keys: Vec<Bytes>,
+pub(super) struct Found<K = Bytes> {
+    pub(super) keys: Vec<K>,
     pub(super) revision: Revision,
     pub(super) more: bool,
 }
@@ -219,27 +219,27 @@ impl LocalIndex {
         })
     }
 
-    /// Keys of live records, last seen first.
+    /// Live records, last seen first.
     pub(super) fn newest(
         &self,
         prefix: &[u8],
         since: Option<UnixMillis>,
         limit: usize,
         now: UnixMillis,
-    ) -> Option<Found> {
+    ) -> Option<Found<(Bytes, Entry)>> {
         let state = self.ready()?;
-        let is_live = |key: &Bytes| {
-            let entry = state.entries.get(key);
-            entry.is_some_and(|entry| entry.expires_at.is_none_or(|at| at > now))
+        let live = |key: &Bytes| {
+            let entry = state.entries.get(key).copied();
+            entry.filter(|entry| entry.expires_at.is_none_or(|at| at > now))
         };
         let mut keys: Vec<_> = state
             .by_last_seen
             .iter()
             .take_while(|(seen, ..)| since.is_none_or(|since| seen.0 >= since))
             .map(|(.., key)| key)
-            .filter(|key| key.starts_with(prefix) && is_live(key))
+            .filter(|key| key.starts_with(prefix))
+            .filter_map(|key| Some((key.clone(), live(key)?)))
             .take(limit.saturating_add(1))
-            .cloned()
             .collect();
         let more = keys.len() > limit;
         keys.truncate(limit);
@@ -402,9 +402,10 @@ mod tests {
             }
             let mut want: Vec<_> = model.iter().map(|(key, it)| (Reverse(it.2), Reverse(it.0.revision), key.clone())).collect();
             want.sort();
-            let found = index.newest(b"", None, 5, UnixMillis(0)).map(|found| (found.keys, found.more));
+            let found = index.newest(b"", None, 5, UnixMillis(0));
+            let found = found.map(|found| (found.keys.into_iter().map(|it| it.0).collect(), found.more));
             let more = want.len() > 5;
-            prop_assert_eq!(found, Some((want.into_iter().take(5).map(|it| it.2).collect(), more)));
+            prop_assert_eq!(found, Some((want.into_iter().take(5).map(|it| it.2).collect::<Vec<_>>(), more)));
             prop_assert_eq!(index.value_bytes(), Some(3 * model.len() as u64));
         }
     }

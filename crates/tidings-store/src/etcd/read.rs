@@ -4,6 +4,7 @@
 //! records themselves decide, so an answer from the index is the answer a read of all keys would give. For the latest
 //! revision the index must have come at least as far as the cluster was when the request began.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -12,12 +13,13 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::client::{TXN, signed};
+use super::index::Entry;
 use super::walk::Walk;
 use super::wire::{KeyValue, RangeRequest, Request, Response, TxnRequest, TxnResponse};
 use crate::record::Room;
 use crate::{
-    At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, Page, ReadError, Record,
-    Revision,
+    At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, ReadError,
+    Record, Revision, UnixMillis,
 };
 
 /// How long the index may take to catch up before the whole prefix is read instead.
@@ -289,7 +291,7 @@ impl Shared {
 
     pub(super) async fn newest_by_walk(&self, request: &NewestRequest) -> Result<Page, ReadError> {
         let mut walk = Walk::new(self.keys.range(&request.prefix, None), 0);
-        let mut newest: BTreeMap<_, Record> = BTreeMap::new();
+        let mut newest = Newest::default();
         let mut more = false;
         while let Some(part) = walk.next(self).await? {
             for version in part {
@@ -301,20 +303,14 @@ impl Shared {
                 if !self.is_live(&record) {
                     continue;
                 }
-                // Greater is newer; among equals the first key comes first.
-                let rank = (seen, record.revision, std::cmp::Reverse(record.key.clone()));
-                newest.insert(rank, record);
-                if newest.len() > request.limit {
-                    newest.pop_first();
-                    more = true;
-                }
+                let rank = (seen, record.revision, Reverse(record.key.clone()));
+                more |= newest.insert(rank, record, request.limit);
             }
         }
         Ok(Page {
-            records: newest.into_values().rev().collect(),
             revision: walk.revision(),
             more,
-            remaining: None,
+            ..newest.into_page()
         })
     }
 
@@ -342,14 +338,80 @@ impl Shared {
             more: found.more,
             ..Page::default()
         };
-        for part in found.keys.chunks(FETCH_LEN) {
-            let Some(versions) = self.fetch(part, found.revision).await? else {
+        let mut room = Room::limited(request.limit);
+        let mut keys = found.keys.as_slice();
+        while room.is_left() && !keys.is_empty() {
+            let (part, rest) = keys.split_at(fetched_together(keys));
+            let part: Vec<Bytes> = part.iter().map(|(key, _)| key.clone()).collect();
+            let Some(versions) = self.fetch(&part, found.revision).await? else {
                 return Ok(None);
             };
             for version in versions {
-                page.records.push(self.record(version).await);
+                page.add_found(&mut room, self.record(version).await);
             }
+            keys = rest;
         }
+        let behind = keys
+            .iter()
+            .map(|(key, entry)| (key.clone(), entry.revision));
+        page.behind.extend(behind);
         Ok(Some(page))
+    }
+}
+
+/// How many of these are fetched together, at least one: as many as one transaction may name, and a page holds.
+fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
+    let lens = keys.iter().scan(0, |len: &mut usize, (_, entry)| {
+        *len += entry.value_len;
+        Some(*len)
+    });
+    lens.take(FETCH_LEN)
+        .take_while(|len| *len <= PAGE_BYTES_MAX)
+        .count()
+        .max(1)
+}
+
+/// Greater is newer; among equals the first key comes first.
+type Rank = (UnixMillis, Revision, Reverse<Bytes>);
+
+/// The newest records of those seen so far: with their values as far as a page holds these, of the others where they are.
+#[derive(Default)]
+struct Newest {
+    records: BTreeMap<Rank, Record>,
+    value_bytes: usize,
+    /// Older than all of `records`; there are some only where the values of these fill a page.
+    behind: BTreeSet<Rank>,
+}
+
+impl Newest {
+    /// Adds a record; says whether one had to go for the limit.
+    fn insert(&mut self, rank: Rank, record: Record, limit: usize) -> bool {
+        self.value_bytes += record.value.len();
+        self.records.insert(rank, record);
+        while let Some(oldest) = self.records.first_entry()
+            && let Some(bytes) = self.value_bytes.checked_sub(oldest.get().value.len())
+            && bytes >= PAGE_BYTES_MAX
+        {
+            self.value_bytes = bytes;
+            self.behind.insert(oldest.remove_entry().0);
+        }
+        if self.records.len() + self.behind.len() <= limit {
+            return false;
+        }
+        if self.behind.pop_first().is_none()
+            && let Some((_, record)) = self.records.pop_first()
+        {
+            self.value_bytes -= record.value.len();
+        }
+        true
+    }
+
+    fn into_page(self) -> Page {
+        let behind = self.behind.into_iter().rev();
+        Page {
+            records: self.records.into_values().rev().collect(),
+            behind: behind.map(|(_, revision, key)| (key.0, revision)).collect(),
+            ..Page::default()
+        }
     }
 }

@@ -192,6 +192,34 @@ fn the_index_and_a_read_of_everything_answer_the_same() {
 }
 
 #[tokio::test]
+async fn large_values_are_left_behind_by_index_and_by_a_read_of_everything() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let store = open(options(&cluster), &clock).await;
+    // Seen in another order than they are named and written.
+    for number in 0..9 {
+        let value = format!("{}@{}", "x".repeat(1_400_000), number * 5 % 9);
+        let created = store.create(format!("a/{number}").into(), NewRecord::new(value));
+        created.await.unwrap();
+    }
+    let mut fed = store.shared.fed.subscribe();
+    let latest = store.revision();
+    fed.wait_for(|fed| *fed >= latest).await.unwrap();
+    for (limit, behind) in [(3, 0), (7, 1), (9, 3)] {
+        let request = NewestRequest {
+            limit,
+            ..NewestRequest::default()
+        };
+        let by_walk = store.shared.newest_by_walk(&request).await.unwrap();
+        assert_eq!((by_walk.found(), by_walk.behind.len()), (limit, behind));
+        let by_index = store.shared.newest_by_index(&request).await.unwrap();
+        assert_eq!(by_index.expect("the index is ready"), by_walk, "{limit}");
+    }
+}
+
+#[tokio::test]
 async fn an_index_that_is_too_small_answers_nothing_and_lists_still_do() {
     let Some(cluster) = cluster::Cluster::start(1, &[]) else {
         return;

@@ -85,6 +85,9 @@ fn our_record(record: &Record) -> Record {
 fn our_page(mut page: Page) -> Page {
     page.records = page.records.iter().map(our_record).collect();
     page.revision = our_revision(page.revision);
+    for (_, revision) in &mut page.behind {
+        *revision = our_revision(*revision);
+    }
     page
 }
 
