@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 
 use super::access;
+use super::streamed::Outcome;
 use crate::audit;
 use crate::auth::User;
 use crate::compress;
@@ -59,17 +60,17 @@ async fn let_in(
     // Boxed, as is what it consists of: a future is as long as all it waits for, twice where that is handed on, and copied
     // to where it is polled. Together it would be thirty kilobytes for every request.
     let answer = Box::pin(async move {
-        let mut response = match user {
+        let response = match user {
             Ok(user) => {
                 let answer = allowed(&server, kind, &user, request, next, gone);
                 unharmed(Box::pin(answer)).await
             }
             Err(status) => status.into_response(),
         };
-        if let Some(entry) = &entry {
-            entry.write(&server, &mut response);
+        match entry {
+            Some(entry) => write_down(entry, server, response),
+            None => response,
         }
-        response
     });
     if !audited {
         return answer.await;
@@ -77,6 +78,40 @@ async fn let_in(
     // In a task of its own: what a client that goes away leaves behind is finished, and written down. Only its turn is not
     // waited for any more once `_here` is dropped.
     tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
+}
+
+/// Writes down what came of a request: now, or where the answer is made while it is sent, at its end.
+fn write_down(entry: audit::Entry, server: Arc<ApiServer>, mut response: Response) -> Response {
+    let Some(outcome) = response.extensions_mut().remove::<Outcome>() else {
+        entry.write(&server, &mut response);
+        return response;
+    };
+    let unwritten = Unwritten {
+        entry,
+        server,
+        outcome,
+    };
+    response.map(|body| {
+        Body::from_stream(body.into_data_stream().inspect(move |_| {
+            let _until_the_end = &unwritten;
+        }))
+    })
+}
+
+/// What is written down when it is dropped.
+struct Unwritten {
+    entry: audit::Entry,
+    server: Arc<ApiServer>,
+    outcome: Outcome,
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        let failure = self.outcome.failure();
+        let mut told =
+            failure.map_or_else(|| StatusCode::OK.into_response(), Status::into_response);
+        self.entry.write(&self.server, &mut told);
+    }
 }
 
 /// A panic of a handler is one request's, and no end of its connection.

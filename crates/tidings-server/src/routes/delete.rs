@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use http::StatusCode;
 use k8s_pb::api::core::v1::Event;
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta};
 use prost::Message;
 use tidings_core::validate::{FieldError, go_quote};
 use tidings_store::{Record, WriteError};
@@ -16,6 +16,8 @@ use tidings_store::{Record, WriteError};
 use super::body::{self, event_response};
 use super::call::Call;
 use super::list;
+use super::pages::Pages;
+use super::streamed::{self, Batches};
 use super::write::{CHANGE_ATTEMPTS, now, record};
 use crate::codec::json::{Reading, TypeMeta, complaint};
 use crate::codec::{self, Api};
@@ -132,25 +134,54 @@ pub(crate) async fn delete_collection(
     let form = call.form(Answer::Deleted)?;
     let options = ListOptions::parse(call.api, &call.query, false)?;
     let delete_options = read_delete_options(&call)?;
-    let mut pages = list::pages(&server, &call, &options)?;
-    // What the answer lists: as it was stored, which takes a fraction of an event in memory.
-    let mut deleted = Vec::new();
-    while let Some(page) = pages.next().await? {
+    let deleting = Deleting {
+        pages: list::pages(&server, &call, &options)?,
+        server: Arc::clone(&server),
+        api: call.api,
+        options: delete_options,
+    };
+    streamed::answer(&server, &call, form, deleting).await
+}
+
+/// A list whose pages are deleted before they are sent. No more than one page is ever on its way, so where a client does
+/// not read, or goes away, the events behind it stay.
+struct Deleting {
+    pages: Pages,
+    server: Arc<ApiServer>,
+    api: Api,
+    options: Deletion,
+}
+
+impl Batches for Deleting {
+    async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
+        self.pages.next().await
+    }
+
+    fn is_done(&self) -> bool {
+        self.pages.is_done()
+    }
+
+    async fn look_ahead(
+        &mut self,
+        lengths: bool,
+        see: impl FnMut(&Record) -> Result<(), Status> + Send,
+    ) -> Result<ListMeta, Status> {
+        self.pages.look_ahead(lengths, see).await
+    }
+
+    async fn settle(&mut self, batch: &[Record]) -> Result<(), Status> {
         let mut deletions = FuturesUnordered::new();
-        for record in &page {
+        for record in batch {
             if deletions.len() >= DELETES_AT_ONCE {
                 deletions.next().await.transpose()?;
             }
-            deletions.push(remove_listed(&server, call.api, record, &delete_options));
+            deletions.push(remove_listed(&self.server, self.api, record, &self.options));
         }
         while let Some(done) = deletions.next().await {
             done?;
         }
-        drop(deletions);
-        deleted.extend(page);
+        Ok(())
     }
-    let meta = pages.look_ahead(false, |_| Ok(())).await?;
-    list::page_response(&server, &call, form, &deleted, &meta)
 }
 
 /// Removes an event that was listed, whatever became of it since, if the preconditions hold of what it has become.

@@ -1,28 +1,24 @@
 //! Reading one event, and lists of them.
 //!
-//! Every list is streamed, in every form and with any limit: the store is read page by page at one revision, and each
+//! Every list is [streamed], in every form and with any limit: the store is read page by page at one revision, and each
 //! page is encoded and sent while the next is read, so memory stays bounded however long the list is.
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures::stream;
-use http::{HeaderValue, StatusCode, header};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
-use tidings_store::{At, ListRequest, Record, Revision};
+use axum::response::Response;
+use http::StatusCode;
+use tidings_store::{At, ListRequest, Revision};
 
-use super::body::{encoded, event_response, table_rows};
+use super::body::event_response;
 use super::call::Call;
-use super::list_writer::ListWriter;
 use super::newest;
 use super::pages::Pages;
+use super::streamed;
 use super::watch;
 use crate::continuation::Continuation;
 use crate::error::Status;
-use crate::negotiate::{Answer, Form, Media, Shape};
+use crate::negotiate::{Answer, Form, Shape};
 use crate::query::{ListOptions, ResourceVersion};
 use crate::selector::Selector;
 use crate::server::ApiServer;
@@ -137,29 +133,6 @@ fn first_request(
     Ok((request, None))
 }
 
-/// Answers with a list, or a page of one, that was read already and may not be there any more.
-pub(crate) fn page_response(
-    server: &ApiServer,
-    call: &Call,
-    form: Form,
-    records: &[Record],
-    meta: &ListMeta,
-) -> Result<Response, Status> {
-    let rows = table_rows(call, form, server.clock.now())?;
-    let mut writer = ListWriter::new(call.api, form, rows);
-    let mut len = 0;
-    for record in records {
-        len += writer.item_len(record)?;
-    }
-    let mut body = Vec::with_capacity(records.len() * 1024 + 256);
-    writer.write_start(meta, len, &mut body)?;
-    for record in records {
-        writer.write_item(record, &mut body)?;
-    }
-    writer.write_end(meta, &mut body)?;
-    Ok(encoded(StatusCode::OK, form.media, body))
-}
-
 /// What reads the list that a request is about.
 pub(crate) fn pages(
     server: &Arc<ApiServer>,
@@ -177,13 +150,6 @@ pub(crate) fn pages(
     ))
 }
 
-/// A list on its way out.
-struct Streamed {
-    pages: Pages,
-    writer: ListWriter,
-    meta: ListMeta,
-}
-
 async fn stream_list(
     server: Arc<ApiServer>,
     call: Call,
@@ -198,66 +164,6 @@ async fn stream_list(
     {
         options.limit = Some(limit.max(server.options.table_continuation_rows));
     }
-    let rows = table_rows(&call, form, server.clock.now())?;
-    let mut writer = ListWriter::new(call.api, form, rows);
-    let mut pages = pages(&server, &call, &options)?;
-    // The first page is encoded before the answer starts, so that what is wrong with it is still told by a Status.
-    let batch = pages.next().await?.unwrap_or_default();
-    let mut items_len = 0;
-    for record in &batch {
-        items_len += writer.item_len(record)?;
-    }
-    let meta = pages
-        .look_ahead(form.media == Media::Protobuf, |record| {
-            items_len += writer.item_len(record)?;
-            Ok(())
-        })
-        .await?;
-    let mut first = Vec::with_capacity(batch.len() * 1024 + 512);
-    writer.write_start(&meta, items_len, &mut first)?;
-    for record in &batch {
-        writer.write_item(record, &mut first)?;
-    }
-    if pages.is_done() {
-        writer.write_end(&meta, &mut first)?;
-        return Ok(encoded(StatusCode::OK, form.media, first));
-    }
-    let streamed = Streamed {
-        pages,
-        writer,
-        meta,
-    };
-    let rest = stream::try_unfold(streamed, |mut streamed| async move {
-        match streamed.next_chunk().await {
-            Ok(chunk) => Ok(chunk.map(|chunk| (chunk, streamed))),
-            // The answer has begun; cutting it off is the only way left to say that it is not whole.
-            Err(status) => Err(std::io::Error::other(
-                String::from_utf8_lossy(&status.to_json()).into_owned(),
-            )),
-        }
-    });
-    let first = stream::iter([Ok(Bytes::from(first))]);
-    let body = Body::from_stream(futures::StreamExt::chain(first, rest));
-    let content_type = [(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(form.media.content_type()),
-    )];
-    Ok((StatusCode::OK, content_type, body).into_response())
-}
-
-impl Streamed {
-    /// The next part of the answer; `None` when nothing is left.
-    async fn next_chunk(&mut self) -> Result<Option<Bytes>, Status> {
-        let Some(batch) = self.pages.next().await? else {
-            return Ok(None);
-        };
-        let mut out = Vec::with_capacity(batch.len() * 1024);
-        for record in &batch {
-            self.writer.write_item(record, &mut out)?;
-        }
-        if self.pages.is_done() {
-            self.writer.write_end(&self.meta, &mut out)?;
-        }
-        Ok(Some(out.into()))
-    }
+    let pages = pages(&server, &call, &options)?;
+    streamed::answer(&server, &call, form, pages).await
 }

@@ -18,6 +18,7 @@ mod newest;
 mod openapi;
 mod pages;
 mod review;
+mod streamed;
 mod warnings;
 mod watch;
 mod write;

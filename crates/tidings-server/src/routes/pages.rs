@@ -13,6 +13,7 @@ use futures::future::{self, BoxFuture, MaybeDone};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_store::{At, ListRequest, Page, ReadError, Record, Revision};
 
+use super::streamed::Batches;
 use crate::continuation::Continuation;
 use crate::error::Status;
 use crate::selector::Selector;
@@ -70,8 +71,53 @@ impl Pages {
         }
     }
 
-    /// The next batch of what was asked for, which may be empty; `None` behind the last.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
+    fn next_request(&self) -> ListRequest {
+        let limit = match self.left {
+            // With a selector there is no telling how many records have to be read.
+            Some(left) if self.selector.is_empty() => left.min(STORE_PAGE_LEN),
+            _ => STORE_PAGE_LEN,
+        };
+        ListRequest {
+            limit: Some(limit),
+            ..self.request.clone()
+        }
+    }
+
+    /// Whether what is still to come is known to end before the limit does.
+    fn fits(&self) -> bool {
+        match (self.left, self.remaining) {
+            (None, _) => true,
+            (Some(left), Some(remaining)) => remaining <= left as u64,
+            (Some(_), None) => false,
+        }
+    }
+
+    /// The list's metadata, once all of it was read.
+    fn meta(&self) -> ListMeta {
+        let after = self.request.after.as_ref().filter(|_| self.more);
+        let continuation = after.map(|after| Continuation {
+            revision: Some(self.revision),
+            after: relative(after, self.namespace_len),
+        });
+        let token = continuation.as_ref().map(Continuation::encode);
+        if let (Some(token), Some(remaining)) = (&token, self.remaining) {
+            let lists = &self.server.remaining;
+            lists.keep(&self.request.prefix, token, remaining);
+        }
+        ListMeta {
+            resource_version: Some(self.revision.to_string()),
+            r#continue: token,
+            remaining_item_count: self
+                .remaining
+                .filter(|remaining| self.more && *remaining > 0)
+                .and_then(|remaining| i64::try_from(remaining).ok()),
+            ..ListMeta::default()
+        }
+    }
+}
+
+impl Batches for Pages {
+    async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
         if self.done {
             return Ok(None);
         }
@@ -133,60 +179,16 @@ impl Pages {
         Ok(Some(batch))
     }
 
-    fn next_request(&self) -> ListRequest {
-        let limit = match self.left {
-            // With a selector there is no telling how many records have to be read.
-            Some(left) if self.selector.is_empty() => left.min(STORE_PAGE_LEN),
-            _ => STORE_PAGE_LEN,
-        };
-        ListRequest {
-            limit: Some(limit),
-            ..self.request.clone()
-        }
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.done
-    }
-
-    /// Whether what is still to come is known to end before the limit does.
-    fn fits(&self) -> bool {
-        match (self.left, self.remaining) {
-            (None, _) => true,
-            (Some(left), Some(remaining)) => remaining <= left as u64,
-            (Some(_), None) => false,
-        }
-    }
-
-    /// The list's metadata, once all of it was read.
-    fn meta(&self) -> ListMeta {
-        let after = self.request.after.as_ref().filter(|_| self.more);
-        let continuation = after.map(|after| Continuation {
-            revision: Some(self.revision),
-            after: relative(after, self.namespace_len),
-        });
-        let token = continuation.as_ref().map(Continuation::encode);
-        if let (Some(token), Some(remaining)) = (&token, self.remaining) {
-            let lists = &self.server.remaining;
-            lists.keep(&self.request.prefix, token, remaining);
-        }
-        ListMeta {
-            resource_version: Some(self.revision.to_string()),
-            r#continue: token,
-            remaining_item_count: self
-                .remaining
-                .filter(|remaining| self.more && *remaining > 0)
-                .and_then(|remaining| i64::try_from(remaining).ok()),
-            ..ListMeta::default()
-        }
     }
 
     /// Reads the rest of the list for what its head tells, calling `see` with each record, and makes it ready to be read
     /// once more. If nothing has to be known that is not known already, the list is left as it is.
-    pub(crate) async fn look_ahead(
+    async fn look_ahead(
         &mut self,
         lengths: bool,
-        mut see: impl FnMut(&Record) -> Result<(), Status>,
+        mut see: impl FnMut(&Record) -> Result<(), Status> + Send,
     ) -> Result<ListMeta, Status> {
         if self.done || self.fits() && !lengths {
             return Ok(self.meta());

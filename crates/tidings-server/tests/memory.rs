@@ -1,0 +1,235 @@
+//! What an answer takes in memory while it is made and sent: a few pages of the store, however much is asked for.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::alloc::System;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{Method, Request};
+use k8s_pb::api::core::v1::{Event, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use prost::Message;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tidings_server::{ApiOptions, ApiServer, Authenticator, Authorizer, Token, User, router};
+use tidings_store::clock::ManualClock;
+use tidings_store::memory::MemoryStore;
+use tidings_store::{
+    BoxFuture, Deleted, ListRequest, NewRecord, NewestRequest, PAGE_BYTES_MAX, Page, ReadError,
+    Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
+};
+use tower::ServiceExt;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const EVENTS: usize = 64;
+const EVENT_LEN: usize = 1 << 20;
+/// Two pages as they are stored, one of events that are being deleted, what is being sent, and some slack.
+const CEILING: usize = 5 * PAGE_BYTES_MAX;
+
+/// The most that was held at any look.
+struct Held {
+    region: Region<'static, System>,
+    most: AtomicUsize,
+}
+
+impl Held {
+    fn look(&self) {
+        let change = self.region.change();
+        let held = change
+            .bytes_allocated
+            .saturating_sub(change.bytes_deallocated);
+        self.most.fetch_max(held, Ordering::Relaxed);
+    }
+}
+
+/// Gives out copies of what it holds, as a store on a disk does, and looks how much is held whenever it is asked.
+struct Copying {
+    store: MemoryStore,
+    held: Arc<Held>,
+}
+
+impl Copying {
+    fn copy(&self, record: &Record) -> Record {
+        let copy = Record {
+            value: Bytes::copy_from_slice(&record.value),
+            ..record.clone()
+        };
+        self.held.look();
+        copy
+    }
+
+    fn copies(&self, mut page: Page) -> Page {
+        page.records = page.records.iter().map(|it| self.copy(it)).collect();
+        page
+    }
+}
+
+impl Store for Copying {
+    fn create(&self, key: Bytes, record: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        self.store.create(key, record)
+    }
+
+    fn update(
+        &self,
+        key: Bytes,
+        record: NewRecord,
+        expected: Revision,
+    ) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        self.store.update(key, record, expected)
+    }
+
+    fn delete(
+        &self,
+        key: Bytes,
+        expected: Option<Revision>,
+    ) -> BoxFuture<'_, Result<Deleted, WriteError>> {
+        self.held.look();
+        self.store.delete(key, expected)
+    }
+
+    fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Record>, ReadError>> {
+        Box::pin(async move {
+            let record = self.store.get(key).await?;
+            Ok(record.map(|record| self.copy(&record)))
+        })
+    }
+
+    fn revision(&self) -> Revision {
+        self.store.revision()
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(async move { Ok(self.copies(self.store.list(request).await?)) })
+    }
+
+    fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(async move { Ok(self.copies(self.store.newest(request).await?)) })
+    }
+
+    fn watch(
+        &self,
+        prefix: Bytes,
+        after: Revision,
+    ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
+        self.store.watch(prefix, after)
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
+        self.store.compact(revision)
+    }
+
+    fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
+        self.store.expire()
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
+        self.store.stats()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.store.close()
+    }
+}
+
+fn stored(name: &str) -> Vec<u8> {
+    let event = Event {
+        metadata: Some(ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("shop".to_owned()),
+            ..ObjectMeta::default()
+        }),
+        involved_object: Some(ObjectReference::default()),
+        message: Some("x".repeat(EVENT_LEN)),
+        ..Event::default()
+    };
+    // An `Unknown`: its type, and the event.
+    let event = event.encode_to_vec();
+    let mut value = b"k8s\0\x0a\x0b\x0a\x02v1\x12\x05Event\x12".to_vec();
+    prost::encode_length_delimiter(event.len(), &mut value).unwrap();
+    value.extend(event);
+    value.extend(b"\x1a\0\"\0");
+    value
+}
+
+/// The most that is held while an answer is read, and its length.
+async fn most_held(method: Method, path: &str, accept: &str) -> (usize, usize) {
+    let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
+    let store = MemoryStore::new(Arc::new(clock.clone()), 1000);
+    for number in 0..EVENTS {
+        let name = format!("e{number:03}");
+        let record = NewRecord::new(stored(&name));
+        store
+            .create(format!("shop/{name}").into(), record)
+            .await
+            .unwrap();
+    }
+    let held = Arc::new(Held {
+        region: Region::new(ALLOCATOR),
+        most: AtomicUsize::new(0),
+    });
+    let store = Copying {
+        store,
+        held: Arc::clone(&held),
+    };
+    let token = Token {
+        token: "s3cret".into(),
+        user: User::new("ann", "", []),
+    };
+    let server = ApiServer::new(
+        Arc::new(store),
+        Arc::new(Arc::new(clock)),
+        Authenticator::new(vec![token]),
+        ApiOptions::default(),
+    )
+    .with_authorizer(Authorizer::always_allow());
+    let request = Request::builder()
+        .method(&method)
+        .uri(path)
+        .header("authorization", "Bearer s3cret")
+        .header("accept", accept);
+    let request = request.body(Body::empty()).unwrap();
+    let answer = router(Arc::new(server)).oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), 200, "{method} {path}");
+    let mut chunks = answer.into_body().into_data_stream();
+    let mut len = 0;
+    while let Some(chunk) = chunks.next().await {
+        held.look();
+        len += chunk.unwrap().len();
+    }
+    (held.most.load(Ordering::Relaxed), len)
+}
+
+/// One test, for what is measured is the process's.
+#[tokio::test]
+async fn an_answer_takes_a_few_pages_however_long_it_is() {
+    const SHOP: &str = "/api/v1/namespaces/shop/events";
+    const JSON: &str = "application/json";
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let newest = &format!("{SHOP}?order=newest&limit=500");
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let whole_rows = &format!("{newest}&includeObject=Object");
+    for (method, path, accept) in [
+        (Method::GET, SHOP, JSON),
+        (Method::GET, newest, JSON),
+        (Method::GET, newest, PROTOBUF),
+        (Method::GET, whole_rows, table),
+        (Method::DELETE, SHOP, JSON),
+        (Method::DELETE, SHOP, PROTOBUF),
+        (Method::DELETE, &format!("{SHOP}?limit=60"), JSON),
+        (Method::DELETE, &format!("{SHOP}?dryRun=All"), JSON),
+    ] {
+        let (most, len) = most_held(method.clone(), path, accept).await;
+        assert!(
+            len > 59 * EVENT_LEN,
+            "{method} {path} {accept}: {len} bytes"
+        );
+        assert!(
+            most < CEILING,
+            "{method} {path} {accept}: {most} bytes held, {CEILING} expected at most"
+        );
+    }
+}
