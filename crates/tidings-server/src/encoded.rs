@@ -1,22 +1,24 @@
 //! Watch events that were already encoded for one watcher and are about to be sent to the next.
 //!
 //! A change goes to every watcher; encoding it is most of the work. What is sent does not depend on who watches, only on
-//! the form asked for, so the latest encodings are kept, in bounded number and size, and shared: each is made once for as
-//! long as watchers are not further apart than what is kept.
-
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+//! the form asked for, so encodings are kept, in bounded number and size, and shared: each is made once for as long as
+//! watchers are not further apart than what is kept. A watcher waits for another only where both need the same encoding.
 
 use bytes::Bytes;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::codec::Api;
 use crate::negotiate::{Media, Shape};
 use crate::table::IncludeObject;
 
-/// So many encodings are remembered.
-const ENTRIES_MAX: usize = 4096;
-/// All together have so many bytes.
-const BYTES_MAX: usize = 8 << 20;
+/// Encodings kept.
+const ENTRIES_MAX: u64 = 4096;
+/// Their bytes in all.
+const BYTES_MAX: u64 = 8 << 20;
+/// Parts of the cache, with a lock each that is held for a look or an insertion. An encoding longer than half a part is
+/// shared with those who wait for it, and not kept: it would drive out too many others.
+const PARTS: usize = 8;
 
 /// What an encoding depends on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -42,80 +44,85 @@ pub(crate) struct RowKey {
     pub(crate) columns: bool,
 }
 
-/// The latest encodings.
-#[derive(Default)]
-pub(crate) struct EncodedEvents(Mutex<Entries>);
+/// The encodings that are kept.
+pub(crate) struct EncodedEvents(Cache<EncodingKey, Bytes, Weight>);
 
-#[derive(Default)]
-struct Entries {
-    by_key: HashMap<EncodingKey, Bytes>,
-    oldest_first: VecDeque<EncodingKey>,
-    bytes: usize,
-}
+/// An encoding weighs its bytes, and no less than where the bound of their number is reached with that of their bytes.
+#[derive(Clone)]
+struct Weight;
 
-impl EncodedEvents {
-    /// The encoding, made by `encode` if nobody needed it before. Who needs the same meanwhile waits for it.
-    pub(crate) fn get_or_encode<E>(
-        &self,
-        key: EncodingKey,
-        encode: impl FnOnce() -> Result<Bytes, E>,
-    ) -> Result<Bytes, E> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = entries.by_key.get(&key) {
-            return Ok(bytes.clone());
-        }
-        let bytes = encode()?;
-        entries.insert(key, bytes.clone());
-        Ok(bytes)
+impl Weighter<EncodingKey, Bytes> for Weight {
+    fn weight(&self, _key: &EncodingKey, encoding: &Bytes) -> u64 {
+        (encoding.len() as u64).max(BYTES_MAX / ENTRIES_MAX)
     }
 }
 
-impl Entries {
-    fn insert(&mut self, key: EncodingKey, bytes: Bytes) {
-        // One that would drive out most others is not worth it.
-        if bytes.len() > BYTES_MAX / 8 {
-            return;
-        }
-        self.bytes += bytes.len();
-        self.oldest_first.push_back(key.clone());
-        self.by_key.insert(key, bytes);
-        while self.bytes > BYTES_MAX || self.by_key.len() > ENTRIES_MAX {
-            let Some(oldest) = self.oldest_first.pop_front() else {
-                return;
-            };
-            if let Some(bytes) = self.by_key.remove(&oldest) {
-                self.bytes -= bytes.len();
-            }
-        }
+impl Default for EncodedEvents {
+    fn default() -> Self {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(ENTRIES_MAX as usize)
+            .weight_capacity(BYTES_MAX)
+            .shards(PARTS)
+            // All watchers need a change at about the same time, and then never again: what was needed often is no better
+            // than what is new.
+            .hot_allocation(0.5)
+            .ghost_allocation(0.0)
+            .build()
+            .expect("both capacities are given");
+        let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Self(Cache::with_options(options, Weight, hasher, lifecycle))
+    }
+}
+
+impl EncodedEvents {
+    /// The encoding, made by `encode` if it is not kept. Whoever needs the same meanwhile waits for it.
+    ///
+    /// # Errors
+    /// What `encode` fails with; the next one who needs it tries again.
+    pub(crate) fn get_or_encode<E>(
+        &self,
+        key: &EncodingKey,
+        encode: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        self.0.get_or_insert_with(key, encode)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
+
+    /// How long a thread waits for another before the test has failed.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn key(revision: u64, kind: &'static str) -> EncodingKey {
+        EncodingKey {
+            revision,
+            key: "shop/web".into(),
+            kind,
+            api: Api::Core,
+            media: Media::Json,
+            shape: Shape::Whole,
+            row: None,
+        }
+    }
 
     #[test]
     fn each_is_encoded_once_and_what_is_kept_is_bounded() {
         let encoded = EncodedEvents::default();
-        let get = |revision: u64, kind: &'static str, len: usize| {
+        let get = |revision: u64, kind: &'static str, len: u64| {
             let mut made = false;
-            let key = EncodingKey {
-                revision,
-                key: "shop/web".into(),
-                kind,
-                api: Api::Core,
-                media: Media::Json,
-                shape: Shape::Whole,
-                row: None,
-            };
             let encode = || {
                 made = true;
-                Ok::<_, ()>(Bytes::from(vec![0; len]))
+                Ok::<_, ()>(Bytes::from(vec![0; len as usize]))
             };
-            assert_eq!(
-                encoded.get_or_encode(key, encode).map(|bytes| bytes.len()),
-                Ok(len)
-            );
+            let bytes = encoded.get_or_encode(&key(revision, kind), encode);
+            assert_eq!(bytes.map(|bytes| bytes.len() as u64), Ok(len));
             made
         };
         assert!(get(1, "ADDED", 10) && !get(1, "ADDED", 10));
@@ -124,11 +131,79 @@ mod tests {
             get(2, "ADDED", BYTES_MAX) && get(2, "ADDED", BYTES_MAX),
             "too long to keep"
         );
-        for revision in 10..10 + 2 * ENTRIES_MAX as u64 {
-            assert!(get(revision, "ADDED", 4096));
+        for len in [1, 4096] {
+            for revision in 10..10 + 2 * ENTRIES_MAX {
+                assert!(get(revision + len * 100_000, "ADDED", len));
+                // Watchers need it one shortly after the other.
+                assert!(!get(revision + len * 100_000, "ADDED", len));
+            }
+            let bytes: u64 = encoded.0.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+            assert!(bytes <= BYTES_MAX && encoded.0.len() as u64 <= ENTRIES_MAX);
         }
-        let entries = encoded.0.lock().unwrap();
-        assert!(entries.bytes <= BYTES_MAX && entries.by_key.len() <= ENTRIES_MAX);
-        assert_eq!(entries.by_key.len(), entries.oldest_first.len());
+    }
+
+    #[test]
+    fn the_latest_are_kept_though_those_before_were_needed_often() {
+        let encoded = EncodedEvents::default();
+        let get = |revision: u64| {
+            let mut made = false;
+            let encode = || {
+                made = true;
+                Ok::<_, ()>(Bytes::from_static(b"x"))
+            };
+            encoded
+                .get_or_encode(&key(revision, "ADDED"), encode)
+                .unwrap();
+            made
+        };
+        for revision in 0..2 * ENTRIES_MAX {
+            assert!(get(revision));
+            assert!(!get(revision));
+        }
+        // A watcher that is a few hundred changes behind finds them.
+        let latest = 2 * ENTRIES_MAX..2 * ENTRIES_MAX + 500;
+        assert_eq!(
+            latest.clone().filter(|revision| get(*revision)).count(),
+            500
+        );
+        assert_eq!(latest.filter(|revision| get(*revision)).count(), 0);
+    }
+
+    #[test]
+    fn different_ones_are_encoded_at_once_and_the_same_one_by_one_thread() {
+        let encoded = EncodedEvents::default();
+        let made = AtomicUsize::new(0);
+        let (first, second) = (mpsc::channel(), mpsc::channel());
+        // Each is made while the other is.
+        let meet = |revision, tell: mpsc::Sender<()>, hear: mpsc::Receiver<()>| {
+            let encode = || {
+                tell.send(()).unwrap();
+                hear.recv_timeout(PATIENCE).map(|()| Bytes::new())
+            };
+            encoded.get_or_encode(&key(revision, "ADDED"), encode)
+        };
+        let met = thread::scope(|scope| {
+            let other = scope.spawn(|| meet(1, first.0, second.1));
+            [meet(2, second.0, first.1), other.join().unwrap()]
+        });
+        assert_eq!(met, [Ok(Bytes::new()), Ok(Bytes::new())]);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let encode = || {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        thread::yield_now();
+                        Ok::<_, ()>(Bytes::from_static(b"x"))
+                    };
+                    let bytes = encoded.get_or_encode(&key(3, "ADDED"), encode);
+                    assert_eq!(bytes.as_deref(), Ok(b"x".as_slice()));
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+        // What fails is tried again by the next.
+        assert_eq!(encoded.get_or_encode(&key(4, "ADDED"), || Err(())), Err(()));
+        let again = encoded.get_or_encode(&key(4, "ADDED"), || Ok::<_, ()>(Bytes::new()));
+        assert_eq!(again, Ok(Bytes::new()));
     }
 }

@@ -351,7 +351,7 @@ impl Watching {
         };
         let rows = rows.as_ref().map(|(rows, columns)| (rows, *columns));
         let encode = || event_frame(self.call.api, self.form, kind, record, revision, rows);
-        self.server.encoded.get_or_encode(key, encode).map(Some)
+        self.server.encoded.get_or_encode(&key, encode).map(Some)
     }
 
     /// What was there before the watch began.
