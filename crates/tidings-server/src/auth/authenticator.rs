@@ -1,6 +1,7 @@
 //! Whose request it is. A client certificate, a token this server knows, a token a cluster knows: the first that is good
 //! counts. Credentials of which none is good are refused, also where anonymous requests are let in.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -122,7 +123,9 @@ impl Authenticator {
         let Some(cluster) = &self.cluster else {
             return Err(Refusal::Unauthorized);
         };
-        match cluster.user(shown, now, counters).await {
+        let peer: Option<&SocketAddr> = request.extensions.get();
+        let peer = peer.map(SocketAddr::ip);
+        match cluster.user(shown, peer, now, counters).await {
             Ok(Some(user)) => Ok(user),
             Ok(None) => Err(Refusal::Unauthorized),
             Err(error) => {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,9 @@ pub enum ReviewError {
     /// It did not answer in time.
     #[error("the cluster did not answer in time")]
     TimedOut,
+    /// It was not asked: too much that is not known is being asked.
+    #[error("too many questions to the cluster wait for their turn")]
+    TooManyQuestions,
 }
 
 impl ReviewError {
@@ -131,14 +135,15 @@ impl TokenReviews {
     pub(super) fn new(cluster: Arc<dyn Reviewer>) -> Self {
         Self {
             cluster,
-            answers: Reviewed::new(),
+            answers: Reviewed::new(Option::is_some),
         }
     }
 
-    /// Whose a token is; `None` if it is nobody's.
+    /// Whose a token is that a peer shows; `None` if it is nobody's.
     pub(super) async fn user(
         &self,
         token: &str,
+        peer: Option<IpAddr>,
         now: Instant,
         counters: &AccessCounters,
     ) -> Result<Option<User>, ReviewError> {
@@ -168,7 +173,17 @@ impl TokenReviews {
                 )
             }))
         };
-        self.answers.get(token_digest(token), now, ask).await
+        let question = token_digest(token);
+        let asker = peer.map(network);
+        self.answers.get(question, asker, now, ask).await
+    }
+}
+
+/// What one client has of its addresses: all that are below its network in IPv6.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(peer) => Ipv6Addr::from_bits(peer.to_bits() >> 64 << 64).into(),
+        peer @ IpAddr::V4(_) => peer,
     }
 }
 
@@ -196,7 +211,7 @@ impl AccessReviews {
     pub(super) fn new(cluster: Arc<dyn Reviewer>) -> Self {
         Self {
             cluster,
-            answers: Reviewed::new(),
+            answers: Reviewed::new(|decision| decision.allowed),
         }
     }
 
@@ -243,6 +258,6 @@ impl AccessReviews {
                 reason: status.reason,
             })
         };
-        self.answers.get(question, now, ask).await
+        self.answers.get(question, &user.name, now, ask).await
     }
 }
