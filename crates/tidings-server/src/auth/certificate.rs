@@ -3,12 +3,16 @@
 //!
 //! TLS only makes sure that the client has the certificate's key. Whether the certificate is good is asked with each
 //! request, so that a bad one gets an answer, one that runs out is not good any more on an open connection either, and a
-//! replaced authority is in force at once.
+//! replaced authority is in force at once. What was found holds for a while: a good certificate for its connection, a
+//! refused one for its authority, however often a client connects with it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use quick_cache::sync::Cache;
+use ring::digest::{Context, SHA256};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::WebPkiClientVerifier;
@@ -22,6 +26,10 @@ use super::User;
 
 /// A certificate found good is not looked at again for so long, unless it ends before.
 const GOOD_FOR: SignedDuration = SignedDuration::from_secs(60);
+/// A refused one is not looked at again for so long.
+const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(10);
+/// Refused certificates that are remembered.
+const REFUSED_MAX: usize = 1024;
 
 /// What is wrong with a bundle of authorities.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +60,26 @@ pub enum AuthorityError {
     },
 }
 
+/// Stands for a certificate with those shown beside it.
+type ChainDigest = [u8; 32];
+
 /// Whose client certificates are accepted.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientAuthority(Arc<dyn ClientCertVerifier>);
+#[derive(Clone)]
+pub(crate) struct ClientAuthority(Arc<Authority>);
+
+struct Authority {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// When certificates were refused. Another authority begins with none.
+    refused: Cache<ChainDigest, Timestamp>,
+}
+
+impl fmt::Debug for ClientAuthority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientAuthority")
+            .field(&self.0.verifier)
+            .finish()
+    }
+}
 
 impl ClientAuthority {
     /// Reads a bundle of certificates in PEM form.
@@ -74,16 +99,27 @@ impl ClientAuthority {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map(Self)
+            .map(Self::new)
             .map_err(|error| AuthorityError::Unusable {
                 why: error.to_string(),
             })
     }
 
+    fn new(verifier: Arc<dyn ClientCertVerifier>) -> Self {
+        let refused = Cache::new(REFUSED_MAX);
+        Self(Arc::new(Authority { verifier, refused }))
+    }
+
+    /// Whether a certificate was refused a short while ago. A clock that was set back forgets it.
+    fn was_refused(&self, digest: &ChainDigest, now: Timestamp) -> bool {
+        let at = self.0.refused.get(digest);
+        at.is_some_and(|at| (SignedDuration::ZERO..REFUSED_FOR).contains(&now.duration_since(at)))
+    }
+
     /// For the handshake: asks for a certificate of one of these authorities, and takes any whose key the client has.
     pub(crate) fn handshake_verifier(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::new(Possession {
-            authorities: self.0.root_hint_subjects().to_vec(),
+            authorities: self.0.verifier.root_hint_subjects().to_vec(),
             provider: rustls::crypto::ring::default_provider(),
         })
     }
@@ -92,7 +128,8 @@ impl ClientAuthority {
         let (certificate, intermediates) = chain.split_first()?;
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        if let Err(error) = self.0.verify_client_cert(certificate, intermediates, at) {
+        let verifier = &self.0.verifier;
+        if let Err(error) = verifier.verify_client_cert(certificate, intermediates, at) {
             tracing::debug!(%error, "a client certificate is not accepted");
             return None;
         }
@@ -127,6 +164,7 @@ impl ClientAuthority {
 #[derive(Debug)]
 pub(crate) struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
+    digest: OnceLock<ChainDigest>,
     found: Mutex<Option<Found>>,
 }
 
@@ -141,8 +179,22 @@ impl PeerCertificate {
     pub(crate) fn new(chain: Vec<CertificateDer<'static>>) -> Self {
         Self {
             chain,
+            digest: OnceLock::new(),
             found: Mutex::new(None),
         }
+    }
+
+    fn digest(&self) -> &ChainDigest {
+        self.digest.get_or_init(|| {
+            let mut context = Context::new(&SHA256);
+            for certificate in &self.chain {
+                context.update(&certificate.len().to_le_bytes());
+                context.update(certificate);
+            }
+            let mut bytes = [0; 32];
+            bytes.copy_from_slice(context.finish().as_ref());
+            bytes
+        })
     }
 
     /// Whose the certificate is, if the authority vouches for it now.
@@ -155,7 +207,13 @@ impl PeerCertificate {
             return Some(found.user.clone());
         }
         *found = None;
-        let (user, until) = authority.user(&self.chain, now)?;
+        if authority.was_refused(self.digest(), now) {
+            return None;
+        }
+        let Some((user, until)) = authority.user(&self.chain, now) else {
+            authority.0.refused.insert(*self.digest(), now);
+            return None;
+        };
         *found = Some(Found {
             authority: authority.clone(),
             until,
@@ -219,9 +277,55 @@ impl ClientCertVerifier for Possession {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
     use super::*;
+
+    /// Counts what it has to verify.
+    #[derive(Debug)]
+    struct Counting(Arc<dyn ClientCertVerifier>, AtomicUsize);
+
+    impl ClientCertVerifier for Counting {
+        fn root_hint_subjects(&self) -> &[DistinguishedName] {
+            self.0.root_hint_subjects()
+        }
+
+        fn verify_client_cert(
+            &self,
+            end_entity: &CertificateDer<'_>,
+            intermediates: &[CertificateDer<'_>],
+            now: UnixTime,
+        ) -> Result<ClientCertVerified, rustls::Error> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.verify_client_cert(end_entity, intermediates, now)
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.0
+                .verify_tls12_signature(message, certificate, signature)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.0
+                .verify_tls13_signature(message, certificate, signature)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.0.supported_verify_schemes()
+        }
+    }
 
     struct Signer {
         authority: ClientAuthority,
@@ -278,6 +382,46 @@ mod tests {
         ] {
             assert_eq!(name(authority, at), expected, "{at}");
         }
+    }
+
+    #[test]
+    fn a_refused_certificate_is_not_verified_again_for_a_while() {
+        let (signer, other) = (self::signer(), self::signer());
+        let verifier = Arc::clone(&other.authority.0.verifier);
+        let counting = Arc::new(Counting(verifier, AtomicUsize::new(0)));
+        let strict = ClientAuthority::new(counting.clone());
+        let ann = certificate(&signer, &["ann"], &[]);
+        // Connects for each request.
+        let is_let_in = |authority: &ClientAuthority, at: &str| {
+            let again = PeerCertificate::new(ann.chain.clone());
+            again.user(authority, at.parse().unwrap()).is_some()
+        };
+        for (at, verified) in [
+            ("2025-01-01T00:00:10Z", 1),
+            ("2025-01-01T00:00:10Z", 1),
+            ("2025-01-01T00:00:19.9Z", 1),
+            ("2025-01-01T00:00:20Z", 2),
+            // The clock was set back.
+            ("2025-01-01T00:00:15Z", 3),
+        ] {
+            assert!(!is_let_in(&strict, at), "{at}");
+            assert_eq!(counting.1.load(Ordering::Relaxed), verified, "{at}");
+        }
+        assert!(is_let_in(&signer.authority, "2025-01-01T00:00:15Z"));
+        // Neither another certificate nor the same with another beside it is taken for it.
+        let bob = certificate(&signer, &["bob"], &[]);
+        let both = PeerCertificate::new([ann.chain.clone(), bob.chain.clone()].concat());
+        for certificate in [bob, both] {
+            let at = "2025-01-01T00:00:15Z".parse().unwrap();
+            assert!(certificate.user(&strict, at).is_none());
+        }
+        assert_eq!(counting.1.load(Ordering::Relaxed), 5);
+        for number in 0..2 * REFUSED_MAX as u64 {
+            let mut digest = [0; 32];
+            digest[..8].copy_from_slice(&number.to_le_bytes());
+            strict.0.refused.insert(digest, Timestamp::UNIX_EPOCH);
+        }
+        assert!(strict.0.refused.len() <= REFUSED_MAX);
     }
 
     #[test]
