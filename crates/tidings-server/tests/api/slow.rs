@@ -157,7 +157,7 @@ async fn what_takes_too_long_is_answered_at_its_deadline() {
 }
 
 /// The audit log's lines of what is done with a server that has one.
-async fn logged(
+pub(crate) async fn logged(
     server: Server,
     test: impl AsyncFnOnce(&Server),
 ) -> Vec<(Value, Value, Value, Value)> {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use http::Method;
-use k8s_pb::api::core::v1::EventList;
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, PartialObjectMetadataList};
+use k8s_pb::api::core::v1::{Event, EventList};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta, PartialObjectMetadataList};
 use prost::Message;
 use serde_json::Value;
 use tidings_server::ApiOptions;
-use tidings_store::{NewRecord, UnixMillis};
+use tidings_store::{Index, NewRecord, UnixMillis};
 
 use crate::backend;
 use crate::support::{START, Server, request, timer};
@@ -156,6 +156,81 @@ async fn every_form_of_a_long_list_says_the_same() {
         let table: Value = serde_saphyr::from_str(answer.text()).unwrap();
         assert_eq!(table["rows"].as_array().unwrap().len(), count);
         assert_eq!(table["metadata"], *meta, "{query}");
+    }
+}
+
+/// An event at rest.
+fn stored(name: &str, message: String) -> Vec<u8> {
+    let event = Event {
+        metadata: Some(ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("shop".to_owned()),
+            ..ObjectMeta::default()
+        }),
+        message: Some(message),
+        ..Event::default()
+    };
+    let event = event.encode_to_vec();
+    let mut value = b"k8s\0\x0a\x0b\x0a\x02v1\x12\x05Event\x12".to_vec();
+    prost::encode_length_delimiter(event.len(), &mut value).unwrap();
+    value.extend(event);
+    value.extend(b"\x1a\0\"\0");
+    value
+}
+
+/// The first are on their way when others change, which are told as they were.
+#[tokio::test]
+async fn the_newest_are_of_one_moment_however_long_they_take() {
+    const COUNT: usize = 14;
+    let key = |number: usize| format!("shop/e{number:02}");
+    for accept in ["application/json", PROTOBUF] {
+        let server = Server::new();
+        let record = |number: usize, text: &str| {
+            let value = stored(&format!("e{number:02}"), text.repeat(1_300_000));
+            NewRecord::new(value).index(Index {
+                last_seen: UnixMillis(number as i64),
+                ..Index::default()
+            })
+        };
+        let mut revision = 0;
+        for number in (0..COUNT).rev() {
+            let created = server.store.create(key(number).into(), record(number, "a"));
+            revision = created.await.unwrap();
+        }
+        let uri = "/api/v1/events?order=newest&limit=500";
+        let answer = server
+            .respond(request(Method::GET, uri, &[("accept", accept)], ""))
+            .await;
+        assert_eq!(answer.headers()["tidings-newest-first"], "true");
+        // The last two of the answer: both are behind its first page.
+        let updated = server
+            .store
+            .update(key(0).into(), record(99, "b"), revision);
+        updated.await.unwrap();
+        server.store.delete(key(1).into(), None).await.unwrap();
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX)
+            .await
+            .unwrap();
+        let mut told: Vec<(String, u8)> = Vec::new();
+        if accept == PROTOBUF {
+            let list = EventList::decode(open(&body)).unwrap();
+            for item in &list.items {
+                let name = item.metadata.as_ref().unwrap().name();
+                told.push((name.to_owned(), item.message().as_bytes()[0]));
+            }
+        } else {
+            let list: Value = serde_json::from_slice(&body).unwrap();
+            for (name, item) in json_names(&list)
+                .into_iter()
+                .zip(list["items"].as_array().unwrap())
+            {
+                told.push((name, item["message"].as_str().unwrap().as_bytes()[0]));
+            }
+        }
+        let expected = (0..COUNT)
+            .rev()
+            .map(|number| (format!("e{number:02}"), b'a'));
+        assert_eq!(told, expected.collect::<Vec<_>>(), "{accept}");
     }
 }
 

@@ -1,10 +1,14 @@
 //! Create, update, patch, delete.
 
+use futures::StreamExt;
 use http::Method;
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tidings_server::ApiOptions;
+use tidings_store::{ListRequest, NewRecord};
 
-use crate::support::{Server, event, events};
+use crate::slow::logged;
+use crate::support::{Server, event, events, request};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 const WEB: &str = "/api/v1/namespaces/shop/events/web.1";
@@ -860,4 +864,91 @@ async fn a_collection_of_several_pages_is_deleted_and_told_whole() {
     assert_eq!(names, made);
     let left = server.get(&events("shop")).await.expect(200);
     assert_eq!(left["items"], json!([]));
+}
+
+/// The first page is deleted before the answer begins, the second when it has.
+#[tokio::test]
+async fn a_collection_that_cannot_be_deleted_whole_says_so_while_it_can_and_is_cut_off_then() {
+    // Which event cannot be read, how the answer begins, how many events are left at least and at most.
+    for (damaged, begins, left) in [("e003", 500, 120..=620), ("e610", 200, 1..=120)] {
+        let server = Server::new();
+        for number in 0..620 {
+            server.create("shop", &format!("e{number:03}")).await;
+        }
+        let key = format!("shop/{damaged}");
+        let revision = server
+            .store
+            .get(key.clone().into())
+            .await
+            .unwrap()
+            .unwrap()
+            .revision;
+        let damage = NewRecord::new("no event");
+        server
+            .store
+            .update(key.clone().into(), damage, revision)
+            .await
+            .unwrap();
+        let lines = logged(server, async |server| {
+            let answer = server.respond(request(Method::DELETE, SHOP, &[], "")).await;
+            assert_eq!(answer.status(), begins, "{damaged}");
+            let mut chunks = answer.into_body().into_data_stream();
+            let mut is_cut_off = false;
+            while let Some(chunk) = chunks.next().await {
+                is_cut_off |= chunk.is_err();
+                if begins == 200 && !is_cut_off {
+                    assert_eq!(
+                        server.api.audit_counts().unwrap().offered,
+                        0,
+                        "not over yet"
+                    );
+                }
+            }
+            assert_eq!(is_cut_off, begins == 200, "{damaged}");
+            drop(chunks);
+            let all = server
+                .store
+                .list(ListRequest::default())
+                .await
+                .unwrap()
+                .records;
+            assert!(left.contains(&all.len()), "{damaged}: {}", all.len());
+            assert!(all.iter().any(|record| record.key == key));
+        })
+        .await;
+        let failed = (
+            json!("deletecollection"),
+            Value::Null,
+            json!(500),
+            json!("InternalError"),
+        );
+        assert_eq!(lines, [failed], "{damaged}");
+    }
+}
+
+#[tokio::test]
+async fn a_collection_is_written_down_once_it_is_deleted() {
+    let server = Server::new();
+    for number in 0..620 {
+        server.create("shop", &format!("e{number:03}")).await;
+    }
+    let lines = logged(server, async |server| {
+        let answer = server.respond(request(Method::DELETE, SHOP, &[], "")).await;
+        let offered = || server.api.audit_counts().unwrap().offered;
+        assert_eq!((answer.status().as_u16(), offered()), (200, 0));
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let told: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(told["items"].as_array().unwrap().len(), 620);
+        assert_eq!(offered(), 1);
+    })
+    .await;
+    assert_eq!(
+        lines,
+        [(
+            json!("deletecollection"),
+            Value::Null,
+            json!(200),
+            Value::Null
+        )]
+    );
 }
