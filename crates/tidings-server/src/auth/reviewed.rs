@@ -278,17 +278,21 @@ mod tests {
 
     #[tokio::test]
     async fn refusals_drive_out_no_good_answer() {
-        let reviewed = strict();
+        let reviewed = &strict();
         let now = clock::monotonic();
-        let good = || async { Ok(0) };
+        // Before and after those that are good.
+        let refusals = |from: usize| async move {
+            for number in from..from + 4 * ANSWERS_MAX {
+                let answer = reviewed.get(question(number), "eve", now, || async { Ok(1) });
+                assert_eq!(answer.await.ok(), Some(1));
+            }
+        };
+        refusals(100_000).await;
         for number in 0..100 {
-            let answer = reviewed.get(question(number), "ann", now, good);
+            let answer = reviewed.get(question(number), "ann", now, || async { Ok(0) });
             assert_eq!(answer.await.ok(), Some(0));
         }
-        for number in 100..100 + 4 * ANSWERS_MAX {
-            let answer = reviewed.get(question(number), "eve", now, || async { Ok(1) });
-            assert_eq!(answer.await.ok(), Some(1));
-        }
+        refusals(200_000).await;
         let unasked = || async { Err(ReviewError::TimedOut) };
         for number in 0..100 {
             let answer = reviewed.get(question(number), "ann", now, unasked).await;
