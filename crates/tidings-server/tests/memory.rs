@@ -5,13 +5,14 @@ use std::alloc::System;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{Method, Request};
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use prost::Message;
+use serde_json::Value;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidings_server::{ApiOptions, ApiServer, Authenticator, Authorizer, Token, User, router};
 use tidings_store::clock::ManualClock;
@@ -29,6 +30,9 @@ const EVENTS: usize = 64;
 const EVENT_LEN: usize = 1 << 20;
 /// Two pages as they are stored, one of events that are being deleted, what is being sent, and some slack.
 const CEILING: usize = 5 * PAGE_BYTES_MAX;
+
+/// Watchers that do not read.
+const WATCHERS: usize = 32;
 
 /// The most that was held at any look.
 struct Held {
@@ -155,8 +159,8 @@ fn stored(name: &str) -> Vec<u8> {
     value
 }
 
-/// The most that is held while an answer is read, and its length.
-async fn most_held(method: Method, path: &str, accept: &str) -> (usize, usize) {
+/// A server of many large events, and how much is held from now on.
+async fn server() -> (Arc<ApiServer>, Arc<Held>) {
     let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
     let store = MemoryStore::new(Arc::new(clock.clone()), 1000);
     for number in 0..EVENTS {
@@ -186,15 +190,30 @@ async fn most_held(method: Method, path: &str, accept: &str) -> (usize, usize) {
         ApiOptions::default(),
     )
     .with_authorizer(Authorizer::always_allow());
+    (Arc::new(server), held)
+}
+
+async fn answer(
+    server: &Arc<ApiServer>,
+    method: &Method,
+    path: &str,
+    accept: &str,
+) -> BodyDataStream {
     let request = Request::builder()
-        .method(&method)
+        .method(method)
         .uri(path)
         .header("authorization", "Bearer s3cret")
         .header("accept", accept);
     let request = request.body(Body::empty()).unwrap();
-    let answer = router(Arc::new(server)).oneshot(request).await.unwrap();
+    let answer = router(Arc::clone(server)).oneshot(request).await.unwrap();
     assert_eq!(answer.status(), 200, "{method} {path}");
-    let mut chunks = answer.into_body().into_data_stream();
+    answer.into_body().into_data_stream()
+}
+
+/// The most that is held while an answer is read, and its length.
+async fn most_held(method: &Method, path: &str, accept: &str) -> (usize, usize) {
+    let (server, held) = server().await;
+    let mut chunks = answer(&server, method, path, accept).await;
     let mut len = 0;
     while let Some(chunk) = chunks.next().await {
         held.look();
@@ -222,7 +241,7 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
         (Method::DELETE, &format!("{SHOP}?limit=60"), JSON),
         (Method::DELETE, &format!("{SHOP}?dryRun=All"), JSON),
     ] {
-        let (most, len) = most_held(method.clone(), path, accept).await;
+        let (most, len) = most_held(&method, path, accept).await;
         assert!(
             len > 59 * EVENT_LEN,
             "{method} {path} {accept}: {len} bytes"
@@ -232,4 +251,43 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
             "{method} {path} {accept}: {most} bytes held, {CEILING} expected at most"
         );
     }
+
+    // Watchers that read no further than the first existing events.
+    let (server, held) = server().await;
+    let mut unread = Vec::new();
+    for _ in 0..WATCHERS {
+        let mut watch = answer(&server, &Method::GET, &format!("{SHOP}?watch=1"), JSON).await;
+        let first = watch.next().await.unwrap().unwrap();
+        unread.push((watch, first));
+        held.look();
+    }
+    let most = held.most.load(Ordering::Relaxed);
+    assert!(
+        most < CEILING + WATCHERS * 2 * EVENT_LEN,
+        "{most} bytes held by watchers"
+    );
+    // Nothing is passed over where a page is cut.
+    let mut told = Vec::new();
+    let (mut watch, first) = unread.remove(0);
+    told.extend(names(&first));
+    while told.len() < EVENTS {
+        told.extend(names(&watch.next().await.unwrap().unwrap()));
+    }
+    let expected = (0..EVENTS).map(|number| format!("e{number:03}"));
+    assert_eq!(told, expected.collect::<Vec<_>>());
+}
+
+/// The names of the events that were added.
+fn names(chunk: &[u8]) -> Vec<String> {
+    let lines = chunk
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let name = |line| {
+        let added: Value = serde_json::from_slice(line).unwrap();
+        added["object"]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    lines.map(name).collect()
 }

@@ -14,8 +14,12 @@ use crate::{
     BoxFuture, Change, Fault, Index, REVISION_OF_NEW, Record, Revision, Watch, WatchError,
 };
 
-/// Most changes one call to [`Watch::next`] returns; more only if they share a revision.
-const TAKE_MAX: usize = 1024;
+/// Most that one call to [`Watch::next`] returns, which a slow watcher holds until it comes back; more only if changes share
+/// a revision. The change that reaches the bytes is the last.
+const TAKE_MAX: Bounds = Bounds {
+    changes: 1024,
+    bytes: 1 << 20,
+};
 
 /// A change with the index values of the version it replaced, which lists at older revisions need.
 #[derive(Clone, Debug)]
@@ -26,7 +30,7 @@ pub(crate) struct Logged {
     pub(crate) previous_bucket: u64,
 }
 
-/// What of the history is kept in memory.
+/// How many changes, and how many bytes of them, are kept or returned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) changes: usize,
@@ -39,7 +43,7 @@ pub(crate) trait Older: Send + Sync {
     fn read(
         &self,
         after: Revision,
-        limit: usize,
+        limit: Bounds,
     ) -> Result<(Vec<Arc<Change>>, Revision), WatchError>;
 
     /// The oldest revision a watch can start after.
@@ -189,14 +193,17 @@ impl Changes {
             return Found::TooOld;
         }
         let mut taken = Vec::new();
+        let mut bytes = 0;
         let mut reached = after;
         for logged in ring.changes.range(ring.position(after)..) {
             let revision = logged.change.revision();
-            if taken.len() >= TAKE_MAX && revision > reached {
+            let is_full = taken.len() >= TAKE_MAX.changes || bytes >= TAKE_MAX.bytes;
+            if is_full && revision > reached {
                 return Found::Changes(taken, reached);
             }
             reached = revision;
             if logged.change.key().starts_with(prefix) {
+                bytes += weight(&logged.change);
                 taken.push(Arc::clone(&logged.change));
             }
         }

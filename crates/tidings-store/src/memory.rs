@@ -334,7 +334,7 @@ impl State {
 struct NoOlder(Arc<Changes>);
 
 impl Older for NoOlder {
-    fn read(&self, after: Revision, _: usize) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
+    fn read(&self, after: Revision, _: Bounds) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
         let oldest = self.0.oldest();
         Err(WatchError::Compacted { after, oldest })
     }

@@ -82,6 +82,7 @@ contract![
     watches_see_every_change_in_order,
     watches_filter_by_prefix_and_report_progress,
     a_slow_watch_misses_nothing,
+    a_watch_takes_large_changes_few_at_a_time,
     a_watch_goes_on_after_a_restart,
     compaction_is_reported,
     the_future_is_refused,
@@ -723,6 +724,34 @@ async fn a_slow_watch_misses_nothing(mut fixture: Fixture) {
         .windows(2)
         .find(|pair| pair[1].revision() != pair[0].revision() + 1);
     assert!(gap.is_none(), "{gap:?}");
+}
+
+async fn a_watch_takes_large_changes_few_at_a_time(mut fixture: Fixture) {
+    let large = vec![b'x'; 400_000];
+    let first = fixture.create("a/0", "").await;
+    for number in 1..=12 {
+        let record = NewRecord::new(large.clone());
+        let created = fixture
+            .store
+            .create(format!("a/{number:02}").into(), record);
+        created.await.unwrap();
+    }
+    // From memory, and from what is read again.
+    for _ in 0..2 {
+        let mut watch = fixture.watch("a/", first).await;
+        let mut told = 0;
+        while told < 12 {
+            let changes = watch.next().await.unwrap();
+            assert!(changes.len() <= 3, "{}", changes.len());
+            told += changes.len();
+            assert_eq!(watch.revision(), changes.last().unwrap().revision());
+        }
+        // What etcd itself sends of the past comes as it sends it.
+        if fixture.is_remote() {
+            return;
+        }
+        fixture.restart().await;
+    }
 }
 
 async fn a_watch_goes_on_after_a_restart(mut fixture: Fixture) {

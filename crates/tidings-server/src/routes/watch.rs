@@ -31,8 +31,10 @@ use crate::query::{ListOptions, ResourceVersion};
 use crate::server::ApiServer;
 use crate::table::Rows;
 
-/// So many existing events are read at a time.
+/// Existing events that are read at a time, at most.
 const INITIAL_PAGE_LEN: usize = 500;
+/// Of these no more are sent at once, in bytes: a client that does not read costs what it was sent last.
+const INITIAL_CHUNK_LEN: usize = 1 << 20;
 /// What is sent at once is not added to from here on, in bytes.
 const CHUNK_LEN: usize = 64 * 1024;
 
@@ -251,13 +253,27 @@ impl Watching {
             })?;
         request.at = At::Exact(page.revision);
         let mut frames = Vec::new();
-        for record in page.records {
+        let (mut seen, mut len) = (0, 0);
+        let mut records = page.records.into_iter();
+        while len < INITIAL_CHUNK_LEN
+            && let Some(record) = records.next()
+        {
+            seen += 1;
             request.after = Some(record.key.clone());
             if self.options.selector.selects(&record)? {
-                frames.push(self.first_frame(&record)?);
+                let frame = self.first_frame(&record)?;
+                len += frame.len();
+                frames.push(frame);
             }
         }
-        if page.more {
+        let is_cut = records.len() > 0;
+        // Those that were read and not sent are read again; no more of them than it takes.
+        request.limit = Some(if is_cut {
+            seen
+        } else {
+            (seen * 2).clamp(1, INITIAL_PAGE_LEN)
+        });
+        if is_cut || page.more {
             self.phase = Phase::Initial {
                 request,
                 announce_end,

@@ -354,7 +354,7 @@ impl Older for Shared {
     fn read(
         &self,
         after: Revision,
-        limit: usize,
+        limit: Bounds,
     ) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
         let compacted = |oldest: Revision| WatchError::Compacted { after, oldest };
         let read = self.read(|view| {

@@ -17,7 +17,7 @@ use super::names::Names;
 use super::part::{Found, Placed, Seen};
 use super::segment::Scratch;
 use super::tables::{Buckets, Published, Tables};
-use crate::changes::{Changes, Logged};
+use crate::changes::{Bounds, Changes, Logged};
 use crate::record::Room;
 use crate::{
     At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page,
@@ -543,11 +543,11 @@ impl<'a> View<'a> {
         Ok(streams)
     }
 
-    /// Changes after a revision in order, at most about so many or [`PAGE_BYTES_MAX`], and the revision they reach to.
+    /// Changes after a revision in order, at most about so many, and the revision they reach to.
     pub(crate) fn changes(
         &self,
         after: Revision,
-        limit: usize,
+        limit: Bounds,
     ) -> Result<(Vec<Arc<Change>>, Revision), Fault> {
         let mut changes: Vec<Arc<Change>> = Vec::new();
         let mut bytes = 0;
@@ -559,7 +559,7 @@ impl<'a> View<'a> {
                 changes.push(Arc::new(change));
             }
             // Every change of this store has a revision of its own, so any of them may be the last.
-            if changes.len() >= limit || bytes >= PAGE_BYTES_MAX {
+            if changes.len() >= limit.changes || bytes >= limit.bytes {
                 let reached = changes.last().map_or(after, |change| change.revision());
                 return Ok((changes, reached));
             }

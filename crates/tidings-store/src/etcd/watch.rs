@@ -17,7 +17,7 @@ use super::Shared;
 use super::client::{Pause, RANGE, signed};
 use super::stream::{Ended, Stream};
 use super::wire::{RangeRequest, RangeResponse};
-use crate::changes::Older;
+use crate::changes::{Bounds, Older};
 use crate::{BoxFuture, Change, Fault, Revision, Watch, WatchError};
 
 /// Starts a watch after a revision.
@@ -85,7 +85,7 @@ async fn check_readable(shared: &Shared, after: Revision) -> Result<(), WatchErr
 struct NothingOlder(Arc<crate::changes::Changes>);
 
 impl Older for NothingOlder {
-    fn read(&self, after: Revision, _: usize) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
+    fn read(&self, after: Revision, _: Bounds) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
         Err(WatchError::Compacted {
             after,
             oldest: self.0.oldest(),
