@@ -53,8 +53,10 @@ impl Authorizer {
         }
     }
 
-    /// Asks a cluster about whatever the policy does not allow. Its answers are kept for ten seconds, at most 4,096 of them;
-    /// without an answer within ten seconds a request is refused.
+    /// Asks a cluster about whatever the policy does not allow, as [`Authenticator::ask_cluster`] does about tokens; places go
+    /// round by user. Without an answer within ten seconds a request is refused.
+    ///
+    /// [`Authenticator::ask_cluster`]: super::Authenticator::ask_cluster
     #[must_use]
     pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
         self.cluster = Some(AccessReviews::new(cluster));
