@@ -181,14 +181,14 @@ fn stored(name: &str, message: String) -> Vec<u8> {
 /// The first are on their way when others change, which are told as they were.
 #[tokio::test]
 async fn the_newest_are_of_one_moment_however_long_they_take() {
-    const COUNT: usize = 14;
-    let key = |number: usize| format!("shop/e{number:02}");
+    const COUNT: u8 = 14;
+    let key = |number: u8| format!("shop/e{number:02}");
     for accept in ["application/json", PROTOBUF] {
         let server = Server::new();
-        let record = |number: usize, text: &str| {
+        let record = |number: u8, text: &str| {
             let value = stored(&format!("e{number:02}"), text.repeat(1_300_000));
             NewRecord::new(value).index(Index {
-                last_seen: UnixMillis(number as i64),
+                last_seen: UnixMillis(i64::from(number)),
                 ..Index::default()
             })
         };
