@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use http::Method;
 use k8s_pb::api::core::v1::{Event, EventList};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta, PartialObjectMetadataList};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{
+    ListMeta, ObjectMeta, PartialObjectMetadataList, Time,
+};
 use prost::Message;
 use serde_json::Value;
 use tidings_server::ApiOptions;
@@ -159,8 +161,8 @@ async fn every_form_of_a_long_list_says_the_same() {
     }
 }
 
-/// An event at rest.
-fn stored(name: &str, message: String) -> Vec<u8> {
+/// An event at rest, last seen that many seconds after 1970.
+fn stored(name: &str, seen: u8, message: String) -> Vec<u8> {
     let event = Event {
         metadata: Some(ObjectMeta {
             name: Some(name.to_owned()),
@@ -168,6 +170,10 @@ fn stored(name: &str, message: String) -> Vec<u8> {
             ..ObjectMeta::default()
         }),
         message: Some(message),
+        last_timestamp: Some(Time {
+            seconds: Some(seen.into()),
+            nanos: None,
+        }),
         ..Event::default()
     };
     let event = event.encode_to_vec();
@@ -186,9 +192,9 @@ async fn the_newest_are_of_one_moment_however_long_they_take() {
     for accept in ["application/json", PROTOBUF] {
         let server = Server::new();
         let record = |number: u8, text: &str| {
-            let value = stored(&format!("e{number:02}"), text.repeat(1_300_000));
+            let value = stored(&format!("e{number:02}"), number, text.repeat(1_300_000));
             NewRecord::new(value).index(Index {
-                last_seen: UnixMillis(i64::from(number)),
+                last_seen: UnixMillis(i64::from(number) * 1000),
                 ..Index::default()
             })
         };
