@@ -390,6 +390,37 @@ async fn user_and_password() {
     assert_eq!(next(&mut *watch, 1).await[0].revision(), second);
 }
 
+#[tokio::test]
+async fn requests_of_one_moment_ask_for_one_token() {
+    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+        return;
+    };
+    let url = cluster.endpoints()[0].clone();
+    enable_authentication(&url);
+    let mut options = options(&cluster);
+    options.credentials = Some(Credentials {
+        user: "root".into(),
+        password: "secret".into(),
+    });
+    let store = open(options, ManualClock::at(UnixMillis(START))).await;
+    let created = store.create("a".into(), record("1", START + HOUR)).await;
+    let mut watch = store.watch(Bytes::new(), created.unwrap()).await.unwrap();
+    // Given a password, a user's tokens are good no more.
+    let root = json!({ "name": "root", "password": "secret" });
+    let answer = gateway::call(&url, "auth/authenticate", &root);
+    let token = format!("Authorization: {}\r\n", answer["token"].as_str().unwrap());
+    gateway::call_with(&url, &token, "auth/user/changepw", &root);
+    let authenticated = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="Authenticate",grpc_service="etcdserverpb.Auth",grpc_type="unary"}"#;
+    let before = gateway::metric(&url, authenticated);
+    let gets = (0..200).map(|_| store.get("a".into()));
+    for got in futures::future::join_all(gets).await {
+        assert!(got.unwrap().is_some());
+    }
+    let second = store.create("b".into(), record("1", START + HOUR)).await;
+    assert_eq!(next(&mut *watch, 1).await[0].revision(), second.unwrap());
+    assert_eq!(gateway::metric(&url, authenticated) - before, 1.0);
+}
+
 /// An authority, and a certificate it signed for 127.0.0.1, as PEM files in a folder.
 fn write_certificates(folder: &Path) {
     let ca_key = rcgen::KeyPair::generate().unwrap();

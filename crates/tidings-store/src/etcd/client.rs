@@ -3,7 +3,6 @@
 //! Only a request that certainly was not taken, or that may be done twice without harm, is sent again from here.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -15,6 +14,7 @@ use tonic_prost::ProstCodec;
 
 use super::failure::{Failure, Outcome, chain};
 use super::members::{Members, REFRESH_EVERY};
+use super::token::{Token, Tokens};
 use super::wire;
 use super::{Credentials, EtcdOptions, OpenError};
 use crate::Revision;
@@ -40,7 +40,7 @@ pub(super) struct Client {
     /// The member that is asked first: the last one that answered.
     current: AtomicUsize,
     credentials: Option<Credentials>,
-    token: RwLock<Option<MetadataValue<Ascii>>>,
+    tokens: Tokens,
     request_timeout: Duration,
     attempt_timeout: Duration,
     /// The greatest revision any answer carried.
@@ -53,7 +53,7 @@ impl Client {
             members: Members::new(options)?,
             current: AtomicUsize::new(0),
             credentials: options.credentials.clone(),
-            token: RwLock::default(),
+            tokens: Tokens::default(),
             request_timeout: options.request_timeout,
             attempt_timeout: options.attempt_timeout,
             revision: AtomicU64::new(0),
@@ -129,9 +129,7 @@ impl Client {
             if failure.outcome == Outcome::Refused || !again(failure.outcome) {
                 return Err(failure);
             }
-            if failure.outcome == Outcome::TokenRefused {
-                self.forget_token();
-            } else {
+            if failure.outcome != Outcome::TokenRefused {
                 self.leave(member);
             }
             // A refused token is worth one more try at once; a second refusal waits like everything else.
@@ -152,14 +150,17 @@ impl Client {
         M: prost::Message + Send + Sync + 'static,
         R: prost::Message + Default + Send + Sync + 'static,
     {
-        let answer = async {
-            let request = self.authorized(member, Request::new(message)).await?;
-            self.unary(member, path, request).await
+        let end = sleep(self.attempt_timeout).deadline().min(deadline);
+        let late = || self.failure(member, &Status::deadline_exceeded("no answer in time"));
+        let authorized = self.authorized(member, Request::new(message));
+        let (request, token) = match timeout_at(end, authorized).await {
+            Ok(authorized) => authorized?,
+            // It waited for a token, and has not been sent.
+            Err(_) => return Err(late().knowing(Outcome::NotDone)),
         };
-        match timeout_at(deadline, timeout(self.attempt_timeout, answer)).await {
-            Ok(Ok(answer)) => answer,
-            _ => Err(self.failure(member, &Status::deadline_exceeded("no answer in time"))),
-        }
+        let answer = timeout_at(end, self.unary(member, path, request)).await;
+        let answer = answer.unwrap_or_else(|_| Err(late()));
+        answer.inspect_err(|failure| self.heed(failure, token.as_ref()))
     }
 
     async fn unary<M, R>(
@@ -188,27 +189,33 @@ impl Client {
         .map_err(|status| self.failure(member, &status))
     }
 
-    /// Opens a watch stream to a member. It ends by itself when the member has lost its leader.
+    /// Opens a watch stream to a member, with the token that is returned. It ends by itself when the member has lost its
+    /// leader.
     pub(super) async fn stream(
         &self,
         member: usize,
         requests: tokio::sync::mpsc::Receiver<wire::WatchRequest>,
-    ) -> Result<tonic::Streaming<wire::WatchResponse>, Failure> {
+    ) -> Result<(tonic::Streaming<wire::WatchResponse>, Option<Token>), Failure> {
         let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
         let open = async {
-            let request = self.authorized(member, Request::new(requests)).await?;
+            let (request, token) = self.authorized(member, Request::new(requests)).await?;
             let mut grpc = self.grpc(member)?;
             grpc.ready()
                 .await
                 .map_err(|error| self.failure(member, &Status::unavailable(chain(&error))))?;
-            grpc.streaming(
+            let opened = grpc.streaming(
                 request,
                 PathAndQuery::from_static(WATCH),
                 ProstCodec::<wire::WatchRequest, wire::WatchResponse>::default(),
-            )
-            .await
-            .map(tonic::Response::into_inner)
-            .map_err(|status| self.failure(member, &status))
+            );
+            match opened.await {
+                Ok(opened) => Ok((opened.into_inner(), token)),
+                Err(status) => {
+                    let failure = self.failure(member, &status);
+                    self.heed(&failure, token.as_ref());
+                    Err(failure)
+                }
+            }
         };
         timeout(self.attempt_timeout, open)
             .await
@@ -241,27 +248,21 @@ impl Client {
             .max_encoding_message_size(REQUEST_LEN_MAX))
     }
 
-    /// Adds the token, and the wish to be refused at once by a member without a leader.
+    /// Adds the token, which is returned as well, and the wish to be refused at once by a member without a leader.
     async fn authorized<M>(
         &self,
         member: usize,
         mut request: Request<M>,
-    ) -> Result<Request<M>, Failure> {
+    ) -> Result<(Request<M>, Option<Token>), Failure> {
         let metadata = request.metadata_mut();
         metadata.insert("hasleader", MetadataValue::from_static("true"));
-        if let Some(credentials) = &self.credentials {
-            let known = self
-                .token
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
-            let token = match known {
-                Some(token) => token,
-                None => self.authenticate(member, credentials).await?,
-            };
-            metadata.insert("token", token);
-        }
-        Ok(request)
+        let Some(credentials) = &self.credentials else {
+            return Ok((request, None));
+        };
+        let ask = self.authenticate(member, credentials);
+        let token = self.tokens.get(member, ask).await?;
+        metadata.insert("token", token.value.clone());
+        Ok((request, Some(token)))
     }
 
     async fn authenticate(
@@ -281,24 +282,20 @@ impl Client {
             Outcome::Refused => failure,
             _ => failure.knowing(Outcome::NotDone),
         })?;
-        let token = MetadataValue::try_from(answer.token.as_str()).map_err(|_| {
+        MetadataValue::try_from(answer.token.as_str()).map_err(|_| {
             self.failure(
                 member,
                 &Status::invalid_argument("the token is not printable"),
             )
-        })?;
-        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
-        Ok(token)
+        })
     }
 
-    fn forget_token(&self) {
-        *self.token.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Gets a new token for the next request, if a stream failed for want of a good one.
-    pub(super) fn forget_token_after(&self, failure: &Failure) {
-        if failure.outcome == Outcome::TokenRefused {
-            self.forget_token();
+    /// Gives up the token that a request or a stream was sent with, if it failed for want of a good one.
+    pub(super) fn heed(&self, failure: &Failure, token: Option<&Token>) {
+        if failure.outcome == Outcome::TokenRefused
+            && let Some(token) = token
+        {
+            self.tokens.give_up(token);
         }
     }
 

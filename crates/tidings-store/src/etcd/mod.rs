@@ -47,6 +47,7 @@ mod settle;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod token;
 mod walk;
 mod watch;
 mod wire;

@@ -8,6 +8,7 @@ use tonic::Status;
 use super::client::{Client, STATUS, signed, unsigned};
 use super::failure::Failure;
 use super::keys::Keys;
+use super::token::Token;
 use super::wire::{self, WatchAction, WatchEvent, WatchRequest};
 use crate::Revision;
 
@@ -32,6 +33,8 @@ pub(super) struct Stream {
     member: usize,
     requests: mpsc::Sender<WatchRequest>,
     responses: tonic::Streaming<wire::WatchResponse>,
+    /// What it was opened with, if etcd's authentication is on.
+    token: Option<Token>,
     /// The parts of an answer that etcd cut to pieces for its size.
     parts: Vec<WatchEvent>,
     /// Everything up to here was delivered.
@@ -59,7 +62,6 @@ impl Stream {
         let opened = Self::open_at(client, member, keys, after).await;
         opened.map_err(|failure| {
             client.leave(member);
-            client.forget_token_after(&failure);
             Ended::Failed(failure)
         })
     }
@@ -86,12 +88,13 @@ impl Stream {
         let _ = requests.try_send(WatchRequest {
             action: Some(WatchAction::Create(create)),
         });
-        let responses = client.stream(member, receiver).await?;
+        let (responses, token) = client.stream(member, receiver).await?;
         Ok(Self {
             client: Arc::clone(client),
             member,
             requests,
             responses,
+            token,
             parts: Vec::new(),
             position: after,
             tells_progress: tells_progress(&status.version),
@@ -103,7 +106,7 @@ impl Stream {
         let next = self.receive().await;
         if let Err(Ended::Failed(failure)) = &next {
             self.client.leave(self.member);
-            self.client.forget_token_after(failure);
+            self.client.heed(failure, self.token.as_ref());
         }
         next
     }

@@ -9,8 +9,29 @@ use serde_json::{Value, json};
 
 /// Calls a method of the gateway, `kv/range` say. Waits for an etcd that is just starting.
 pub(crate) fn call(url: &str, method: &str, body: &Value) -> Value {
-    let address = url.trim_start_matches("http://");
+    call_with(url, "", method, body)
+}
+
+/// The same with a line of the request's head.
+pub(crate) fn call_with(url: &str, line: &str, method: &str, body: &Value) -> Value {
     let body = body.to_string();
+    let request = format!(
+        "POST /v3/{method} HTTP/1.0\r\nContent-Type: application/json\r\n{line}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    serde_json::from_str(&send(url, &request)).unwrap()
+}
+
+/// What etcd has counted under a name with these labels, since it was started.
+pub(crate) fn metric(url: &str, series: &str) -> f64 {
+    let metrics = send(url, "GET /metrics HTTP/1.0\r\n\r\n");
+    let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
+    metrics.lines().find_map(value).unwrap_or(0.0)
+}
+
+/// The answer's body.
+fn send(url: &str, request: &str) -> String {
+    let address = url.trim_start_matches("http://");
     let mut stream = loop {
         match TcpStream::connect(address) {
             Ok(stream) => break stream,
@@ -18,16 +39,12 @@ pub(crate) fn call(url: &str, method: &str, body: &Value) -> Value {
         }
     };
     // HTTP/1.0 asks for an answer that simply ends.
-    let request = format!(
-        "POST /v3/{method} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains(" 200 "), "{method}: {answer}");
-    serde_json::from_str(body).unwrap()
+    assert!(head.contains(" 200 "), "{request}: {answer}");
+    body.to_owned()
 }
 
 pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
