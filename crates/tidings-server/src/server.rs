@@ -133,7 +133,7 @@ pub struct ApiServer {
     pub(crate) authorizer: Authorizer,
     pub(crate) access: AccessCounters,
     pub(crate) admission: Admission,
-    pub(crate) audit: Option<AuditLog>,
+    pub(crate) audit: Option<Arc<AuditLog>>,
     pub(crate) reads: Places,
     pub(crate) writes: Places,
     /// Of the users themselves: what a cluster is asked must not hold up what nobody is asked about.
@@ -206,20 +206,13 @@ impl ApiServer {
     /// Writes down in an audit log what requests write.
     #[must_use]
     pub fn with_audit_log(mut self, log: AuditLog) -> Self {
-        self.audit = Some(log);
+        self.audit = Some(Arc::new(log));
         self
-    }
-
-    /// Writes down what waits, and takes no more lines.
-    pub(crate) fn close_audit_log(&self) {
-        if let Some(log) = &self.audit {
-            log.close();
-        }
     }
 
     /// What became of the audit log's lines until now; `None` without one.
     pub fn audit_counts(&self) -> Option<AuditCounts> {
-        self.audit.as_ref().map(AuditLog::counts)
+        self.audit.as_ref().map(|log| log.counts())
     }
 
     /// Ends all watches cleanly and reports not ready from now on. Other requests are still served.

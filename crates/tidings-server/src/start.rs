@@ -261,11 +261,8 @@ pub async fn start_with_store(
         serve(listener, Arc::clone(&server), tls, stopped).await;
         store.close().await;
         // The last lines are written before the program ends.
-        if server.audit.is_some() {
-            let closed = tokio::task::spawn_blocking(move || server.close_audit_log());
-            if let Err(error) = closed.await {
-                tracing::error!(%error, "the audit log was not closed");
-            }
+        if let Some(audit) = &server.audit {
+            Arc::clone(audit).finish().await;
         }
     });
     Ok(Running {

@@ -1,4 +1,4 @@
-//! A file that is put aside when it has grown, and of which so many old ones are kept.
+//! A file that is put aside when it has grown; a bounded number of old ones is kept.
 //!
 //! Old files are named as kube-apiserver's are: `audit-2026-03-04T05-06-07.000.log` beside `audit.log`.
 
@@ -24,24 +24,34 @@ pub(super) struct RotatedFile {
 
 impl RotatedFile {
     pub(super) fn open(options: AuditOptions, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let mut opened = Self {
+        let mut opened = Self::unopened(options, clock);
+        if !opened.options.is_standard_output() {
+            opened.reopen()?;
+        }
+        opened.tidy()?;
+        Ok(opened)
+    }
+
+    /// A file that is opened for its first line.
+    pub(super) fn unopened(options: AuditOptions, clock: Arc<dyn Clock>) -> Self {
+        Self {
             options,
             clock,
             file: None,
             len: 0,
             torn: false,
-        };
-        if !opened.is_standard_output() {
-            opened.reopen()?;
-            let mut backups = opened.backups()?;
-            backups.sort();
-            opened.remove_old(&backups);
         }
-        Ok(opened)
     }
 
-    fn is_standard_output(&self) -> bool {
-        self.options.path == Path::new("-")
+    /// Removes files that were put aside by an earlier process and are too many or too old.
+    pub(super) fn tidy(&self) -> io::Result<()> {
+        if self.options.is_standard_output() {
+            return Ok(());
+        }
+        let mut backups = self.backups()?;
+        backups.sort();
+        self.remove_old(&backups);
+        Ok(())
     }
 
     fn reopen(&mut self) -> io::Result<()> {
@@ -60,7 +70,7 @@ impl RotatedFile {
 
     /// Writes a line, which ends with a line end.
     pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        if self.is_standard_output() {
+        if self.options.is_standard_output() {
             return io::stdout().lock().write_all(line);
         }
         let bytes = u64::try_from(line.len()).unwrap_or(u64::MAX);

@@ -1,26 +1,38 @@
 //! The audit log: who wrote, changed or deleted which event, and what came of it, a JSON line of `audit.k8s.io/v1` each.
 //!
-//! No request waits for it: lines go through a queue bounded by bytes to a thread that writes them to a file. What finds
-//! the queue full, or cannot be written, is dropped and counted.
+//! Lines go through a queue bounded by bytes to a thread that writes them to files.
+//!
+//! - A write by a known user has its line: where there is no room for its body, the line is written without it; where
+//!   there is none for the line, the answer waits for it a bounded time. Only behind a disk that writes nothing at all for
+//!   that long are lines dropped, and counted.
+//! - Requests without a known user, which anybody can send in any number, have files of their own, a part of the queue of
+//!   their own, and never wait: they cannot push out what is known of others.
 
 mod file;
+mod object;
+mod queue;
 mod record;
+mod text;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use self::file::RotatedFile;
-pub(crate) use self::record::{BodySlot, Entry, ObjectName};
+use self::queue::{Full, Queue, Waiting, Whose};
+pub(crate) use self::record::{Entry, Notes};
 use crate::clock::Clock;
 
-/// So many lines wait at once, whatever their size.
-const QUEUE_LEN: usize = 10_000;
-/// Dropped lines are told in the log at the first, and then at each so many.
+/// Dropped lines are told in the log at the first, and then at each multiple of this.
 const TELL_EVERY: u64 = 1000;
+/// Entries that may be under way at once; more than there are requests.
+const ENTRIES_MAX: u32 = u32::MAX >> 3;
 
 /// How much is said of each write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +40,7 @@ pub enum AuditLevel {
     /// Who did what to which event, when, and what came of it.
     #[default]
     Metadata,
-    /// The request's body besides.
+    /// The same with the request's body.
     Request,
 }
 
@@ -40,15 +52,26 @@ pub struct AuditOptions {
     pub path: PathBuf,
     /// How much is said of each write. Default: `Metadata`.
     pub level: AuditLevel,
-    /// A file that grew to so many bytes is put aside (`--audit-log-maxsize`, there in MiB). Default: 100 MiB; 0 never does it.
+    /// A file that grew to this many bytes is put aside (`--audit-log-maxsize`, there in MiB). Default: 100 MiB; 0 never does it.
     pub bytes_max: u64,
-    /// So many files that were put aside are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all of them.
+    /// Files that were put aside and are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all of them.
     pub backups_max: usize,
     /// Files that were put aside longer ago than this are removed, when the log is opened and whenever one is put aside
     /// (`--audit-log-maxage`, there in days). Default: none is, for its age.
     pub age_max: Option<Duration>,
-    /// So many bytes of lines wait to be written; what comes then is dropped and counted. Default: 16 MiB.
+    /// An entry that is longer, in bytes, is written without the request's body, and so is one whose body is longer
+    /// (`--audit-log-truncate-max-event-size`). Default: 100 KiB.
+    pub event_bytes_max: usize,
+    /// Requests without a known user, which are refused or anonymous, are written to a file beside the log, whose name
+    /// ends with `-unauthenticated`. It is put aside when it grew to this many bytes, and one such file is kept. On
+    /// standard output they are among the others. Default: 10 MiB; 0 writes none of them, and counts them.
+    pub unauthenticated_bytes_max: u64,
+    /// Bytes of lines that may wait to be written, half of them for lines without a body; requests without a known user
+    /// have a quarter as much on top. Default: 16 MiB; less than 128 KiB are that.
     pub queue_bytes_max: usize,
+    /// An answer is held back for this long while its line finds the queue full; then the line is dropped and counted, as
+    /// are others until the writer gets ahead. Default: 5 s.
+    pub wait_max: Duration,
 }
 
 impl AuditOptions {
@@ -60,8 +83,35 @@ impl AuditOptions {
             bytes_max: 100 << 20,
             backups_max: 10,
             age_max: None,
+            event_bytes_max: 100 << 10,
+            unauthenticated_bytes_max: 10 << 20,
             queue_bytes_max: 16 << 20,
+            wait_max: Duration::from_secs(5),
         }
+    }
+
+    fn is_standard_output(&self) -> bool {
+        self.path == Path::new("-")
+    }
+
+    /// The file of requests without a known user, if they are written.
+    fn unauthenticated(&self) -> Option<Self> {
+        if self.unauthenticated_bytes_max == 0 {
+            return None;
+        }
+        let mut options = self.clone();
+        if !self.is_standard_output() {
+            let mut name = OsString::from(self.path.file_stem().unwrap_or_default());
+            name.push("-unauthenticated");
+            if let Some(extension) = self.path.extension() {
+                name.push(".");
+                name.push(extension);
+            }
+            options.path.set_file_name(name);
+        }
+        options.bytes_max = self.unauthenticated_bytes_max;
+        options.backups_max = 1;
+        Some(options)
     }
 }
 
@@ -73,50 +123,71 @@ pub struct AuditCounts {
     pub offered: u64,
     /// Lines that were written.
     pub written: u64,
-    /// Lines that found the queue full.
+    /// Lines of known users that found the queue full for too long.
     pub dropped: u64,
+    /// Lines of requests without a known user that found their part of the queue full, or are not to be written.
+    pub unauthenticated_dropped: u64,
     /// Lines that could not be written.
     pub failed: u64,
+    /// Lines, among all of these, whose body was left out.
+    pub truncated: u64,
 }
 
 #[derive(Debug, Default)]
 struct Counters {
-    waiting_bytes: AtomicUsize,
     offered: AtomicU64,
     written: AtomicU64,
     dropped: AtomicU64,
+    unauthenticated_dropped: AtomicU64,
     failed: AtomicU64,
+    truncated: AtomicU64,
 }
 
 /// An open audit log.
 #[derive(Debug)]
 pub struct AuditLog {
     level: AuditLevel,
-    queue_bytes_max: usize,
-    /// `None` once it is closed.
-    queue: Mutex<Option<SyncSender<Vec<u8>>>>,
+    event_bytes_max: usize,
+    wait_max: Duration,
+    queue: Queue,
+    /// Permits are held by entries that are under way.
+    entries: Arc<Semaphore>,
     writer: Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
 }
 
 impl AuditLog {
-    /// Opens the file, readable by its owner only, and starts the thread that writes to it.
+    /// Opens the log, readable by its owner only, and starts the thread that writes to them.
     ///
     /// # Errors
     /// The file cannot be opened, or no thread be started.
-    pub fn open(options: AuditOptions, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
-        let (level, queue_bytes_max) = (options.level, options.queue_bytes_max);
+    pub fn open(options: AuditOptions, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let (level, event_bytes_max) = (options.level, options.event_bytes_max);
+        let wait_max = options.wait_max;
+        let (queue, waiting) = Queue::new(options.queue_bytes_max, wait_max);
         let counters = Arc::new(Counters::default());
-        let file = RotatedFile::open(options, clock)?;
-        let (sender, receiver) = sync_channel(QUEUE_LEN);
+        // Opened once there is a line for it: most servers never see one.
+        let unknown = options
+            .unauthenticated()
+            .map(|options| RotatedFile::unopened(options, Arc::clone(&clock)));
+        let files = Files {
+            known: RotatedFile::open(options, clock)?,
+            unknown,
+        };
+        if let Some(unknown) = &files.unknown {
+            // The log's own file was tidied in the same folder just now.
+            unknown.tidy()?;
+        }
         let counted = Arc::clone(&counters);
         let writer = std::thread::Builder::new()
             .name("audit-log".into())
-            .spawn(move || write(file, &receiver, &counted))?;
+            .spawn(move || write(files, &waiting, &counted))?;
         Ok(Self {
             level,
-            queue_bytes_max,
-            queue: Mutex::new(Some(sender)),
+            event_bytes_max,
+            wait_max,
+            queue,
+            entries: Arc::new(Semaphore::new(ENTRIES_MAX as usize)),
             writer: Mutex::new(Some(writer)),
             counters,
         })
@@ -129,45 +200,54 @@ impl AuditLog {
             offered: count(&self.counters.offered),
             written: count(&self.counters.written),
             dropped: count(&self.counters.dropped),
+            unauthenticated_dropped: count(&self.counters.unauthenticated_dropped),
             failed: count(&self.counters.failed),
+            truncated: count(&self.counters.truncated),
         }
     }
 
-    /// Hands a line over, or drops and counts it. It never waits for the disk.
-    fn push(&self, line: Vec<u8>) {
-        let len = line.len();
+    /// Notes that an entry is under way for as long as what is returned is held; nothing once the log is ending.
+    fn open_entry(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.entries).try_acquire_owned().ok()
+    }
+
+    /// Hands a line with a body over if there is room enough.
+    fn offer_with_body(&self, line: Vec<u8>, whose: Whose) -> Result<(), Full> {
+        self.queue.offer_with_body(line, whose)?;
         self.counters.offered.fetch_add(1, Ordering::Relaxed);
-        let waiting = &self.counters.waiting_bytes;
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = waiting.load(Ordering::Acquire).saturating_add(len) <= self.queue_bytes_max;
-        let Some(queue) = queue.as_ref().filter(|_| room) else {
-            return self.drop_one();
-        };
-        waiting.fetch_add(len, Ordering::AcqRel);
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = queue.try_send(line) {
-            waiting.fetch_sub(len, Ordering::AcqRel);
-            self.drop_one();
+        Ok(())
+    }
+
+    /// Hands a line without a body over, or drops and counts it.
+    async fn push(&self, line: Vec<u8>, whose: Whose) {
+        self.counters.offered.fetch_add(1, Ordering::Relaxed);
+        if self.queue.push(line, whose).await.is_err() {
+            self.counters.drop_one(whose);
         }
     }
 
-    fn drop_one(&self) {
-        let dropped = self.counters.dropped.fetch_add(1, Ordering::Relaxed);
-        if dropped.is_multiple_of(TELL_EVERY) {
-            tracing::error!(
-                dropped = dropped + 1,
-                "the audit log cannot keep up, lines are dropped"
-            );
+    fn count_truncated(&self) {
+        self.counters.truncated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits for the entries that are under way as long as an answer would, and then closes the log.
+    pub(crate) async fn finish(self: Arc<Self>) {
+        let all = self.entries.acquire_many(ENTRIES_MAX);
+        // Held: no entry begins any more.
+        let all = tokio::time::timeout(self.wait_max, all).await;
+        if all.is_err() {
+            tracing::error!("some writes did not end in time and are not in the audit log");
+        }
+        let log = Arc::clone(&self);
+        let closed = tokio::task::spawn_blocking(move || log.close());
+        if let Err(error) = closed.await {
+            tracing::error!(%error, "the audit log was not closed");
         }
     }
 
     /// Takes no more lines and returns when all that were taken are written. It waits for the disk.
     pub fn close(&self) {
-        drop(
-            self.queue
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        self.queue.close();
         let writer = self
             .writer
             .lock()
@@ -187,50 +267,107 @@ impl Drop for AuditLog {
     }
 }
 
-fn write(mut file: RotatedFile, lines: &Receiver<Vec<u8>>, counters: &Counters) {
-    while let Ok(line) = lines.recv() {
-        counters
-            .waiting_bytes
-            .fetch_sub(line.len(), Ordering::AcqRel);
-        match file.write(&line) {
-            Ok(()) => {
+impl Counters {
+    fn drop_one(&self, whose: Whose) {
+        let (counter, what) = match whose {
+            Whose::Known => (
+                &self.dropped,
+                "the audit log cannot keep up, lines are dropped",
+            ),
+            Whose::Unknown => (
+                &self.unauthenticated_dropped,
+                "requests without a known user are not all in the audit log",
+            ),
+        };
+        let dropped = counter.fetch_add(1, Ordering::Relaxed);
+        if dropped.is_multiple_of(TELL_EVERY) {
+            tracing::error!(dropped = dropped + 1, "{what}");
+        }
+    }
+}
+
+struct Files {
+    known: RotatedFile,
+    /// `None` if such lines are only counted.
+    unknown: Option<RotatedFile>,
+}
+
+fn write(mut files: Files, waiting: &Waiting, counters: &Counters) {
+    while let Some(line) = waiting.next() {
+        let file = match line.whose {
+            Whose::Known => Some(&mut files.known),
+            Whose::Unknown => files.unknown.as_mut(),
+        };
+        match file.map(|file| file.write(&line.text)) {
+            Some(Ok(())) => {
                 counters.written.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => {
+            None => {
+                let dropped = &counters.unauthenticated_dropped;
+                dropped.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(Err(error)) => {
                 let failed = counters.failed.fetch_add(1, Ordering::Relaxed);
                 if failed.is_multiple_of(TELL_EVERY) {
                     tracing::error!(%error, failed = failed + 1, "the audit log cannot be written");
                 }
             }
         }
+        waiting.got_ahead();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+
     use super::*;
     use crate::clock::SystemClock;
 
-    #[test]
-    fn lines_are_written_or_counted() {
+    #[tokio::test]
+    async fn lines_are_written_or_counted() {
+        for unauthenticated_bytes_max in [0, 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut options = AuditOptions::new(folder.path().join("audit.log"));
+            options.unauthenticated_bytes_max = unauthenticated_bytes_max;
+            let log = AuditLog::open(options, Arc::new(SystemClock)).unwrap();
+            log.push(b"ann\n".to_vec(), Whose::Known).await;
+            log.push(b"unknown\n".to_vec(), Whose::Unknown).await;
+            log.close();
+            log.push(b"late\n".to_vec(), Whose::Known).await;
+            let text = |name| std::fs::read_to_string(folder.path().join(name));
+            assert_eq!(text("audit.log").unwrap(), "ann\n");
+            let other = text("audit-unauthenticated.log");
+            let expected = (unauthenticated_bytes_max > 0).then_some("unknown\n");
+            assert_eq!(other.ok().as_deref(), expected);
+            assert_eq!(
+                log.counts(),
+                AuditCounts {
+                    offered: 3,
+                    written: 1 + unauthenticated_bytes_max,
+                    dropped: 1,
+                    unauthenticated_dropped: 1 - unauthenticated_bytes_max,
+                    ..AuditCounts::default()
+                }
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_log_ends_behind_the_entries_that_are_under_way() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
-        let mut options = AuditOptions::new(&path);
-        options.queue_bytes_max = 10;
-        let log = AuditLog::open(options, Arc::new(SystemClock)).unwrap();
-        log.push(b"short\n".to_vec());
-        log.push(b"too long for the queue\n".to_vec());
-        log.close();
-        log.push(b"late\n".to_vec());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "short\n");
-        assert_eq!(
-            log.counts(),
-            AuditCounts {
-                offered: 3,
-                written: 1,
-                dropped: 2,
-                failed: 0
-            }
-        );
+        let log = AuditLog::open(AuditOptions::new(&path), Arc::new(SystemClock)).unwrap();
+        let log = Arc::new(log);
+        let entry = log.open_entry();
+        let mut finish = pin!(Arc::clone(&log).finish());
+        assert!(poll!(finish.as_mut()).is_pending());
+        log.push(b"line\n".to_vec(), Whose::Known).await;
+        drop(entry);
+        finish.await;
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "line\n");
+        assert_eq!(log.counts().written, 1);
     }
 }

@@ -1,43 +1,75 @@
 //! What is said of a write: `k8s.io/apiserver/pkg/apis/audit/v1`, as far as it makes sense here.
+//!
+//! Every write has its line. What a client can make long is cut, so that a line without a body always fits; the body is
+//! left out where it does not, which an annotation says as kube-apiserver's `truncate` backend does.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::RequestExt;
 use axum::extract::{RawPathParams, Request};
-use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::AuditLevel;
-use crate::auth::UserInfo;
-use crate::codec::{self, Api};
+use super::object::{self, Expected};
+use super::queue::Whose;
+use super::text::{TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
+use super::{AuditLevel, AuditLog};
+use crate::auth::AUTHENTICATED;
+use crate::codec::Api;
 use crate::error::Status;
 use crate::metrics::RequestKind;
-use crate::negotiate::{Media, body_media};
+use crate::query::Query;
 use crate::routes::{AUDIT_ID, Identity};
 use crate::server::ApiServer;
 
-/// Of a text a client chose, so many bytes are written down.
-const TEXT_BYTES_MAX: usize = 1024;
+/// No line without a body is longer: the bounds of its parts make less than this together.
+pub(super) const METADATA_BYTES_MAX: usize = 32 << 10;
 
-/// Where a handler leaves the body it read, within the request's limits of size and time.
+/// The body was left out.
+const TRUNCATED: (&str, &str) = ("audit.k8s.io/truncated", "true");
+/// Nothing was to be changed.
+const DRY_RUN: (&str, &str) = ("tidings/dry-run", "All");
+
+/// What a handler finds out about its write. It is kept also where the handler is cut off at its deadline, or panics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BodySlot(Arc<OnceLock<Bytes>>);
+pub(crate) struct Notes(Arc<Noted>);
 
-impl BodySlot {
-    pub(crate) fn fill(&self, body: &Bytes) {
-        // The first is the request's; there is no second.
-        let _ = self.0.set(body.clone());
-    }
+#[derive(Debug, Default)]
+struct Noted {
+    wants_body: bool,
+    body: OnceLock<Bytes>,
+    name: Mutex<String>,
+    dry_run: AtomicBool,
 }
 
-/// Left on an answer by a handler that chose the name itself.
-#[derive(Clone, Debug)]
-pub(crate) struct ObjectName(pub(crate) String);
+impl Notes {
+    /// The body as read, within the request's limits of size and time.
+    pub(crate) fn body(&self, body: &Bytes) {
+        if self.0.wants_body {
+            // The first is the request's; there is no second.
+            let _ = self.0.body.set(body.clone());
+        }
+    }
+
+    /// The name of the event that is created: the body's, or one that was generated.
+    pub(crate) fn name(&self, name: &str) {
+        let name = cut(name, TEXT_BYTES_MAX).into_owned();
+        *self.0.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    /// That nothing is to be changed.
+    pub(crate) fn dry_run(&self) {
+        self.0.dry_run.store(true, Ordering::Relaxed);
+    }
+}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,24 +78,35 @@ struct Record<'a> {
     api_version: &'static str,
     level: &'static str,
     #[serde(rename = "auditID")]
-    audit_id: &'a str,
+    audit_id: Cow<'a, str>,
     stage: &'static str,
     #[serde(rename = "requestURI")]
-    request_uri: &'a str,
+    request_uri: Cow<'a, str>,
     verb: &'static str,
-    user: &'a UserInfo,
+    user: Who<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    impersonated_user: Option<&'a UserInfo>,
+    impersonated_user: Option<Who<'a>>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
     source_ips: Vec<String>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    user_agent: &'a str,
+    user_agent: Cow<'a, str>,
     object_ref: ObjectRef<'a>,
     response_status: ResponseStatus<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_object: Option<Value>,
     request_received_timestamp: String,
     stage_timestamp: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'static str, &'static str>,
+}
+
+impl Record<'_> {
+    fn line(&self) -> Vec<u8> {
+        // Strings and numbers only: this cannot fail.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
 }
 
 #[derive(Serialize)]
@@ -71,9 +114,9 @@ struct Record<'a> {
 struct ObjectRef<'a> {
     resource: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
-    namespace: &'a str,
+    namespace: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     api_group: &'static str,
     api_version: &'static str,
@@ -85,7 +128,7 @@ struct ResponseStatus<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     status: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
-    message: &'a str,
+    message: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'static str,
     code: u16,
@@ -105,7 +148,9 @@ pub(crate) struct Entry {
     peer: Option<SocketAddr>,
     namespace: String,
     name: String,
-    body: BodySlot,
+    notes: Notes,
+    /// Held until the line is handed over: the log is not closed before.
+    _open: Option<OwnedSemaphorePermit>,
 }
 
 impl Entry {
@@ -136,10 +181,11 @@ impl Entry {
             found.map(|(_, value)| value.to_owned()).unwrap_or_default()
         };
         let (namespace, name) = (named("namespace"), named("name"));
-        let body = BodySlot::default();
-        if log.level == AuditLevel::Request {
-            request.extensions_mut().insert(body.clone());
-        }
+        let notes = Notes(Arc::new(Noted {
+            wants_body: log.level == AuditLevel::Request,
+            ..Noted::default()
+        }));
+        request.extensions_mut().insert(notes.clone());
         Some(Self {
             api,
             verb,
@@ -150,92 +196,123 @@ impl Entry {
             peer: request.extensions().get().copied(),
             namespace,
             name,
-            body,
+            notes,
+            _open: log.open_entry(),
         })
     }
 
-    /// Writes down what came of it.
-    pub(crate) fn write(&self, server: &ApiServer, response: &mut Response) {
+    /// Writes down what came of it. It waits for room if there is none, though not for long.
+    pub(crate) async fn write(
+        &self,
+        server: &ApiServer,
+        code: StatusCode,
+        failure: Option<&Status>,
+    ) {
         let Some(log) = &server.audit else { return };
-        let chosen = response.extensions_mut().remove::<ObjectName>();
-        let name = chosen.as_ref().map_or(&self.name, |ObjectName(name)| name);
-        // A delete that was done answers with a Status, too.
-        let failure = response.extensions().get::<Status>();
-        let failure = failure.filter(|_| !response.status().is_success());
-        let body = self.body.0.get();
-        let nobody = UserInfo::default();
-        let record = Record {
+        let whose = self.whose();
+        let line = {
+            let mut record = self.record(log, server.clock.now(), code, failure);
+            if let Some(body) = self.notes.0.body.get().filter(|body| !body.is_empty()) {
+                let bytes_max = log.event_bytes_max;
+                record.request_object =
+                    object::read(self.expected(), &self.headers, body, bytes_max);
+                let whole = record.request_object.is_some().then(|| record.line());
+                let fits = |line: &Vec<u8>| line.len() <= bytes_max;
+                if let Some(line) = whole.filter(fits)
+                    && log.offer_with_body(line, whose).is_ok()
+                {
+                    return;
+                }
+                record.request_object = None;
+                record.annotations.extend([TRUNCATED]);
+                log.count_truncated();
+            }
+            record.line()
+        };
+        log.push(line, whose).await;
+    }
+
+    fn whose(&self) -> Whose {
+        let user = self.identity.user.as_deref();
+        let known = user.is_some_and(|user| user.groups.iter().any(|group| group == AUTHENTICATED));
+        if known { Whose::Known } else { Whose::Unknown }
+    }
+
+    fn expected(&self) -> Expected {
+        match self.verb {
+            "delete" | "deletecollection" => Expected::DeleteOptions,
+            _ => Expected::Event(self.api),
+        }
+    }
+
+    fn is_dry_run(&self) -> bool {
+        // As a handler that was reached understands it.
+        let asked = Query::parse(self.uri.query());
+        self.notes.0.dry_run.load(Ordering::Relaxed) || asked.values("dryRun").any(|it| it == "All")
+    }
+
+    /// Without the body.
+    fn record<'a>(
+        &'a self,
+        log: &AuditLog,
+        now: Timestamp,
+        code: StatusCode,
+        failure: Option<&'a Status>,
+    ) -> Record<'a> {
+        let text = |text: &'a str| cut(text, TEXT_BYTES_MAX);
+        let header = |name| self.headers.get(name).map(http::HeaderValue::as_bytes);
+        let header = |name| super::text::header(header(name).unwrap_or_default());
+        let noted = self.notes.0.name.lock();
+        let noted = noted.unwrap_or_else(PoisonError::into_inner).clone();
+        Record {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
             level: match log.level {
                 AuditLevel::Metadata => "Metadata",
                 AuditLevel::Request => "Request",
             },
-            audit_id: text(&self.headers, &AUDIT_ID),
+            audit_id: header(&AUDIT_ID),
             stage: "ResponseComplete",
-            request_uri: cut(self.uri.path_and_query().map_or("", |path| path.as_str())),
+            request_uri: cut(
+                self.uri.path_and_query().map_or("", |path| path.as_str()),
+                URI_BYTES_MAX,
+            ),
             verb: self.verb,
-            user: self.identity.user.as_deref().unwrap_or(&nobody),
-            impersonated_user: self.identity.impersonated.as_deref(),
+            user: self
+                .identity
+                .user
+                .as_deref()
+                .map(Who::of)
+                .unwrap_or_default(),
+            impersonated_user: self.identity.impersonated.as_deref().map(Who::of),
             source_ips: self.peer.iter().map(|peer| peer.ip().to_string()).collect(),
-            user_agent: text(&self.headers, &header::USER_AGENT),
+            user_agent: header(&header::USER_AGENT),
             object_ref: ObjectRef {
                 resource: "events",
-                namespace: cut(&self.namespace),
-                name: cut(name),
+                namespace: text(&self.namespace),
+                name: if noted.is_empty() {
+                    text(&self.name)
+                } else {
+                    noted.into()
+                },
                 api_group: self.api.group(),
                 api_version: "v1",
             },
             response_status: ResponseStatus {
                 metadata: Empty {},
                 status: failure.map_or("", |_| "Failure"),
-                message: failure.map_or("", |status| cut(status.message())),
+                message: text(failure.map_or("", Status::message)),
                 reason: failure.map_or("", Status::reason),
-                code: response.status().as_u16(),
+                code: code.as_u16(),
             },
-            request_object: body.and_then(|body| as_json(self.api, &self.headers, body)),
+            request_object: None,
             request_received_timestamp: micro_time(self.received),
-            stage_timestamp: micro_time(server.clock.now()),
-        };
-        // Strings and numbers only: this cannot fail.
-        let mut line = serde_json::to_vec(&record).unwrap_or_default();
-        line.push(b'\n');
-        log.push(line);
+            stage_timestamp: micro_time(now),
+            annotations: self.is_dry_run().then_some(DRY_RUN).into_iter().collect(),
+        }
     }
 }
 
 fn micro_time(time: Timestamp) -> String {
     format!("{time:.6}")
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str {
-    let value = headers.get(name).and_then(|value| value.to_str().ok());
-    cut(value.unwrap_or_default())
-}
-
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default()
-}
-
-/// A body as JSON; none if it is empty, or no event or patch.
-fn as_json(api: Api, headers: &HeaderMap, body: &Bytes) -> Option<Value> {
-    if body.is_empty() {
-        return None;
-    }
-    match body_media(headers) {
-        Ok(Media::Protobuf) => {
-            let enveloped = codec::protobuf::open(body).ok()?;
-            let event = codec::read_protobuf_event(api, enveloped.raw).ok()?;
-            let mut json = Vec::new();
-            codec::write_event(api, &event, true, &mut json);
-            serde_json::from_slice(&json).ok()
-        }
-        Ok(Media::Json) => serde_json::from_slice(body).ok(),
-        // An applied configuration is YAML, the other patches are JSON, which is YAML, too.
-        Ok(Media::Yaml) | Err(_) => serde_saphyr::from_slice(body).ok(),
-    }
 }

@@ -233,8 +233,19 @@ fn write_audit(now: &Now<'_>, text: &mut Text) {
     text.metric(
         name,
         "counter",
-        "Entries that are not in the audit log: dropped before a full queue, or not written to the file.",
+        "Entries that are not in the audit log: dropped before a full queue, those of requests without a known user apart, or not written to the file.",
     );
     text.sample(name, &[("plugin", "buffered")], audit.dropped);
+    text.sample(
+        name,
+        &[("plugin", "unauthenticated")],
+        audit.unauthenticated_dropped,
+    );
     text.sample(name, &[("plugin", "log")], audit.failed);
+    text.single(
+        "tidings_audit_truncated_total",
+        "counter",
+        "Entries for the audit log without the request's body, which was too long or could not be read.",
+        audit.truncated,
+    );
 }

@@ -162,7 +162,7 @@ pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String>
 }
 
 /// YAML up to where a second document begins.
-fn first_document(body: &[u8]) -> &[u8] {
+pub(crate) fn first_document(body: &[u8]) -> &[u8] {
     let mut at = 0;
     let mut begun = false;
     for line in body.split_inclusive(|byte| *byte == b'\n') {

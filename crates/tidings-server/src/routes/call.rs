@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use super::access::Foreseen;
-use crate::audit::BodySlot;
+use crate::audit::Notes;
 use crate::auth::User;
 use crate::codec::Api;
 use crate::error::Status;
@@ -33,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(super) foreseen: Option<Foreseen>,
+    /// For the audit log.
+    pub(super) notes: Notes,
 }
 
 impl Call {
@@ -102,9 +104,8 @@ impl FromRequest<Arc<ApiServer>> for Call {
         } else {
             read_body(body, server.options.request_bytes_max).await?
         };
-        if let Some(slot) = parts.extensions.get::<BodySlot>() {
-            slot.fill(&body);
-        }
+        let notes: Notes = parts.extensions.remove().unwrap_or_default();
+        notes.body(&body);
         Ok(Self {
             api,
             user,
@@ -113,6 +114,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
             watch_path,
             query: Query::parse(parts.uri.query()),
             foreseen: parts.extensions.remove(),
+            notes,
             headers: parts.headers,
             body,
         })

@@ -14,7 +14,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt, stream};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::access;
@@ -68,7 +69,7 @@ async fn let_in(
             Err(status) => status.into_response(),
         };
         match entry {
-            Some(entry) => write_down(entry, server, response),
+            Some(entry) => write_down(entry, server, response).await,
             None => response,
         }
     });
@@ -81,37 +82,56 @@ async fn let_in(
 }
 
 /// Writes down what came of a request: now, or where the answer is made while it is sent, at its end.
-fn write_down(entry: audit::Entry, server: Arc<ApiServer>, mut response: Response) -> Response {
+async fn write_down(
+    entry: audit::Entry,
+    server: Arc<ApiServer>,
+    mut response: Response,
+) -> Response {
     let Some(outcome) = response.extensions_mut().remove::<Outcome>() else {
-        entry.write(&server, &mut response);
+        // A delete that was done answers with a Status, too.
+        let status = response.extensions().get::<Status>();
+        let failure = status.filter(|_| !response.status().is_success()).cloned();
+        entry
+            .write(&server, response.status(), failure.as_ref())
+            .await;
         return response;
     };
-    let unwritten = Unwritten {
-        entry,
-        server,
-        outcome,
-    };
+    let unwritten = Unwritten(Some((entry, server, outcome)));
     response.map(|body| {
-        Body::from_stream(body.into_data_stream().inspect(move |_| {
-            let _until_the_end = &unwritten;
-        }))
+        // The end of the answer waits for the log, as an answer made at once does.
+        let written = stream::once(unwritten.write());
+        let nothing = written.filter_map(|()| future::ready(None));
+        Body::from_stream(body.into_data_stream().chain(nothing))
     })
 }
 
-/// What is written down when it is dropped.
-struct Unwritten {
-    entry: audit::Entry,
-    server: Arc<ApiServer>,
-    outcome: Outcome,
+/// What is yet to be written down; by a task of its own where the answer is dropped before its end.
+struct Unwritten(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
+
+impl Unwritten {
+    async fn write(mut self) {
+        if let Some((entry, server, outcome)) = self.0.take() {
+            write_outcome(entry, server, outcome).await;
+        }
+    }
 }
 
 impl Drop for Unwritten {
     fn drop(&mut self) {
-        let failure = self.outcome.failure();
-        let mut told =
-            failure.map_or_else(|| StatusCode::OK.into_response(), Status::into_response);
-        self.entry.write(&self.server, &mut told);
+        if let Some((entry, server, outcome)) = self.0.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(write_outcome(entry, server, outcome));
+        }
     }
+}
+
+async fn write_outcome(entry: audit::Entry, server: Arc<ApiServer>, outcome: Outcome) {
+    let failure = outcome.failure();
+    let status = failure
+        .as_ref()
+        .map_or(StatusCode::OK, |failure| failure.clone().into_response().status());
+    entry.write(&server, status, failure.as_ref()).await;
 }
 
 /// A panic of a handler is one request's, and no end of its connection.

@@ -251,10 +251,14 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     if !errors.is_empty() {
         return Err(Status::invalid(OPTIONS, "meta.k8s.io", "", &errors));
     }
+    // A body takes the place of the query; who asks for a dry run in either gets one.
+    let dry_run = !dry_run.is_empty() || call.query.values("dryRun").any(|value| value == "All");
+    if dry_run {
+        call.notes.dry_run();
+    }
     let preconditions = options.preconditions.unwrap_or_default();
     Ok(Deletion {
-        // A body takes the place of the query; who asks for a dry run in either gets one.
-        dry_run: !dry_run.is_empty() || call.query.values("dryRun").any(|value| value == "All"),
+        dry_run,
         uid: preconditions.uid,
         resource_version: preconditions.resource_version,
         orphan_dependents: options.orphan_dependents,

@@ -35,7 +35,7 @@ use crate::error::Status;
 use crate::server::ApiServer;
 
 pub(crate) use access::Identity;
-pub(crate) use body::present;
+pub(crate) use body::{first_document, present};
 pub(crate) use chain::AUDIT_ID;
 pub(crate) use discovery::build_info;
 pub(crate) use warnings::warn;

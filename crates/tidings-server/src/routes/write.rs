@@ -15,7 +15,6 @@ use super::apply;
 use super::body::{self, Sent, event_response};
 use super::call::Call;
 use crate::admission::Gate;
-use crate::audit::ObjectName;
 use crate::codec::json::Reading;
 use crate::codec::{self, Api};
 use crate::error::Status;
@@ -54,23 +53,14 @@ pub(crate) async fn create(
     let event = Box::pin(create_event(&server, &call, event, &options, &mut gate))
         .await
         .map_err(|status| status.warning(&warnings))?;
-    let mut response = event_response(
+    event_response(
         &call,
         form,
         StatusCode::CREATED,
         &event,
         server.clock.now(),
         &warnings,
-    )?;
-    let name = event
-        .metadata
-        .as_ref()
-        .map(ObjectMeta::name)
-        .unwrap_or_default();
-    response
-        .extensions_mut()
-        .insert(ObjectName(name.to_owned()));
-    Ok(response)
+    )
 }
 
 async fn create_event(
@@ -120,6 +110,7 @@ pub(super) async fn store_new(
             .as_ref()
             .map(|metadata| metadata.name().to_owned())
             .unwrap_or_default();
+        call.notes.name(&name);
         refuse_if_any(&name, &rules::check_create(api, &event))?;
         gate.pass(Operation::Create, &event)?;
         let key = Key {

@@ -213,6 +213,26 @@ async fn a_write_whose_client_goes_away_is_finished_and_written_down() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_write_that_ended_at_its_deadline_is_written_down_with_its_name() {
+    if !backend::TIME_MAY_STOP {
+        return;
+    }
+    let (server, _release, _) = server();
+    let lines = logged(server, async |server| {
+        let mut event = event("shop", "");
+        event["metadata"] = json!({"generateName": "web."});
+        assert_eq!(server.post(SHOP, &event).await.code, 504);
+    })
+    .await;
+    let [(verb, name, code, reason)] = &lines[..] else {
+        panic!("{lines:?}")
+    };
+    assert_eq!((verb, code), (&json!("create"), &json!(504)));
+    assert_eq!(reason, "Timeout");
+    assert!(name.as_str().unwrap().starts_with("web."), "{name}");
+}
+
 #[tokio::test]
 async fn a_write_whose_body_breaks_off_is_none_and_is_written_down() {
     let (server, release, _) = server();

@@ -1,0 +1,189 @@
+//! A request's body as JSON, read as the API reads it and no longer than the entry may be.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::DeleteOptions;
+use prost::Message;
+use serde_json::{Map, Value};
+
+use crate::codec::json::replace_what_is_no_text;
+use crate::codec::{self, Api};
+use crate::negotiate::{Media, body_media};
+use crate::routes::first_document;
+
+/// What a body is expected to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// An event of this version, or a patch.
+    Event(Api),
+    DeleteOptions,
+}
+
+/// A body; `None` if it is longer than this, as sent or as JSON, or cannot be read.
+pub(super) fn read(
+    expected: Expected,
+    headers: &HeaderMap,
+    body: &Bytes,
+    bytes_max: usize,
+) -> Option<Value> {
+    if body.len() > bytes_max {
+        return None;
+    }
+    // Should a parser panic, that costs the body and not the entry.
+    let read = catch_unwind(AssertUnwindSafe(|| match body_media(headers) {
+        Ok(Media::Protobuf) => protobuf(expected, body),
+        Ok(Media::Json) => json(body),
+        Ok(Media::Yaml) => yaml(body, bytes_max),
+        // What is applied is YAML, other patches are JSON.
+        Err(_) => json(body).or_else(|| yaml(body, bytes_max)),
+    }));
+    read.unwrap_or_default()
+}
+
+fn json(body: &[u8]) -> Option<Value> {
+    let read = serde_json::from_slice(body);
+    read.or_else(|_| serde_json::from_slice(&replace_what_is_no_text(body)))
+        .ok()
+}
+
+/// The first document, in which the last of a key given twice counts. What its aliases stand for is counted each time.
+fn yaml(body: &[u8], bytes_max: usize) -> Option<Value> {
+    let options = serde_saphyr::options! {
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
+        budget: serde_saphyr::budget! {
+            max_nodes: bytes_max,
+            max_total_scalar_bytes: bytes_max,
+        },
+        with_snippet: false,
+    };
+    serde_saphyr::from_slice_with_options(first_document(body), options).ok()
+}
+
+fn protobuf(expected: Expected, body: &Bytes) -> Option<Value> {
+    let enveloped = codec::protobuf::open(body).ok()?;
+    match expected {
+        Expected::DeleteOptions => DeleteOptions::decode(enveloped.raw).ok().map(options),
+        Expected::Event(api) => {
+            let event = codec::read_protobuf_event(api, enveloped.raw).ok()?;
+            let mut json = Vec::new();
+            codec::write_event(api, &event, true, &mut json);
+            serde_json::from_slice(&json).ok()
+        }
+    }
+}
+
+/// As JSON, what is given of them.
+fn options(options: DeleteOptions) -> Value {
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Option<Value>| {
+        object.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    put("kind", Some("DeleteOptions".into()));
+    put(
+        "gracePeriodSeconds",
+        options.grace_period_seconds.map(Value::from),
+    );
+    put(
+        "preconditions",
+        options.preconditions.map(|preconditions| {
+            let given = [
+                ("uid", preconditions.uid),
+                ("resourceVersion", preconditions.resource_version),
+            ];
+            let given = given.into_iter().filter_map(|(name, value)| {
+                let value = Value::from(value?);
+                Some((name.to_owned(), value))
+            });
+            Value::Object(given.collect())
+        }),
+    );
+    put(
+        "orphanDependents",
+        options.orphan_dependents.map(Value::from),
+    );
+    put(
+        "propagationPolicy",
+        options.propagation_policy.map(Value::from),
+    );
+    let dry_run = Some(options.dry_run).filter(|values| !values.is_empty());
+    put("dryRun", dry_run.map(Value::from));
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, header};
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::Preconditions;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_as(content_type: &'static str, body: &[u8]) -> Option<Value> {
+        let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))];
+        let body = Bytes::copy_from_slice(body);
+        let expected = Expected::DeleteOptions;
+        read(expected, &headers.into_iter().collect(), &body, 100)
+    }
+
+    #[test]
+    fn what_the_api_accepts_is_read() {
+        let json = "application/json";
+        let yaml = "application/yaml";
+        let apply = "application/apply-patch+yaml";
+        for (content_type, body, expected) in [
+            (json, &br#"{"a": 1}"#[..], Some(json!({"a": 1}))),
+            (json, b"{\"a\": \"\xff\"}", Some(json!({"a": "\u{fffd}"}))),
+            (json, b"a: 1", None),
+            (yaml, b"a: 1\na: 2\n---\na: 3\n", Some(json!({"a": 2}))),
+            (
+                yaml,
+                b"a: &a [1, 2]\nb: *a",
+                Some(json!({"a": [1, 2], "b": [1, 2]})),
+            ),
+            (apply, b"a: 1", Some(json!({"a": 1}))),
+            (
+                "application/merge-patch+json",
+                br#"{"a": "\ud800"}"#,
+                Some(json!({"a": "\u{fffd}"})),
+            ),
+        ] {
+            let text = String::from_utf8_lossy(body);
+            assert_eq!(read_as(content_type, body), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_long_as_sent_or_through_aliases_is_not_read() {
+        let yaml = "application/yaml";
+        assert!(read_as(yaml, format!("a: {}", "b".repeat(97)).as_bytes()).is_some());
+        assert!(read_as(yaml, format!("a: {}", "b".repeat(98)).as_bytes()).is_none());
+        let twice = |len| format!("a: &a {}\nb: *a", "b".repeat(len));
+        assert!(read_as(yaml, twice(40).as_bytes()).is_some());
+        assert!(read_as(yaml, twice(60).as_bytes()).is_none());
+    }
+
+    #[test]
+    fn options_of_a_delete_are_read_from_protobuf() {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions {
+                uid: Some("7".into()),
+                ..Preconditions::default()
+            }),
+            dry_run: vec!["All".into()],
+            ..DeleteOptions::default()
+        };
+        // An envelope whose second field is the object.
+        let raw = options.encode_to_vec();
+        let len = u8::try_from(raw.len()).unwrap();
+        let body = [b"k8s\0\x12", &[len][..], &raw].concat();
+        assert_eq!(
+            read_as("application/vnd.kubernetes.protobuf", &body),
+            Some(json!({
+                "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": "7"}, "dryRun": ["All"],
+            }))
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! The lines that wait to be written, bounded by their bytes.
+//!
+//! - Requests of known users have a part that no other request can fill. Half of it is for lines without a body: a line
+//!   with one is taken only while the other half has room.
+//! - A line that finds its part full waits a bounded time, which holds its answer back: requests come no faster than the
+//!   disk takes their lines. Once such a wait was in vain, lines are dropped at once until the writer has written another.
+//! - Lines of requests without a known user have a small part of their own, and never wait.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::record::METADATA_BYTES_MAX;
+
+/// The queue is no smaller, so that any line without a body fits into either part.
+const QUEUE_BYTES_MIN: usize = 4 * METADATA_BYTES_MAX;
+
+/// Whose request a line tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    Known,
+    /// Of no user, or of an anonymous one.
+    Unknown,
+}
+
+/// A line that waits.
+pub(super) struct Line {
+    pub(super) text: Vec<u8>,
+    pub(super) whose: Whose,
+    /// Given back when the line is dropped.
+    _room: OwnedSemaphorePermit,
+}
+
+/// There was no room for a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// The end that lines are put into.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// `None` once it is closed.
+    sender: Mutex<Option<Sender<Line>>>,
+    known: Arc<Semaphore>,
+    known_bytes: usize,
+    unknown: Arc<Semaphore>,
+    wait_max: Duration,
+    stalled: Arc<AtomicBool>,
+}
+
+/// The end that lines are taken from.
+pub(super) struct Waiting {
+    receiver: Receiver<Line>,
+    stalled: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    /// The next line; `None` once the queue is closed and empty.
+    pub(super) fn next(&self) -> Option<Line> {
+        self.receiver.recv().ok()
+    }
+
+    /// Whoever comes now may wait again: the writer gets ahead.
+    pub(super) fn got_ahead(&self) {
+        self.stalled.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Queue {
+    /// A queue of so many bytes, and a quarter as many for requests without a known user.
+    pub(super) fn new(bytes_max: usize, wait_max: Duration) -> (Self, Waiting) {
+        let most = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
+        let known_bytes = bytes_max.clamp(QUEUE_BYTES_MIN, most);
+        let (sender, receiver) = channel();
+        let stalled = Arc::new(AtomicBool::new(false));
+        let queue = Self {
+            sender: Mutex::new(Some(sender)),
+            known: Arc::new(Semaphore::new(known_bytes)),
+            known_bytes,
+            unknown: Arc::new(Semaphore::new(known_bytes / 4)),
+            wait_max,
+            stalled: Arc::clone(&stalled),
+        };
+        (queue, Waiting { receiver, stalled })
+    }
+
+    /// Puts a line with a body in, if that leaves enough room for lines without one.
+    pub(super) fn offer_with_body(&self, text: Vec<u8>, whose: Whose) -> Result<(), Full> {
+        let left = match whose {
+            Whose::Known => self.known_bytes / 2,
+            Whose::Unknown => 0,
+        };
+        let room = self.part(whose);
+        if room.available_permits() < left.saturating_add(text.len()) {
+            return Err(Full);
+        }
+        let room = Arc::clone(room).try_acquire_many_owned(permits(&text));
+        self.send(text, whose, room.map_err(|_| Full)?)
+    }
+
+    /// Puts a line without a body in, as soon as there is room.
+    pub(super) async fn push(&self, text: Vec<u8>, whose: Whose) -> Result<(), Full> {
+        let room = self.part(whose);
+        let room = match Arc::clone(room).try_acquire_many_owned(permits(&text)) {
+            Ok(room) => room,
+            Err(_) if whose == Whose::Unknown || self.stalled.load(Ordering::Relaxed) => {
+                return Err(Full);
+            }
+            Err(_) => {
+                let room = Arc::clone(room).acquire_many_owned(permits(&text));
+                match tokio::time::timeout(self.wait_max, room).await {
+                    Ok(room) => room.map_err(|_| Full)?,
+                    Err(_) => {
+                        self.stalled.store(true, Ordering::Relaxed);
+                        return Err(Full);
+                    }
+                }
+            }
+        };
+        self.send(text, whose, room)
+    }
+
+    fn part(&self, whose: Whose) -> &Arc<Semaphore> {
+        match whose {
+            Whose::Known => &self.known,
+            Whose::Unknown => &self.unknown,
+        }
+    }
+
+    fn send(&self, text: Vec<u8>, whose: Whose, room: OwnedSemaphorePermit) -> Result<(), Full> {
+        let line = Line {
+            text,
+            whose,
+            _room: room,
+        };
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = sender.as_ref().map(|sender| sender.send(line));
+        sent.ok_or(Full)?.map_err(|_| Full)
+    }
+
+    /// Takes no more lines, also of those that wait for room.
+    pub(super) fn close(&self) {
+        self.known.close();
+        self.unknown.close();
+        self.sender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+}
+
+fn permits(text: &[u8]) -> u32 {
+    u32::try_from(text.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(5);
+
+    fn queue() -> (Queue, Waiting) {
+        Queue::new(0, WAIT)
+    }
+
+    fn line(of: usize) -> Vec<u8> {
+        vec![b'x'; QUEUE_BYTES_MIN / of]
+    }
+
+    #[tokio::test]
+    async fn a_body_leaves_room_for_lines_without_one() {
+        let (queue, waiting) = queue();
+        let offer = |of| queue.offer_with_body(line(of), Whose::Known);
+        assert_eq!(offer(1), Err(Full));
+        assert_eq!(offer(4), Ok(()));
+        assert_eq!(offer(4), Ok(()));
+        assert_eq!(offer(100), Err(Full));
+        assert_eq!(queue.push(line(2), Whose::Known).await, Ok(()));
+        for _ in 0..3 {
+            drop(waiting.next());
+        }
+        assert_eq!(offer(2), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn requests_of_nobody_known_take_no_room_of_others_and_do_not_wait() {
+        let (queue, _waiting) = queue();
+        assert_eq!(queue.push(line(4), Whose::Unknown).await, Ok(()));
+        let mut full = pin!(queue.push(line(100), Whose::Unknown));
+        assert_eq!(poll!(full.as_mut()), std::task::Poll::Ready(Err(Full)));
+        assert_eq!(queue.push(line(1), Whose::Known).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_waits_for_room_a_bounded_time() {
+        let (queue, waiting) = queue();
+        assert_eq!(queue.push(line(1), Whose::Known).await, Ok(()));
+        let mut second = pin!(queue.push(line(2), Whose::Known));
+        assert!(poll!(second.as_mut()).is_pending());
+        drop(waiting.next());
+        assert_eq!(second.await, Ok(()));
+
+        let mut third = pin!(queue.push(line(1), Whose::Known));
+        assert!(poll!(third.as_mut()).is_pending());
+        tokio::time::advance(WAIT).await;
+        assert_eq!(third.await, Err(Full));
+        // Whoever comes now does not wait for what did not move, until it does.
+        let mut fourth = pin!(queue.push(line(1), Whose::Known));
+        assert_eq!(poll!(fourth.as_mut()), std::task::Poll::Ready(Err(Full)));
+        waiting.got_ahead();
+        let mut fifth = pin!(queue.push(line(1), Whose::Known));
+        assert!(poll!(fifth.as_mut()).is_pending());
+
+        queue.close();
+        assert_eq!(fifth.await, Err(Full));
+        assert_eq!(queue.push(line(100), Whose::Known).await, Err(Full));
+        assert!(waiting.next().is_some());
+        assert!(waiting.next().is_none());
+    }
+}
