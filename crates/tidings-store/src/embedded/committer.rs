@@ -17,17 +17,19 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use super::batch::{Batch, Committed, Times};
 use super::believed;
 use super::codec::PackedBody;
+#[cfg(test)]
+use super::faults::{self, Point};
 use super::index::io_fault;
 use super::keeper::Keeper;
 use super::keys::{Fields, NEVER, State};
 use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
 use super::read::{LookedUp, Stored};
+use super::reply::{Reply, decided};
 use super::tables::Tables;
 use super::trainer::Trainer;
 use super::upkeep::Due;
@@ -54,18 +56,18 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Something to be done by the committer, with where to send the answer.
 pub(crate) enum Request {
-    Put(Box<Put>, oneshot::Sender<Result<Revision, WriteError>>),
+    Put(Box<Put>, Reply<Revision>),
     Delete {
         key: Bytes,
         expected: Option<Revision>,
-        reply: oneshot::Sender<Result<Deleted, WriteError>>,
+        reply: Reply<Deleted>,
     },
     Compact {
         revision: Revision,
-        reply: oneshot::Sender<Result<(), WriteError>>,
+        reply: Reply<()>,
     },
     Expire {
-        reply: oneshot::Sender<Result<u64, WriteError>>,
+        reply: Reply<u64>,
     },
 }
 
@@ -81,17 +83,6 @@ pub(crate) struct Put {
     pub(crate) looked_up: LookedUp,
     /// The record to be replaced, as the caller found it.
     pub(crate) found: Option<Stored>,
-}
-
-/// An answer that is held back until the batch is on disk.
-pub(crate) type Answer = Box<dyn FnOnce(Result<(), Fault>) + Send>;
-
-pub(crate) fn answer<T: Send + 'static>(
-    reply: oneshot::Sender<Result<T, WriteError>>,
-    result: Result<T, WriteError>,
-) -> Answer {
-    // A caller that went away does not want to know.
-    Box::new(move |committed| drop(reply.send(committed.map_err(WriteError::Fault).and(result))))
 }
 
 pub(crate) struct Committer {
@@ -120,7 +111,7 @@ pub(crate) struct Committer {
     /// Names of swept versions that may still be in the index.
     swept_names: u64,
     /// Who waits for all that has expired to be written down, with the count of ends at that time.
-    demands: Vec<(u64, oneshot::Sender<Result<u64, WriteError>>)>,
+    demands: Vec<(u64, Reply<u64>)>,
     /// See [`Batch::passed`].
     passed: (u64, Revision),
     /// When all that had expired was written down.
@@ -264,7 +255,7 @@ impl Committer {
                     request.fail(fault.clone());
                 }
                 for (_, reply) in self.demands.drain(..) {
-                    drop(reply.send(Err(fault.clone().into())));
+                    reply.send(Err(fault.clone().into()));
                 }
                 self.complain(now, &fault, "writes are refused");
                 false
@@ -317,7 +308,7 @@ impl Committer {
                 // Writes go on: what cannot be read cannot be written down, but it is not served either.
                 Err(error) => {
                     for (_, reply) in self.demands.drain(..) {
-                        drop(reply.send(Err(error.clone().into())));
+                        reply.send(Err(error.clone().into()));
                     }
                     self.complain(
                         now,
@@ -329,21 +320,29 @@ impl Committer {
         }
         for request in requests.drain(..) {
             answers.push(match request {
-                Request::Put(_, reply) if !has_space => answer(reply, Err(Fault::NoSpace.into())),
-                Request::Put(put, reply) => answer(reply, batch.put(*put)),
+                Request::Put(_, reply) if !has_space => decided(reply, Err(Fault::NoSpace.into())),
+                Request::Put(put, reply) => decided(reply, batch.put(*put)),
                 Request::Delete {
                     key,
                     expected,
                     reply,
-                } => answer(reply, batch.delete(&key, expected)),
-                Request::Compact { revision, reply } => answer(reply, batch.compact(revision)),
-                Request::Expire { reply } => answer(reply, Ok(0)),
+                } => decided(reply, batch.delete(&key, expected)),
+                Request::Compact { revision, reply } => decided(reply, batch.compact(revision)),
+                Request::Expire { reply } => decided(reply, Ok(0)),
             });
         }
         self.forget_old(&mut batch, now);
 
         let (expired, passed) = (batch.expired, batch.passed);
         let finished = std::mem::take(&mut batch.finished);
+        #[cfg(test)]
+        faults::panic_at(&shared.path, Point::Decided);
+        for answer in &mut answers {
+            answer.begin();
+        }
+        for (_, reply) in &mut self.demands {
+            reply.begin();
+        }
         let (committed, took) =
             timed(|| batch.commit(tables, self.number + 1, &mut self.unfinished));
         self.returning = Returning {
@@ -355,11 +354,13 @@ impl Committer {
             Err(failure) => {
                 let fault = self.fault_of(tables, failure);
                 for answer in answers {
-                    answer(Err(fault.clone()));
+                    answer.answer(Err(fault.clone()));
                 }
                 return Err(fault);
             }
         };
+        #[cfg(test)]
+        faults::panic_at(&shared.path, Point::Synced);
         if let Some(Committed {
             state,
             ended_forever,
@@ -385,7 +386,7 @@ impl Committer {
         self.swept_names += expired;
         let expired = shared.expired.fetch_add(expired, Ordering::Relaxed) + expired;
         for answer in answers {
-            answer(Ok(()));
+            answer.answer(Ok(()));
         }
         self.note_time(now);
         tables.log.give_room_back(self.number);
@@ -393,7 +394,7 @@ impl Committer {
         self.clean_names(tables);
         if !more {
             for (before, reply) in self.demands.drain(..) {
-                drop(reply.send(Ok(expired - before)));
+                reply.send(Ok(expired - before));
             }
         }
         Ok(more)
@@ -548,9 +549,9 @@ impl Request {
     fn fail(self, fault: Fault) {
         let error = WriteError::Fault(fault);
         match self {
-            Self::Delete { reply, .. } => drop(reply.send(Err(error))),
-            Self::Compact { reply, .. } => drop(reply.send(Err(error))),
-            Self::Put(_, reply) | Self::Expire { reply } => drop(reply.send(Err(error))),
+            Self::Delete { reply, .. } => reply.send(Err(error)),
+            Self::Compact { reply, .. } => reply.send(Err(error)),
+            Self::Put(_, reply) | Self::Expire { reply } => reply.send(Err(error)),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Errors of a disk at random places, for tests: one operation in four fails in the logs that are asked for.
+//! Errors of a disk at random places, for tests: one operation in four fails in the logs that are asked for. And panics of a
+//! committer, at one point of its next commit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -72,4 +73,32 @@ pub(crate) fn strike(change: &Change<'_>) -> io::Result<()> {
         file.write_all_at(&bytes[..number % (bytes.len() + 1)], *at)?;
     }
     Err(io::Error::other("injected"))
+}
+
+/// Where a commit may panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Everything is decided, and nothing is written.
+    Decided,
+    /// The commit is on the disk, and not published.
+    Synced,
+}
+
+/// The stores whose next commit is to panic.
+static PANICKING: Mutex<BTreeMap<PathBuf, Point>> = Mutex::new(BTreeMap::new());
+
+/// The next commit of a store panics.
+pub(crate) fn panic_next(store: &Path, point: Point) {
+    let mut panicking = PANICKING.lock().unwrap_or_else(PoisonError::into_inner);
+    panicking.insert(store.to_owned(), point);
+}
+
+/// Panics, if that is wanted here.
+pub(crate) fn panic_at(store: &Path, point: Point) {
+    let mut panicking = PANICKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if panicking.get(store) == Some(&point) {
+        panicking.remove(store);
+        drop(panicking);
+        panic!("injected");
+    }
 }

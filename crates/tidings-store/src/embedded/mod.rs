@@ -41,6 +41,7 @@ mod power_cuts;
 mod queue;
 mod read;
 mod replay;
+mod reply;
 mod rewrite;
 #[cfg(test)]
 mod rewrite_tests;
@@ -58,7 +59,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::changes::{Bounds, Changes, Older};
 use crate::clock::{Clock, Reading, SystemClock};
@@ -76,6 +77,7 @@ use keeper::Keeper;
 use keys::Fields;
 use queue::Queue;
 use read::View;
+use reply::Reply;
 use tables::{Published, Tables};
 use trainer::Trainer;
 
@@ -297,13 +299,11 @@ impl Shared {
     async fn submit<T>(
         &self,
         bytes: usize,
-        request: impl FnOnce(oneshot::Sender<Result<T, WriteError>>) -> Request,
+        request: impl FnOnce(Reply<T>) -> Request,
     ) -> Result<T, WriteError> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = Reply::new();
         self.queue.push(request(reply), bytes).await?;
-        answer
-            .await
-            .unwrap_or(Err(WriteError::Fault(Fault::Closed)))
+        answer.await.unwrap_or_else(|_| Err(reply::unknown()))
     }
 
     /// Whether creates and updates may be done. An unreadable answer is no reason to refuse them.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::checkpoint::Checkpoint;
+use super::faults::Point;
 use super::index::Sizes;
 use super::log::{Log, Unfinished};
 use super::*;
@@ -526,4 +527,44 @@ async fn room_in_a_bucket_goes_when_others_are_written_to() {
     );
     assert!(store.stats().await.unwrap().disk_bytes >= lengths.iter().sum());
     store.close().await;
+}
+
+/// Nothing is said of a write but what is true, also if the committer panics in the middle of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_before_the_commit_changed_nothing_and_one_behind_it_may_have() {
+    let clock = ManualClock::at(UnixMillis(NOW));
+    for point in [Point::Decided, Point::Synced] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(open(folder.path(), &clock).unwrap());
+        store.create("old".into(), living("1", 1)).await.unwrap();
+        faults::panic_next(&store.shared.path, point);
+        // More than one commit takes.
+        let mut writes = tokio::task::JoinSet::new();
+        for number in 0..600 {
+            let (store, key) = (Arc::clone(&store), Bytes::from(format!("new{number}")));
+            writes.spawn(async move { (key.clone(), store.create(key, living("1", 1)).await) });
+        }
+        let mut unknown = Vec::new();
+        let mut closed = Vec::new();
+        for (key, written) in writes.join_all().await {
+            match written {
+                Err(WriteError::Fault(Fault::Unknown(_))) => unknown.push(key),
+                Err(WriteError::Fault(Fault::Closed)) => closed.push(key),
+                other => panic!("{other:?}"),
+            }
+        }
+        store.close().await;
+        let store = open(folder.path(), &clock).unwrap();
+        assert!(store.get("old".into()).await.unwrap().is_some());
+        for key in closed {
+            let got = store.get(key.clone()).await.unwrap();
+            assert!(got.is_none(), "{point:?} {key:?}");
+        }
+        assert_eq!(unknown.is_empty(), point == Point::Decided);
+        for key in unknown {
+            let got = store.get(key.clone()).await.unwrap();
+            assert!(got.is_some(), "{point:?} {key:?}");
+        }
+        store.close().await;
+    }
 }
