@@ -8,7 +8,7 @@ use crate::{Revision, UnixMillis};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The store was closed.
+    /// The store was closed, or its committer panicked, before anything was written.
     #[error("the store is closed")]
     Closed,
     /// No space is left; nothing was written. Writes work again once there is space.
@@ -20,8 +20,8 @@ pub enum Fault {
     /// The disk or the backend refused; nothing was written.
     #[error("the store's storage failed: {0}")]
     Storage(Arc<dyn std::error::Error + Send + Sync>),
-    /// The write was handed over but its fate could not be learned (say, the disk failed while syncing): it may turn out
-    /// to be done. Read before trying again.
+    /// The write was handed over but its fate could not be learned (the disk failed while syncing, say, or the store's
+    /// committer panicked in the middle of the commit): it may turn out to be done. Read before trying again.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(Arc<dyn std::error::Error + Send + Sync>),
 }

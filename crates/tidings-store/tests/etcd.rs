@@ -418,7 +418,7 @@ async fn requests_of_one_moment_ask_for_one_token() {
     }
     let second = store.create("b".into(), record("1", START + HOUR)).await;
     assert_eq!(next(&mut *watch, 1).await[0].revision(), second.unwrap());
-    assert_eq!(gateway::metric(&url, authenticated) - before, 1.0);
+    assert_eq!(gateway::metric(&url, authenticated) - before, 1);
 }
 
 /// An authority, and a certificate it signed for 127.0.0.1, as PEM files in a folder.

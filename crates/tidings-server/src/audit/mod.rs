@@ -1,12 +1,14 @@
-//! The audit log: who wrote, changed or deleted which event, and what came of it, a JSON line of `audit.k8s.io/v1` each.
+//! The audit log: who wrote, changed or deleted which event, and what came of it, a JSON line of
+//! `audit.k8s.io/v1` each.
 //!
 //! Lines go through a queue bounded by bytes to a thread that writes them to files.
 //!
-//! - A write by a known user has its line: where there is no room for its body, the line is written without it; where
-//!   there is none for the line, the answer waits for it a bounded time. Only behind a disk that writes nothing at all for
-//!   that long are lines dropped, and counted.
-//! - Requests without a known user, which anybody can send in any number, have files of their own, a part of the queue of
-//!   their own, and never wait: they cannot push out what is known of others.
+//! - A write by a known user has its line: where there is no room for its body, the line is written
+//!   without it; where there is none for the line, the answer waits for it a bounded time. Only
+//!   behind a disk that writes nothing at all for that long are lines dropped, and counted.
+//! - Requests without a known user, which anybody can send in any number, have files of their own,
+//!   a part of the queue of their own, and never wait: they cannot push out what is known of
+//!   others.
 
 mod file;
 mod object;
@@ -44,7 +46,8 @@ pub enum AuditLevel {
     Request,
 }
 
-/// Where the audit log is written, and how much of it is kept. The names are those of kube-apiserver's flags.
+/// Where the audit log is written, and how much of it is kept. The names are those of
+/// kube-apiserver's flags.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AuditOptions {
@@ -52,25 +55,30 @@ pub struct AuditOptions {
     pub path: PathBuf,
     /// How much is said of each write. Default: `Metadata`.
     pub level: AuditLevel,
-    /// A file that grew to this many bytes is put aside (`--audit-log-maxsize`, there in MiB). Default: 100 MiB; 0 never does it.
+    /// A file that grew to this many bytes is put aside (`--audit-log-maxsize`, there in MiB).
+    /// Default: 100 MiB; 0 never does it.
     pub bytes_max: u64,
-    /// Files that were put aside and are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all of them.
+    /// Files that were put aside and are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all
+    /// of them.
     pub backups_max: usize,
-    /// Files that were put aside longer ago than this are removed, when the log is opened and whenever one is put aside
-    /// (`--audit-log-maxage`, there in days). Default: none is, for its age.
+    /// Files that were put aside longer ago than this are removed, when the log is opened and
+    /// whenever one is put aside (`--audit-log-maxage`, there in days). Default: none is, for its
+    /// age.
     pub age_max: Option<Duration>,
-    /// An entry that is longer, in bytes, is written without the request's body, and so is one whose body is longer
-    /// (`--audit-log-truncate-max-event-size`). Default: 100 KiB.
+    /// An entry that is longer, in bytes, is written without the request's body, and so is one
+    /// whose body is longer (`--audit-log-truncate-max-event-size`). Default: 100 KiB.
     pub event_bytes_max: usize,
-    /// Requests without a known user, which are refused or anonymous, are written to a file beside the log, whose name
-    /// ends with `-unauthenticated`. It is put aside when it grew to this many bytes, and one such file is kept. On
-    /// standard output they are among the others. Default: 10 MiB; 0 writes none of them, and counts them.
+    /// Requests without a known user, which are refused or anonymous, are written to a file beside
+    /// the log, whose name ends with `-unauthenticated`. It is put aside when it grew to this many
+    /// bytes, and one such file is kept. On standard output they are among the others. Default: 10
+    /// MiB; 0 writes none of them, and counts them.
     pub unauthenticated_bytes_max: u64,
-    /// Bytes of lines that may wait to be written, half of them for lines without a body; requests without a known user
-    /// have a quarter as much on top. Default: 16 MiB; less than 128 KiB are that.
+    /// Bytes of lines that may wait to be written, half of them for lines without a body; requests
+    /// without a known user have a quarter as much on top. Default: 16 MiB; less than 128 KiB are
+    /// that.
     pub queue_bytes_max: usize,
-    /// An answer is held back for this long while its line finds the queue full; then the line is dropped and counted, as
-    /// are others until the writer gets ahead. Default: 5 s.
+    /// An answer is held back for this long while its line finds the queue full; then the line is
+    /// dropped and counted, as are others until the writer gets ahead. Default: 5 s.
     pub wait_max: Duration,
 }
 
@@ -125,7 +133,8 @@ pub struct AuditCounts {
     pub written: u64,
     /// Lines of known users that found the queue full for too long.
     pub dropped: u64,
-    /// Lines of requests without a known user that found their part of the queue full, or are not to be written.
+    /// Lines of requests without a known user that found their part of the queue full, or are not
+    /// to be written.
     pub unauthenticated_dropped: u64,
     /// Lines that could not be written.
     pub failed: u64,
@@ -206,7 +215,8 @@ impl AuditLog {
         }
     }
 
-    /// Notes that an entry is under way for as long as what is returned is held; nothing once the log is ending.
+    /// Notes that an entry is under way for as long as what is returned is held; nothing once the
+    /// log is ending.
     fn open_entry(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.entries).try_acquire_owned().ok()
     }
@@ -230,7 +240,8 @@ impl AuditLog {
         self.counters.truncated.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits for the entries that are under way as long as an answer would, and then closes the log.
+    /// Waits for the entries that are under way as long as an answer would, and then closes the
+    /// log.
     pub(crate) async fn finish(self: Arc<Self>) {
         let all = self.entries.acquire_many(ENTRIES_MAX);
         // Held: no entry begins any more.

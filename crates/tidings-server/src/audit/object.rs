@@ -48,7 +48,8 @@ fn json(body: &[u8]) -> Option<Value> {
         .ok()
 }
 
-/// The first document, in which the last of a key given twice counts. What its aliases stand for is counted each time.
+/// The first document, in which the last of a key given twice counts. What its aliases stand for is
+/// counted each time.
 fn yaml(body: &[u8], bytes_max: usize) -> Option<Value> {
     let options = serde_saphyr::options! {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,

@@ -1,9 +1,10 @@
 //! The lines that wait to be written, bounded by their bytes.
 //!
-//! - Requests of known users have a part that no other request can fill. Half of it is for lines without a body: a line
-//!   with one is taken only while the other half has room.
-//! - A line that finds its part full waits a bounded time, which holds its answer back: requests come no faster than the
-//!   disk takes their lines. Once such a wait was in vain, lines are dropped at once until the writer has written another.
+//! - Requests of known users have a part that no other request can fill. Half of it is for lines
+//!   without a body: a line with one is taken only while the other half has room.
+//! - A line that finds its part full waits a bounded time, which holds its answer back: requests
+//!   come no faster than the disk takes their lines. Once such a wait was in vain, lines are
+//!   dropped at once until the writer has written another.
 //! - Lines of requests without a known user have a small part of their own, and never wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,13 +111,11 @@ impl Queue {
             }
             Err(_) => {
                 let room = Arc::clone(room).acquire_many_owned(permits(&text));
-                match tokio::time::timeout(self.wait_max, room).await {
-                    Ok(room) => room.map_err(|_| Full)?,
-                    Err(_) => {
-                        self.stalled.store(true, Ordering::Relaxed);
-                        return Err(Full);
-                    }
-                }
+                let Ok(room) = tokio::time::timeout(self.wait_max, room).await else {
+                    self.stalled.store(true, Ordering::Relaxed);
+                    return Err(Full);
+                };
+                room.map_err(|_| Full)?
             }
         };
         self.send(text, whose, room)

@@ -1,7 +1,8 @@
 //! What is said of a write: `k8s.io/apiserver/pkg/apis/audit/v1`, as far as it makes sense here.
 //!
-//! Every write has its line. What a client can make long is cut, so that a line without a body always fits; the body is
-//! left out where it does not, which an annotation says as kube-apiserver's `truncate` backend does.
+//! Every write has its line. What a client can make long is cut, so that a line without a body
+//! always fits; the body is left out where it does not, which an annotation says as
+//! kube-apiserver's `truncate` backend does.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,7 +39,8 @@ const TRUNCATED: (&str, &str) = ("audit.k8s.io/truncated", "true");
 /// Nothing was to be changed.
 const DRY_RUN: (&str, &str) = ("tidings/dry-run", "All");
 
-/// What a handler finds out about its write. It is kept also where the handler is cut off at its deadline, or panics.
+/// What a handler finds out about its write. It is kept also where the handler is cut off at its
+/// deadline, or panics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(Arc<Noted>);
 
@@ -315,4 +317,66 @@ impl Entry {
 
 fn micro_time(time: Timestamp) -> String {
     format!("{time:.6}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::audit::AuditOptions;
+    use crate::auth::{User, UserInfo};
+    use crate::clock::SystemClock;
+
+    #[test]
+    fn a_line_without_a_body_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = AuditOptions::new(folder.path().join("audit.log"));
+        let log = AuditLog::open(options, Arc::new(SystemClock)).unwrap();
+        let long = "\u{1}".repeat(100_000);
+        let user = || {
+            Some(User::exactly(UserInfo {
+                name: long.clone(),
+                uid: long.clone(),
+                groups: vec!["\"".repeat(150); 1000],
+                extra: [("a".to_owned(), vec!["\"".repeat(150); 1000])].into(),
+            }))
+        };
+        let uri = format!("/{}", "\"".repeat(60_000));
+        let header = HeaderValue::from_str(&"\"".repeat(100_000)).unwrap();
+        let notes = Notes::default();
+        notes.name(&long);
+        notes.dry_run();
+        let entry = Entry {
+            api: Api::Events,
+            verb: "deletecollection",
+            identity: Identity {
+                user: user(),
+                impersonated: user(),
+            },
+            received: Timestamp::MAX,
+            uri: Uri::builder().path_and_query(uri).build().unwrap(),
+            headers: [(AUDIT_ID.clone(), &header), (header::USER_AGENT, &header)]
+                .map(|(name, value)| (name, value.clone()))
+                .into_iter()
+                .collect(),
+            peer: Some((IpAddr::from([0xffff_u16; 8]), 1).into()),
+            namespace: long.clone(),
+            name: long.clone(),
+            notes,
+            _open: None,
+        };
+        let failure = Status::bad_request(long.clone());
+        let code = StatusCode::BAD_REQUEST;
+        let mut record = entry.record(&log, Timestamp::MAX, code, Some(&failure));
+        record.annotations.extend([TRUNCATED]);
+        let len = record.line().len();
+        // Not far from it, either: every part is as long as it gets.
+        assert!(
+            (METADATA_BYTES_MAX * 3 / 4..=METADATA_BYTES_MAX).contains(&len),
+            "{len}"
+        );
+    }
 }

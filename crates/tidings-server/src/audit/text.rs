@@ -1,7 +1,7 @@
 //! What clients and authenticators chose of an entry, cut to its bounds.
 //!
-//! Texts are measured as JSON writes them, so that the bounds of an entry's parts add up to the bound of its line. What is
-//! cut ends with a mark, kube-apiserver's own for a User-Agent.
+//! Texts are measured as JSON writes them, so that the bounds of an entry's parts add up to the
+//! bound of its line. What is cut ends with a mark, kube-apiserver's own for a User-Agent.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -142,7 +142,7 @@ mod tests {
             assert_eq!(cut(text, bytes_max), expected, "{text:?}");
         }
         assert_eq!(header(b"\xe9t\xe9"), "\u{fffd}t\u{fffd}");
-        let long = header(&[0xff; 100_000]).into_owned();
+        let long = header(&b"\xff".repeat(100_000)).into_owned();
         assert!(long.ends_with(MARK) && long.len() <= TEXT_BYTES_MAX + MARK.len());
     }
 

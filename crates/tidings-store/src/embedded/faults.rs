@@ -1,5 +1,5 @@
-//! Errors of a disk at random places, for tests: one operation in four fails in the logs that are asked for. And panics of a
-//! committer, at one point of its next commit.
+//! Errors of a disk at random places, for tests: one operation in four fails in the logs that are
+//! asked for. And panics of a committer, at one point of its next commit.
 
 use std::collections::BTreeMap;
 use std::io;

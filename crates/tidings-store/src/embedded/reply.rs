@@ -1,6 +1,8 @@
-//! Where the committer's answers go, and what is answered if it ends before it can say what became of a write.
+//! Where the committer's answers go, and what is answered if it ends before it can say what became
+//! of a write.
 //!
-//! - Before a commit was begun with it, nothing of a write is on the disk: the store is closed, and nothing changed.
+//! - Before a commit was begun with it, nothing of a write is on the disk: the store is closed, and
+//!   nothing changed.
 //! - From then on it may be on the disk: the outcome is unknown.
 
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The token of etcd's authentication: one for all requests.
 //!
-//! - However many requests are without a token, one asks for it. The others wait, and take what it got; a failure, too, if
-//!   they would ask the same member.
-//! - A token is given up only for a request that was refused with that very token. What comes late, and was sent with an
-//!   older one, says nothing of it.
+//! - However many requests are without a token, one asks for it. The others wait, and take what it
+//!   got; a failure, too, if they would ask the same member.
+//! - A token is given up only for a request that was refused with that very token. What comes late,
+//!   and was sent with an older one, says nothing of it.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -78,7 +78,8 @@ impl Tokens {
         }
     }
 
-    /// A request was refused with this token: the next one asks for another, unless there is another already.
+    /// A request was refused with this token: the next one asks for another, unless there is
+    /// another already.
     pub(super) fn give_up(&self, token: &Token) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let is_it = |current: &mut Token| current.generation == token.generation;

@@ -23,10 +23,10 @@ pub(crate) fn call_with(url: &str, line: &str, method: &str, body: &Value) -> Va
 }
 
 /// What etcd has counted under a name with these labels, since it was started.
-pub(crate) fn metric(url: &str, series: &str) -> f64 {
+pub(crate) fn metric(url: &str, series: &str) -> u64 {
     let metrics = send(url, "GET /metrics HTTP/1.0\r\n\r\n");
     let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
-    metrics.lines().find_map(value).unwrap_or(0.0)
+    metrics.lines().find_map(value).unwrap_or(0)
 }
 
 /// The answer's body.

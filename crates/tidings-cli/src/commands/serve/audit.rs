@@ -15,8 +15,9 @@ use super::values;
     reason = "the flags have kube-apiserver's names"
 )]
 pub(super) struct AuditFlags {
-    /// Write down who wrote, changed or deleted which event, a JSON line of audit.k8s.io/v1 each; - is standard output.
-    /// Requests without a known user (401, or anonymous) go to a file beside it whose name ends with -unauthenticated
+    /// Write down who wrote, changed or deleted which event, a JSON line of audit.k8s.io/v1 each; -
+    /// is standard output. Requests without a known user (401, or anonymous) go to a file beside it
+    /// whose name ends with -unauthenticated
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
     /// What a line has: Metadata, or also the request's body (Request)
@@ -31,16 +32,18 @@ pub(super) struct AuditFlags {
     /// Age in days at which files put aside are removed; 0 removes none for its age
     #[arg(long, value_name = "DAYS", default_value_t = 0)]
     audit_log_maxage: u32,
-    /// Longest line, in bytes, that has the request's body; Ki, Mi, k and M may follow. A longer one is written without it,
-    /// with the annotation audit.k8s.io/truncated
+    /// Longest line, in bytes, that has the request's body; Ki, Mi, k and M may follow. A longer
+    /// one is written without it, with the annotation audit.k8s.io/truncated
     #[arg(long, value_name = "BYTES", default_value = "100Ki", value_parser = values::bytes)]
     audit_log_truncate_max_event_size: usize,
-    /// Size in MiB at which the file of requests without a known user is put aside; one such file is kept. 0 writes none of
-    /// them and counts them. On standard output they stand among the others
+    /// Size in MiB at which the file of requests without a known user is put aside; one such file
+    /// is kept. 0 writes none of them and counts them. On standard output they stand among the
+    /// others
     #[arg(long, value_name = "MIB", default_value_t = 10)]
     audit_log_unauthenticated_maxsize: u32,
-    /// How long an answer waits while the disk is too slow for its line. After that lines are dropped and counted in
-    /// apiserver_audit_error_total until the disk writes again; 0s waits for none
+    /// How long an answer waits while the disk is too slow for its line. After that lines are
+    /// dropped and counted in apiserver_audit_error_total until the disk writes again; 0s waits for
+    /// none
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = values::duration)]
     audit_log_max_wait: Duration,
 }
