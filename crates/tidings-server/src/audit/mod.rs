@@ -166,7 +166,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// Opens the log, readable by its owner only, and starts the thread that writes to them.
+    /// Opens the log, readable by its owner only, and starts the thread that writes to it.
     ///
     /// # Errors
     /// The file cannot be opened, or no thread be started.

@@ -73,6 +73,7 @@ impl Queue {
     /// A queue of so many bytes, and a quarter as many for requests without a known user.
     pub(super) fn new(bytes_max: usize, wait_max: Duration) -> (Self, Waiting) {
         let most = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
+        let most = most.min(Semaphore::MAX_PERMITS);
         let known_bytes = bytes_max.clamp(QUEUE_BYTES_MIN, most);
         let (sender, receiver) = channel();
         let stalled = Arc::new(AtomicBool::new(false));
