@@ -332,8 +332,6 @@ fn write(mut files: Files, waiting: &Waiting, counters: &Counters) {
 mod tests {
     use std::pin::pin;
 
-    use futures::poll;
-
     use super::*;
     use crate::clock::SystemClock;
 
@@ -374,7 +372,8 @@ mod tests {
         let log = Arc::new(log);
         let entry = log.open_entry();
         let mut finish = pin!(Arc::clone(&log).finish());
-        assert!(poll!(finish.as_mut()).is_pending());
+        let soon = tokio::time::timeout(Duration::from_secs(4), finish.as_mut()).await;
+        assert!(soon.is_err(), "it does not wait for the entry");
         log.push(b"line\n".to_vec(), Whose::Known).await;
         drop(entry);
         finish.await;
