@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt, stream};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::access;
 use super::streamed::Outcome;
@@ -105,33 +106,33 @@ async fn write_down(
     })
 }
 
-/// What is yet to be written down; by a task of its own where the answer is dropped before its end.
+/// What is yet to be written down. A task of its own does it, so that it is done also where nothing waits for the end of
+/// the answer any more.
 struct Unwritten(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
 
 impl Unwritten {
     async fn write(mut self) {
-        if let Some((entry, server, outcome)) = self.0.take() {
-            write_outcome(entry, server, outcome).await;
+        if let Some(task) = self.begin() {
+            // It does not panic, and nothing ends it.
+            _ = task.await;
         }
+    }
+
+    fn begin(&mut self) -> Option<JoinHandle<()>> {
+        let (entry, server, outcome) = self.0.take()?;
+        let runtime = Handle::try_current().ok()?;
+        Some(runtime.spawn(async move {
+            let failure = outcome.failure();
+            let code = failure.as_ref().map_or(StatusCode::OK, Status::code);
+            entry.write(&server, code, failure.as_ref()).await;
+        }))
     }
 }
 
 impl Drop for Unwritten {
     fn drop(&mut self) {
-        if let Some((entry, server, outcome)) = self.0.take()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            runtime.spawn(write_outcome(entry, server, outcome));
-        }
+        self.begin();
     }
-}
-
-async fn write_outcome(entry: audit::Entry, server: Arc<ApiServer>, outcome: Outcome) {
-    let failure = outcome.failure();
-    let status = failure
-        .as_ref()
-        .map_or(StatusCode::OK, |failure| failure.clone().into_response().status());
-    entry.write(&server, status, failure.as_ref()).await;
 }
 
 /// A panic of a handler is one request's, and no end of its connection.
