@@ -178,7 +178,7 @@ mod tests {
             ..EventFields::default()
         };
         let mut errors = validate_create(&fields, RequestVersion::CoreV1);
-        errors.extend(validate_metadata(&fields.metadata, NameRule::PathSegment));
+        errors.append(validate_metadata(&fields.metadata, NameRule::PathSegment));
         errors
             .iter()
             .map(|error| format!("{}: {error}", error.field))

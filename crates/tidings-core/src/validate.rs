@@ -3,16 +3,21 @@
 //! They are kube-apiserver's (`pkg/apis/core/validation/events.go`, `k8s.io/apimachinery/pkg/api/validation`,
 //! `.../pkg/util/validation`): lengths count bytes, and which rules apply depends on the API version of the *request*.
 //! The functions see plain borrowed values, so that any representation of an event can be checked without being copied.
+//! What they take is in proportion to what they see, and what they say of it is bounded ([`FieldErrors`]).
 
+mod bounded;
+mod errors;
 mod quote;
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 
 use jiff::Timestamp;
 
-use quote::go_json_string;
-pub use quote::{go_quote, is_printable};
+pub use bounded::{bounded_text, json_len};
+pub use errors::{Cause, FieldError, FieldErrors};
+use quote::JsonString;
+pub use quote::{Quoted, go_quote, is_printable};
 
 /// Longest message of an event with an eventTime, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1024;
@@ -34,95 +39,6 @@ pub enum RequestVersion {
     CoreV1,
     /// `events.k8s.io/v1`: the strict ones on top.
     EventsV1,
-}
-
-/// A reason for refusing a field, in the words of `k8s.io/apimachinery/pkg/util/validation/field`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// `FieldValueRequired`
-    Required,
-    /// `FieldValueInvalid`
-    Invalid,
-    /// `FieldValueForbidden`
-    Forbidden,
-    /// `FieldValueTooLong`
-    TooLong,
-    /// `FieldValueNotSupported`
-    NotSupported,
-}
-
-impl Cause {
-    /// The reason as a Status cause carries it.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::TooLong => "FieldValueTooLong",
-            Self::NotSupported => "FieldValueNotSupported",
-        }
-    }
-}
-
-/// A field that was refused, and why. Its `Display` is what a Status cause carries as its message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
-    /// The path, e.g. `involvedObject.namespace`.
-    pub field: String,
-    /// The class of the error.
-    pub cause: Cause,
-    /// The refused value as printed, for [`Cause::Invalid`] and [`Cause::NotSupported`].
-    pub value: String,
-    /// What is accepted; may be empty.
-    pub detail: String,
-}
-
-impl FieldError {
-    /// An invalid value.
-    pub fn invalid(field: impl Into<String>, value: &str, detail: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            cause: Cause::Invalid,
-            value: go_quote(value),
-            detail: detail.into(),
-        }
-    }
-
-    /// A value that must be given.
-    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            cause: Cause::Required,
-            value: String::new(),
-            detail: detail.into(),
-        }
-    }
-
-    fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            cause: Cause::Forbidden,
-            value: String::new(),
-            detail: detail.into(),
-        }
-    }
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.cause {
-            Cause::Required => f.write_str("Required value")?,
-            Cause::Invalid => write!(f, "Invalid value: {}", self.value)?,
-            Cause::Forbidden => f.write_str("Forbidden")?,
-            Cause::TooLong => f.write_str("Too long")?,
-            Cause::NotSupported => write!(f, "Unsupported value: {}", self.value)?,
-        }
-        if self.detail.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ": {}", self.detail)
-        }
-    }
 }
 
 /// The seven fields of an `ObjectReference`: kind, namespace, name, uid, apiVersion, resourceVersion, fieldPath.
@@ -197,26 +113,23 @@ pub struct MetadataFields<'a> {
 /// The rules for creating an event, but for those of [`validate_metadata`], which come after them.
 ///
 /// Source: `ValidateEventCreate`.
-pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> Vec<FieldError> {
+pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> FieldErrors {
     let mut errors = common_rules(event, version);
     if version == RequestVersion::CoreV1 {
         return errors;
     }
-    errors.extend(validate_metadata(
+    errors.append(validate_metadata(
         &event.metadata,
         NameRule::Dns1123Subdomain,
     ));
-    errors.extend(unqualified_finalizers(&event.metadata));
-    errors.extend(series_rules(event));
+    unqualified_finalizers(&event.metadata, &mut errors);
+    series_rules(event, &mut errors);
     if event.event_time.is_none() {
-        errors.push(FieldError::required("eventTime", ""));
+        errors.push(|| FieldError::required("eventTime", ""));
     }
     if !matches!(event.event_type, "Normal" | "Warning") {
-        errors.push(FieldError::invalid(
-            "type",
-            "",
-            format!("has invalid value: {}", event.event_type),
-        ));
+        let detail = format_args!("has invalid value: {}", event.event_type);
+        errors.push(|| FieldError::invalid("type", "", detail));
     }
     let must_be_unset = [
         ("firstTimestamp", event.first_timestamp.is_some()),
@@ -236,79 +149,102 @@ pub fn validate_update(
     new: &EventFields<'_>,
     old: &EventFields<'_>,
     version: RequestVersion,
-) -> Vec<FieldError> {
+) -> FieldErrors {
     let mut errors = common_rules(new, version);
     if version == RequestVersion::CoreV1 {
         return errors;
     }
-    errors.extend(validate_metadata_update(&new.metadata, &old.metadata));
-    errors.extend(unqualified_finalizers(&new.metadata));
+    errors.append(validate_metadata_update(&new.metadata, &old.metadata));
+    unqualified_finalizers(&new.metadata, &mut errors);
     if new.series != old.series {
-        errors.extend(series_rules(new));
+        series_rules(new, &mut errors);
     }
     let [new, old] = [new, old].map(immutable_fields);
     let changed = new.into_iter().zip(old).filter(|(new, old)| new != old);
-    errors.extend(changed.map(|((field, value), _)| FieldError {
-        value,
-        ..FieldError::invalid(field, "", IMMUTABLE)
-    }));
+    for ((field, value), _) in changed {
+        errors.push(|| FieldError::invalid_as(field, value, IMMUTABLE));
+    }
     errors
 }
 
-/// What no update through events.k8s.io may change, each printed as upstream prints the refused value.
-fn immutable_fields(event: &EventFields<'_>) -> [(&'static str, String); 14] {
-    let time =
-        |time: Option<Timestamp>| time.map_or("null".into(), |time| format!("\"{time:.0}\""));
-    let micro_time = event
-        .event_time
-        .map_or("null".into(), |time| format!("\"{time:.6}\""));
-    let [component, host] = event.source.map(go_json_string);
-    let related = event.related.as_ref().map_or("null".into(), reference);
-    [
-        ("involvedObject", reference(&event.involved_object)),
-        ("reason", go_quote(event.reason)),
-        ("message", go_quote(event.message)),
-        (
-            "source",
-            format!("{{\"Component\":{component},\"Host\":{host}}}"),
-        ),
-        ("firstTimestamp", time(event.first_timestamp)),
-        ("lastTimestamp", time(event.last_timestamp)),
-        ("count", event.count.to_string()),
-        ("reason", go_quote(event.reason)),
-        ("type", go_quote(event.event_type)),
-        ("eventTime", micro_time),
-        ("action", go_quote(event.action)),
-        ("related", related),
-        ("reportingController", go_quote(event.reporting_controller)),
-        ("reportingInstance", go_quote(event.reporting_instance)),
-    ]
+/// A value that no update through events.k8s.io may change; printed as upstream prints what it refuses.
+#[derive(PartialEq)]
+enum Immutable<'a> {
+    Text(&'a str),
+    Number(i32),
+    /// A time as it is stored: to the second, or to the microsecond.
+    Time(Option<Timestamp>),
+    MicroTime(Option<Timestamp>),
+    Source([&'a str; 2]),
+    Reference(Option<ReferenceFields<'a>>),
 }
 
-/// A reference as Go prints its internal type.
-fn reference(fields: &ReferenceFields<'_>) -> String {
-    let names = [
-        "Kind",
-        "Namespace",
-        "Name",
-        "UID",
-        "APIVersion",
-        "ResourceVersion",
-        "FieldPath",
-    ];
-    let members: Vec<String> = names
-        .iter()
-        .zip(fields)
-        .map(|(name, value)| format!("\"{name}\":{}", go_json_string(value)))
-        .collect();
-    format!("{{{}}}", members.join(","))
+impl Display for Immutable<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{}", Quoted(text)),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Time(Some(time)) => write!(f, "\"{time:.0}\""),
+            Self::MicroTime(Some(time)) => write!(f, "\"{time:.6}\""),
+            Self::Source([component, host]) => {
+                print_members(f, [("Component", component), ("Host", host)])
+            }
+            Self::Reference(Some(fields)) => {
+                let names = [
+                    "Kind",
+                    "Namespace",
+                    "Name",
+                    "UID",
+                    "APIVersion",
+                    "ResourceVersion",
+                    "FieldPath",
+                ];
+                print_members(f, names.into_iter().zip(fields))
+            }
+            Self::Time(None) | Self::MicroTime(None) | Self::Reference(None) => {
+                f.write_str("null")
+            }
+        }
+    }
+}
+
+/// Prints texts as the members of a JSON object.
+fn print_members<'a>(
+    f: &mut Formatter<'_>,
+    members: impl IntoIterator<Item = (&'static str, &'a &'a str)>,
+) -> fmt::Result {
+    for (place, (name, value)) in members.into_iter().enumerate() {
+        let before = if place == 0 { '{' } else { ',' };
+        write!(f, "{before}\"{name}\":{}", JsonString(value))?;
+    }
+    f.write_str("}")
+}
+
+fn immutable_fields<'a>(event: &EventFields<'a>) -> [(&'static str, Immutable<'a>); 14] {
+    use Immutable::{MicroTime, Number, Reference, Source, Text, Time};
+    [
+        ("involvedObject", Reference(Some(event.involved_object))),
+        ("reason", Text(event.reason)),
+        ("message", Text(event.message)),
+        ("source", Source(event.source)),
+        ("firstTimestamp", Time(event.first_timestamp)),
+        ("lastTimestamp", Time(event.last_timestamp)),
+        ("count", Number(event.count)),
+        ("reason", Text(event.reason)),
+        ("type", Text(event.event_type)),
+        ("eventTime", MicroTime(event.event_time)),
+        ("action", Text(event.action)),
+        ("related", Reference(event.related)),
+        ("reportingController", Text(event.reporting_controller)),
+        ("reportingInstance", Text(event.reporting_instance)),
+    ]
 }
 
 const IMMUTABLE: &str = "field is immutable";
 
 /// What holds for both versions, for creating and for changing.
-fn common_rules(event: &EventFields<'_>, version: RequestVersion) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn common_rules(event: &EventFields<'_>, version: RequestVersion) -> FieldErrors {
+    let mut errors = FieldErrors::default();
     let namespace = event.metadata.namespace;
     let involved = event.involved_namespace();
     let mismatch = || {
@@ -326,26 +262,21 @@ fn common_rules(event: &EventFields<'_>, version: RequestVersion) -> Vec<FieldEr
             involved == namespace
         };
         if !expected {
-            errors.push(mismatch());
+            errors.push(mismatch);
         }
     } else {
         if involved.is_empty() && !matches!(namespace, "default" | "kube-system") {
-            errors.push(mismatch());
+            errors.push(mismatch);
         }
         let controller = match version {
             RequestVersion::CoreV1 => "reportingComponent",
             RequestVersion::EventsV1 => "reportingController",
         };
         if event.reporting_controller.is_empty() {
-            errors.push(FieldError::required(controller, ""));
+            errors.push(|| FieldError::required(controller, ""));
         }
-        for complaint in check_qualified_name(event.reporting_controller) {
-            errors.push(FieldError::invalid(
-                controller,
-                event.reporting_controller,
-                complaint,
-            ));
-        }
+        let name = event.reporting_controller;
+        refuse_each(&mut errors, controller, name, check_qualified_name(name));
         let words = [
             ("reportingInstance", event.reporting_instance),
             ("action", event.action),
@@ -353,39 +284,41 @@ fn common_rules(event: &EventFields<'_>, version: RequestVersion) -> Vec<FieldEr
         ];
         for (field, value) in words {
             if value.is_empty() {
-                errors.push(FieldError::required(field, ""));
+                errors.push(|| FieldError::required(field, ""));
             }
-            errors.extend(length_rule(field, value, WORD_BYTES_MAX));
+            length_rule(field, value, WORD_BYTES_MAX, &mut errors);
         }
-        errors.extend(length_rule("message", event.message, MESSAGE_BYTES_MAX));
+        length_rule("message", event.message, MESSAGE_BYTES_MAX, &mut errors);
     }
-    for complaint in check_dns1123_subdomain(namespace) {
-        errors.push(FieldError::invalid("namespace", namespace, complaint));
-    }
+    let complaints = check_dns1123_subdomain(namespace);
+    refuse_each(&mut errors, "namespace", namespace, complaints);
     errors
 }
 
-fn length_rule(field: &str, value: &str, max: usize) -> Option<FieldError> {
-    (value.len() > max)
-        .then(|| FieldError::invalid(field, "", format!("can have at most {max} characters")))
+/// Refuses a field once for each complaint about its value.
+fn refuse_each(errors: &mut FieldErrors, field: &str, value: &str, complaints: Vec<String>) {
+    for complaint in complaints {
+        errors.push(|| FieldError::invalid(field, value, complaint));
+    }
 }
 
-fn series_rules(event: &EventFields<'_>) -> Vec<FieldError> {
+fn length_rule(field: &str, value: &str, max: usize, errors: &mut FieldErrors) {
+    if value.len() > max {
+        let detail = format_args!("can have at most {max} characters");
+        errors.push(|| FieldError::invalid(field, "", detail));
+    }
+}
+
+fn series_rules(event: &EventFields<'_>, errors: &mut FieldErrors) {
     let Some((count, last_observed_time)) = event.series else {
-        return Vec::new();
+        return;
     };
-    let mut errors = Vec::new();
     if count < 2 {
-        errors.push(FieldError::invalid(
-            "series.count",
-            "",
-            "should be at least 2",
-        ));
+        errors.push(|| FieldError::invalid("series.count", "", "should be at least 2"));
     }
     if last_observed_time.is_none() {
-        errors.push(FieldError::required("series.lastObservedTime", ""));
+        errors.push(|| FieldError::required("series.lastObservedTime", ""));
     }
-    errors
 }
 
 /// What an object's name has to be.
@@ -418,51 +351,33 @@ impl NameRule {
 /// The rules for the metadata of any new object.
 ///
 /// Source: `ValidateObjectMeta`.
-pub fn validate_metadata(metadata: &MetadataFields<'_>, name_rule: NameRule) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if !metadata.generate_name.is_empty() {
-        for complaint in name_rule.check_base(metadata.generate_name) {
-            errors.push(FieldError::invalid(
-                "metadata.generateName",
-                metadata.generate_name,
-                complaint,
-            ));
-        }
+pub fn validate_metadata(metadata: &MetadataFields<'_>, name_rule: NameRule) -> FieldErrors {
+    let mut errors = FieldErrors::default();
+    let (name, base) = (metadata.name, metadata.generate_name);
+    if !base.is_empty() {
+        let complaints = name_rule.check_base(base);
+        refuse_each(&mut errors, "metadata.generateName", base, complaints);
     }
-    if metadata.name.is_empty() {
-        errors.push(FieldError::required(
-            "metadata.name",
-            "name or generateName is required",
-        ));
+    if name.is_empty() {
+        let detail = "name or generateName is required";
+        errors.push(|| FieldError::required("metadata.name", detail));
     } else {
-        for complaint in name_rule.check(metadata.name) {
-            errors.push(FieldError::invalid(
-                "metadata.name",
-                metadata.name,
-                complaint,
-            ));
-        }
+        refuse_each(&mut errors, "metadata.name", name, name_rule.check(name));
     }
-    if metadata.namespace.is_empty() {
-        errors.push(FieldError::required("metadata.namespace", ""));
+    let namespace = metadata.namespace;
+    if namespace.is_empty() {
+        errors.push(|| FieldError::required("metadata.namespace", ""));
     } else {
-        for complaint in check_dns1123_label(metadata.namespace) {
-            errors.push(FieldError::invalid(
-                "metadata.namespace",
-                metadata.namespace,
-                complaint,
-            ));
-        }
+        let complaints = check_dns1123_label(namespace);
+        refuse_each(&mut errors, "metadata.namespace", namespace, complaints);
     }
     if metadata.generation < 0 {
         let detail = "must be greater than or equal to 0";
-        errors.push(FieldError {
-            value: metadata.generation.to_string(),
-            ..FieldError::invalid("metadata.generation", "", detail)
-        });
+        let refused = metadata.generation;
+        errors.push(|| FieldError::invalid_as("metadata.generation", refused, detail));
     }
-    errors.extend(label_and_owner_rules(metadata));
-    errors.extend(finalizer_rules(metadata));
+    label_and_owner_rules(metadata, &mut errors);
+    finalizer_rules(metadata, &mut errors);
     errors
 }
 
@@ -486,101 +401,71 @@ fn mask_trailing_dash(base: &str) -> String {
 pub fn validate_metadata_update(
     new: &MetadataFields<'_>,
     old: &MetadataFields<'_>,
-) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let added: Vec<&String> = new
-        .finalizers
-        .iter()
-        .filter(|finalizer| !old.finalizers.contains(finalizer))
-        .collect();
-    if old.deletion.0.is_some() && !added.is_empty() {
-        errors.push(FieldError::forbidden(
-            "metadata.finalizers",
-            format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-                added
-                    .iter()
-                    .map(|finalizer| go_quote(finalizer))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
-        ));
+) -> FieldErrors {
+    let mut errors = FieldErrors::default();
+    if old.deletion.0.is_some() {
+        let known: BTreeSet<&String> = old.finalizers.iter().collect();
+        let added = || new.finalizers.iter().filter(|one| !known.contains(one));
+        if added().next().is_some() {
+            let list = Joined(", ", || added().map(|one| Quoted(one)));
+            let detail = format_args!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{list}}}"
+            );
+            errors.push(|| FieldError::forbidden("metadata.finalizers", detail));
+        }
     }
     let compared = [
         ("metadata.name", new.name, old.name),
         ("metadata.namespace", new.namespace, old.namespace),
     ];
-    let changed = compared.into_iter().filter(|(_, new, old)| new != old);
-    errors.extend(changed.map(|(field, new, _)| FieldError::invalid(field, new, IMMUTABLE)));
+    for (field, new, _) in compared.into_iter().filter(|(_, new, old)| new != old) {
+        errors.push(|| FieldError::invalid(field, new, IMMUTABLE));
+    }
     if new.uid != old.uid {
         // A type of its own to Go, which prints it as JSON.
-        errors.push(FieldError {
-            value: go_json_string(new.uid),
-            ..FieldError::invalid("metadata.uid", "", IMMUTABLE)
-        });
+        errors.push(|| FieldError::invalid_as("metadata.uid", JsonString(new.uid), IMMUTABLE));
     }
     let (time, grace) = new.deletion;
     if time != old.deletion.0 {
-        errors.push(FieldError {
-            value: time.map_or("null".into(), |time| format!("\"{time:.0}\"")),
-            ..FieldError::invalid("metadata.deletionTimestamp", "", IMMUTABLE)
-        });
+        let time = Immutable::Time(time);
+        errors.push(|| FieldError::invalid_as("metadata.deletionTimestamp", time, IMMUTABLE));
     }
     if grace != old.deletion.1 {
-        errors.push(FieldError {
-            value: grace.map_or("null".into(), |seconds| seconds.to_string()),
-            ..FieldError::invalid("metadata.deletionGracePeriodSeconds", "", IMMUTABLE)
+        let grace = grace.map_or("null".into(), |seconds| seconds.to_string());
+        errors.push(|| {
+            FieldError::invalid_as("metadata.deletionGracePeriodSeconds", grace, IMMUTABLE)
         });
     }
-    errors.extend(label_and_owner_rules(new));
+    label_and_owner_rules(new, &mut errors);
     errors
 }
 
-fn label_and_owner_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn label_and_owner_rules(metadata: &MetadataFields<'_>, errors: &mut FieldErrors) {
     for (key, value) in metadata.labels.into_iter().flatten() {
-        for complaint in check_qualified_name(key) {
-            errors.push(FieldError::invalid("metadata.labels", key, complaint));
-        }
-        for complaint in check_label_value(value) {
-            errors.push(FieldError::invalid("metadata.labels", value, complaint));
-        }
+        refuse_each(errors, "metadata.labels", key, check_qualified_name(key));
+        refuse_each(errors, "metadata.labels", value, check_label_value(value));
     }
     let mut annotations_len = 0;
     for (key, value) in metadata.annotations.into_iter().flatten() {
         // Keys of annotations may be written in any case.
-        for complaint in check_qualified_name(&key.to_lowercase()) {
-            errors.push(FieldError::invalid("metadata.annotations", key, complaint));
-        }
+        let complaints = check_qualified_name(&key.to_lowercase());
+        refuse_each(errors, "metadata.annotations", key, complaints);
         annotations_len += key.len() + value.len();
     }
     if annotations_len > ANNOTATIONS_BYTES_MAX {
-        errors.push(FieldError {
-            field: "metadata.annotations".into(),
-            cause: Cause::TooLong,
-            value: String::new(),
-            detail: format!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes"),
-        });
+        let detail = format_args!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes");
+        errors.push(|| FieldError::new("metadata.annotations", Cause::TooLong, "", detail));
     }
-    errors.extend(owner_rules(&metadata.owner_references));
-    errors
+    owner_rules(&metadata.owner_references, errors);
 }
 
 type Owner<'a> = ([&'a str; 4], [Option<bool>; 2]);
 
 /// Source: `validateOwnerReference`, `ValidateOwnerReferences`.
-fn owner_rules(owners: &[Owner<'_>]) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut controller: Option<String> = None;
+fn owner_rules(owners: &[Owner<'_>], errors: &mut FieldErrors) {
+    let mut controller = None;
     for owner in owners {
-        let ([api_version, kind, name, uid], [is_controller, _]) = owner;
-        let mut refuse = |field: &str, value: String, detail: String| {
-            let field = format!("metadata.ownerReferences{field}");
-            errors.push(FieldError {
-                value,
-                ..FieldError::invalid(field, "", detail)
-            });
-        };
+        let ([api_version, kind, name, uid], [is_controller, _]) = *owner;
         let version = match api_version.split_once('/') {
             None => api_version,
             Some((_, version)) if !version.contains('/') => version,
@@ -588,59 +473,78 @@ fn owner_rules(owners: &[Owner<'_>]) -> Vec<FieldError> {
         };
         if version.is_empty() {
             let detail = "version must not be empty";
-            refuse(".apiVersion", go_quote(api_version), detail.into());
+            let field = "metadata.ownerReferences.apiVersion";
+            errors.push(|| FieldError::invalid(field, api_version, detail));
         }
         for (field, value) in [(".kind", kind), (".name", name), (".uid", uid)] {
             if value.is_empty() {
-                refuse(field, go_quote(value), "must not be empty".into());
+                let field = || format!("metadata.ownerReferences{field}");
+                errors.push(|| FieldError::invalid(field(), value, "must not be empty"));
             }
         }
-        if (*api_version, *kind) == ("v1", "Event") {
+        if (api_version, kind) == ("v1", "Event") {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            refuse("", print_owner(owner), detail.into());
+            let field = "metadata.ownerReferences";
+            errors.push(|| FieldError::invalid_as(field, PrintedOwner(owner), detail));
         }
-        if *is_controller == Some(true) {
-            let this = format!("{kind}/{name}");
-            match &controller {
-                None => controller = Some(this),
-                Some(first) => {
-                    let all: Vec<String> = owners.iter().map(print_owner).collect();
-                    refuse(
-                        "",
-                        format!("[{}]", all.join(",")),
-                        format!(
-                            "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
-                             and {this}"
-                        ),
-                    );
-                }
-            }
+        if is_controller == Some(true) {
+            let Some((first_kind, first_name)) = controller else {
+                controller = Some((kind, name));
+                continue;
+            };
+            let detail = format_args!(
+                "Only one reference can have Controller set to true. Found \"true\" in references for \
+                 {first_kind}/{first_name} and {kind}/{name}"
+            );
+            let all = Joined(",", || owners.iter().map(PrintedOwner));
+            let all = format_args!("[{all}]");
+            errors.push(|| FieldError::invalid_as("metadata.ownerReferences", all, detail));
         }
     }
-    errors
 }
 
-/// An owner as JSON.
-fn print_owner((texts, flags): &Owner<'_>) -> String {
-    let names = ["apiVersion", "kind", "name", "uid"];
-    let texts = names.iter().zip(texts);
-    let texts = texts.map(|(name, value)| format!("\"{name}\":{}", go_json_string(value)));
-    let flags = ["controller", "blockOwnerDeletion"].iter().zip(flags);
-    let flags = flags.filter_map(|(name, flag)| Some(format!("\"{name}\":{}", (*flag)?)));
-    let members: Vec<String> = texts.chain(flags).collect();
-    format!("{{{}}}", members.join(","))
-}
+/// Prints an owner as JSON.
+struct PrintedOwner<'a>(&'a Owner<'a>);
 
-fn finalizer_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for finalizer in metadata.finalizers {
-        for complaint in check_qualified_name(finalizer) {
-            errors.push(FieldError::invalid(
-                "metadata.finalizers",
-                finalizer,
-                complaint,
-            ));
+impl Display for PrintedOwner<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ([api_version, kind, name, uid], flags) = self.0;
+        for (before, value) in [
+            ("{\"apiVersion\":", api_version),
+            (",\"kind\":", kind),
+            (",\"name\":", name),
+            (",\"uid\":", uid),
+        ] {
+            write!(f, "{before}{}", JsonString(value))?;
         }
+        for (name, flag) in ["controller", "blockOwnerDeletion"].iter().zip(flags) {
+            if let Some(flag) = flag {
+                write!(f, ",\"{name}\":{flag}")?;
+            }
+        }
+        f.write_str("}")
+    }
+}
+
+/// Prints what a function gives, with a separator between.
+struct Joined<F>(&'static str, F);
+
+impl<I: Iterator<Item: Display>, F: Fn() -> I> Display for Joined<F> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (place, item) in (self.1)().enumerate() {
+            if place > 0 {
+                f.write_str(self.0)?;
+            }
+            write!(f, "{item}")?;
+        }
+        Ok(())
+    }
+}
+
+fn finalizer_rules(metadata: &MetadataFields<'_>, errors: &mut FieldErrors) {
+    for finalizer in metadata.finalizers {
+        let complaints = check_qualified_name(finalizer);
+        refuse_each(errors, "metadata.finalizers", finalizer, complaints);
     }
     let has = |name: &str| {
         metadata
@@ -649,35 +553,25 @@ fn finalizer_rules(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
             .any(|finalizer| finalizer == name)
     };
     if has("orphan") && has("foregroundDeletion") {
-        let all: Vec<String> = metadata
-            .finalizers
-            .iter()
-            .map(|finalizer| go_json_string(finalizer))
-            .collect();
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        errors.push(FieldError {
-            value: format!("[{}]", all.join(",")),
-            ..FieldError::invalid("metadata.finalizers", "", detail)
-        });
+        let all = Joined(",", || metadata.finalizers.iter().map(|one| JsonString(one)));
+        let all = format_args!("[{all}]");
+        errors.push(|| FieldError::invalid_as("metadata.finalizers", all, detail));
     }
-    errors
 }
 
 /// What events.k8s.io asks of finalizers on top: a domain, or a name of Kubernetes' own.
 ///
 /// Source: `validateKubeFinalizerName`.
-fn unqualified_finalizers(metadata: &MetadataFields<'_>) -> Vec<FieldError> {
-    let places = metadata.finalizers.iter().enumerate();
-    places
-        .filter(|(_, finalizer)| {
-            !finalizer.contains('/')
-                && !["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer.as_str())
-        })
-        .map(|(place, finalizer)| {
+fn unqualified_finalizers(metadata: &MetadataFields<'_>, errors: &mut FieldErrors) {
+    for (place, finalizer) in metadata.finalizers.iter().enumerate() {
+        let own = ["kubernetes", "orphan", "foregroundDeletion"];
+        if !finalizer.contains('/') && !own.contains(&finalizer.as_str()) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            FieldError::invalid(format!("metadata.finalizers[{place}]"), finalizer, detail)
-        })
-        .collect()
+            let field = || format!("metadata.finalizers[{place}]");
+            errors.push(|| FieldError::invalid(field(), finalizer, detail));
+        }
+    }
 }
 
 /// Complaints about a name that only has to be one segment of a URL path: core/v1 events have no other rule.

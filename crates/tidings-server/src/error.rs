@@ -1,18 +1,37 @@
 //! `Status`, the one form of every error (and of a successful delete), and how the errors of other layers become one.
 //!
-//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`.
+//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. However long what is refused is, its
+//! Status is not: each of its parts has a bound, all together they take less than 64 KiB as indented JSON, and what is
+//! beyond is not made.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
-use tidings_core::validate::{FieldError, go_quote};
+use tidings_core::validate::{FieldError, FieldErrors, Quoted, bounded_text};
 use tidings_store::{Fault, ReadError, WriteError};
 
 use crate::auth::attributes::Attributes;
+use crate::bounded::{BoundedList, and_more, text_len};
 use crate::codec::Api;
 use crate::managed::Conflict;
 use crate::negotiate::{Answer, Media, negotiate, negotiate_status};
 use crate::query::Query;
+
+/// Longest message, in bytes of JSON as all these.
+const MESSAGE_BYTES_MAX: usize = 24 * 1024;
+/// Longest list of reasons within a message.
+const LIST_BYTES_MAX: usize = 20 * 1024;
+/// Longest list of causes, indented.
+const CAUSES_BYTES_MAX: usize = 24 * 1024;
+/// What a cause takes beside its texts.
+const CAUSE_BYTES: usize = 160;
+/// Longest name, group, kind and uid of what a Status is about.
+const DETAIL_BYTES_MAX: usize = 2 * 1024;
+/// Longest continue token. Keys that are longer than this are no events'.
+const CONTINUE_BYTES_MAX: usize = 4 * 1024;
 
 /// A Kubernetes `Status` on its way to a client.
 #[derive(Clone, Debug)]
@@ -65,6 +84,7 @@ pub(crate) struct Details {
 /// One of several reasons.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct StatusCause {
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -72,13 +92,13 @@ pub(crate) struct StatusCause {
 }
 
 impl Status {
-    pub(crate) fn of(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn of(code: StatusCode, reason: &'static str, message: impl Display) -> Self {
         Self(Box::new(Body {
             kind: "Status",
             api_version: "v1",
             metadata: Metadata::default(),
             status: "Failure",
-            message: message.into(),
+            message: bounded_text(message, MESSAGE_BYTES_MAX),
             reason,
             details: None,
             code: Some(code.as_u16()),
@@ -93,7 +113,22 @@ impl Status {
     }
 
     fn details(mut self, details: Details) -> Self {
-        self.0.details = Some(details);
+        let Details {
+            name,
+            group,
+            kind,
+            uid,
+            ..
+        } = &details;
+        let [name, group, kind, uid] =
+            [name, group, kind, uid].map(|text| bounded_text(text, DETAIL_BYTES_MAX));
+        self.0.details = Some(Details {
+            name,
+            group,
+            kind,
+            uid,
+            ..details
+        });
         self
     }
 
@@ -117,7 +152,7 @@ impl Status {
         status
     }
 
-    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Display) -> Self {
         Self::of(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
@@ -131,10 +166,13 @@ impl Status {
             Attributes::Path { verb, path } => (
                 "forbidden".to_owned(),
                 Details::default(),
-                format!(
-                    "User {} cannot {verb} path {}",
-                    go_quote(user),
-                    go_quote(path)
+                bounded_text(
+                    format_args!(
+                        "User {} cannot {verb} path {}",
+                        Quoted(user),
+                        Quoted(path)
+                    ),
+                    MESSAGE_BYTES_MAX,
                 ),
             ),
             Attributes::Resource(asked) => {
@@ -146,7 +184,7 @@ impl Status {
                 let what = if asked.name.is_empty() {
                     format!("{qualified} is forbidden")
                 } else {
-                    format!("{qualified} {} is forbidden", go_quote(&asked.name))
+                    format!("{qualified} {} is forbidden", Quoted(&asked.name))
                 };
                 let resource = if asked.subresource.is_empty() {
                     asked.resource.to_string()
@@ -156,14 +194,17 @@ impl Status {
                 let place = if asked.namespace.is_empty() {
                     "at the cluster scope".to_owned()
                 } else {
-                    format!("in the namespace {}", go_quote(&asked.namespace))
+                    format!("in the namespace {}", Quoted(&asked.namespace))
                 };
-                let deed = format!(
-                    "User {} cannot {} resource {} in API group {} {place}",
-                    go_quote(user),
-                    asked.verb,
-                    go_quote(&resource),
-                    go_quote(&asked.group)
+                let deed = bounded_text(
+                    format_args!(
+                        "User {} cannot {} resource {} in API group {} {place}",
+                        Quoted(user),
+                        asked.verb,
+                        Quoted(&resource),
+                        Quoted(&asked.group)
+                    ),
+                    MESSAGE_BYTES_MAX,
                 );
                 let details = Details {
                     name: asked.name.to_string(),
@@ -204,7 +245,7 @@ impl Status {
     }
 
     pub(crate) fn not_found(api: Api, name: &str) -> Self {
-        let message = format!("{} {} not found", api.resource(), go_quote(name));
+        let message = format!("{} {} not found", api.resource(), Quoted(name));
         Self::of(StatusCode::NOT_FOUND, "NotFound", message).about(api, name)
     }
 
@@ -298,7 +339,7 @@ impl Status {
         Self::of(
             StatusCode::NOT_FOUND,
             "NotFound",
-            format!("namespaces {} not found", go_quote(namespace)),
+            format!("namespaces {} not found", Quoted(namespace)),
         )
         .details(Details {
             name: namespace.into(),
@@ -313,7 +354,7 @@ impl Status {
             "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
              terminated",
             api.resource(),
-            go_quote(name)
+            Quoted(name)
         );
         Self::of(StatusCode::FORBIDDEN, "Forbidden", message).details(Details {
             name: name.into(),
@@ -329,7 +370,7 @@ impl Status {
     }
 
     pub(crate) fn already_exists(api: Api, name: &str) -> Self {
-        let message = format!("{} {} already exists", api.resource(), go_quote(name));
+        let message = format!("{} {} already exists", api.resource(), Quoted(name));
         Self::of(StatusCode::CONFLICT, "AlreadyExists", message).about(api, name)
     }
 
@@ -353,44 +394,49 @@ impl Status {
         let message = format!(
             "Operation cannot be fulfilled on {} {}: {why}",
             api.resource(),
-            go_quote(name)
+            Quoted(name)
         );
         Self::of(StatusCode::CONFLICT, "Conflict", message).about(api, name)
     }
 
     /// Others manage what would be applied.
     pub(crate) fn apply_conflicts(conflicts: &[Conflict]) -> Self {
-        let message = match conflicts {
-            [one] => format!(
+        let causes = conflicts.iter().map(|Conflict { manager, field }| {
+            let message = ConflictWith(manager);
+            ("FieldManagerConflict", message, field.as_str())
+        });
+        let details = Details {
+            causes: bounded_causes(causes, 0),
+            ..Details::default()
+        };
+        let status = |message: &dyn Display| Self::of(StatusCode::CONFLICT, "Conflict", message);
+        if let [one] = conflicts {
+            let message = format_args!(
                 "Apply failed with 1 conflict: conflict with {}: {}",
                 one.manager, one.field
-            ),
-            several => {
-                let mut lines = Vec::new();
-                let mut manager = "";
-                for conflict in several {
-                    if conflict.manager != manager {
-                        manager = &conflict.manager;
-                        lines.push(format!("conflicts with {manager}:"));
-                    }
-                    lines.push(format!("- {}", conflict.field));
-                }
-                format!(
-                    "Apply failed with {} conflicts: {}",
-                    several.len(),
-                    lines.join("\n")
-                )
+            );
+            return status(&message).details(details);
+        }
+        let mut lines = BoundedList::new("\n", LIST_BYTES_MAX);
+        let mut manager = "";
+        for conflict in conflicts {
+            let Conflict {
+                manager: of,
+                field,
+            } = conflict;
+            if **of == *manager {
+                lines.push(format_args!("- {field}"));
+            } else {
+                manager = of;
+                lines.push(format_args!("conflicts with {manager}:\n- {field}"));
             }
-        };
-        let cause = |conflict: &Conflict| StatusCause {
-            reason: "FieldManagerConflict",
-            message: format!("conflict with {}", conflict.manager),
-            field: conflict.field.clone(),
-        };
-        Self::of(StatusCode::CONFLICT, "Conflict", message).details(Details {
-            causes: conflicts.iter().map(cause).collect(),
-            ..Details::default()
-        })
+        }
+        let message = format_args!(
+            "Apply failed with {} conflicts: {}",
+            conflicts.len(),
+            lines.finish()
+        );
+        status(&message).details(details)
     }
 
     pub(crate) fn modified(api: Api, name: &str) -> Self {
@@ -402,49 +448,46 @@ impl Status {
     }
 
     /// The object or the options break rules. `group` is empty for events: a real server says so for both versions.
-    pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
-        let mut texts: Vec<String> = Vec::new();
-        for error in errors {
+    pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &FieldErrors) -> Self {
+        let mut told = BTreeSet::new();
+        let mut list = BoundedList::new(", ", LIST_BYTES_MAX);
+        for error in errors.iter() {
             let text = format!("{}: {error}", error.field);
-            if !texts.contains(&text) {
-                texts.push(text);
+            if !told.contains(&text) {
+                list.push(&text);
+                told.insert(text);
             }
         }
-        let list = match texts.as_slice() {
-            [one] => one.clone(),
-            several => format!("[{}]", several.join(", ")),
+        list.leave_out(errors.more());
+        let list = match list.len() {
+            1 => list.finish(),
+            _ => format!("[{}]", list.finish()),
         };
-        let qualified = if group.is_empty() {
-            kind.to_owned()
-        } else {
-            format!("{kind}.{group}")
-        };
-        let causes = errors
-            .iter()
-            .map(|error| StatusCause {
-                reason: error.cause.reason(),
-                message: error.to_string(),
-                field: error.field.clone(),
-            })
-            .collect();
+        let dot = if group.is_empty() { "" } else { "." };
+        let causes = errors.iter().map(|error| {
+            let FieldError { cause, field, .. } = error;
+            (cause.reason(), error, field.as_str())
+        });
+        let name_told = bounded_text(Quoted(name), DETAIL_BYTES_MAX);
         Self::of(
             StatusCode::UNPROCESSABLE_ENTITY,
             "Invalid",
-            format!("{qualified} {} is invalid: {list}", go_quote(name)),
+            format_args!("{kind}{dot}{group} {name_told} is invalid: {list}"),
         )
         .details(Details {
             name: name.into(),
             group: group.into(),
             kind: kind.into(),
-            causes,
+            causes: bounded_causes(causes, errors.more()),
             ..Details::default()
         })
     }
 
     /// A patch that leaves behind what is no object of its kind.
-    pub(crate) fn unfit_patch(patched: &str, why: &str) -> Self {
-        let error = FieldError::invalid("patch", patched, why);
-        Self::invalid("", "", "", &[error])
+    pub(crate) fn unfit_patch(patched: impl Display, why: &str) -> Self {
+        let patched = bounded_text(patched, MESSAGE_BYTES_MAX);
+        let error = FieldError::invalid("patch", &patched, why);
+        Self::invalid("", "", "", &error.into())
     }
 
     /// A patch that is well-formed but cannot be applied to this object. Why is not told.
@@ -461,7 +504,7 @@ impl Status {
     pub(crate) fn precondition_failed(name: &str, why: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on Event {}: {why}",
-            go_quote(name)
+            Quoted(name)
         );
         Self::of(StatusCode::CONFLICT, "Conflict", message).details(Details {
             name: name.into(),
@@ -473,7 +516,9 @@ impl Status {
     /// The history no longer reaches back; `continue_token` resumes at the latest revision.
     pub(crate) fn expired(message: &str, continue_token: Option<String>) -> Self {
         let mut status = Self::of(StatusCode::GONE, "Expired", message);
-        status.0.metadata.continue_token = continue_token.unwrap_or_default();
+        status.0.metadata.continue_token = continue_token
+            .filter(|token| token.len() <= CONTINUE_BYTES_MAX)
+            .unwrap_or_default();
         status
     }
 
@@ -519,11 +564,11 @@ impl Status {
     }
 
     /// A 500 without a reason, as unexpected errors of a real server are.
-    pub(crate) fn internal(message: impl Into<String>) -> Self {
+    pub(crate) fn internal(message: impl Display) -> Self {
         Self::of(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(message: impl Display) -> Self {
         let mut status = Self::of(
             StatusCode::SERVICE_UNAVAILABLE,
             "ServiceUnavailable",
@@ -691,6 +736,49 @@ impl Status {
     fn retry_after(&self) -> Option<u32> {
         self.0.details.as_ref()?.retry_after_seconds
     }
+}
+
+/// What a cause says of a conflict.
+struct ConflictWith<'a>(&'a str);
+
+impl Display for ConflictWith<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "conflict with {}", self.0)
+    }
+}
+
+/// The causes that fit, and one that counts the others, and so many more.
+fn bounded_causes<'a>(
+    mut causes: impl Iterator<Item = (&'static str, impl Display, &'a str)>,
+    mut more: usize,
+) -> Vec<StatusCause> {
+    let mut fitting: Vec<StatusCause> = Vec::new();
+    let mut room = CAUSES_BYTES_MAX;
+    for (reason, message, field) in causes.by_ref() {
+        let message = bounded_text(message, CAUSES_BYTES_MAX - DETAIL_BYTES_MAX - CAUSE_BYTES);
+        let field = bounded_text(field, DETAIL_BYTES_MAX);
+        match room.checked_sub(CAUSE_BYTES + text_len(&message) + text_len(&field)) {
+            Some(rest) => room = rest,
+            None => {
+                more += 1;
+                break;
+            }
+        }
+        fitting.push(StatusCause {
+            reason,
+            message,
+            field,
+        });
+    }
+    more += causes.count();
+    if more > 0 {
+        fitting.push(StatusCause {
+            reason: "",
+            message: and_more(more),
+            field: String::new(),
+        });
+    }
+    fitting
 }
 
 /// As JSON; a layer around all routes brings it into the form the client asked for ([`Status::present`]).

@@ -67,6 +67,7 @@
 mod admission;
 mod audit;
 mod auth;
+mod bounded;
 pub mod clock;
 mod codec;
 mod compress;
@@ -99,6 +100,7 @@ mod start;
 mod storage;
 mod table;
 mod tls;
+mod yaml;
 
 pub use admission::{
     AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,

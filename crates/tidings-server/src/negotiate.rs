@@ -67,6 +67,9 @@ pub(crate) enum Answer {
     Status,
 }
 
+/// So many clauses of Accept are read; those behind them are passed over. Clients send a handful.
+const CLAUSES_MAX: usize = 64;
+
 /// What every document comes in.
 pub(crate) const ACCEPTED: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
@@ -159,8 +162,7 @@ pub(crate) fn negotiate_discovery(
 /// # Errors
 /// 406 if that is not accepted.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
-    let mut clauses = accepted(headers).split(',');
-    let json = clauses.any(|clause| {
+    let json = clauses(accepted(headers)).any(|clause| {
         let media = clause
             .split(';')
             .next()
@@ -192,10 +194,15 @@ fn accepted(headers: &HeaderMap) -> &str {
         .unwrap_or_default()
 }
 
+/// The clauses that are read.
+fn clauses(accept: &str) -> impl Iterator<Item = &str> {
+    accept.split(',').take(CLAUSES_MAX)
+}
+
 /// Whether the router finds one of the types it can answer with (`matchesAccept` of go-restful).
 fn is_routed(accept: &str) -> bool {
     accept.is_empty()
-        || accept.split(',').any(|clause| {
+        || clauses(accept).any(|clause| {
             let media = clause.split(';').next().unwrap_or_default();
             let media = media.trim_matches(' ');
             media == "*/*" || Media::parse(media).is_some()
@@ -287,21 +294,18 @@ struct Clause<'a> {
 }
 
 /// The clauses of `Accept` in the order they are tried, which is that of `munnerz/goautoneg`: what is no clause is passed
-/// over, and the order is no total one, so that sorting is by insertion as there.
+/// over. Its order is no total one (a wildcard of higher quality and a type of lower each come before the other), so that
+/// what comes of it depends on how it is sorted: by insertion, as Go sorts lists of up to twelve. As no more than
+/// [`CLAUSES_MAX`] are read, this takes two thousand comparisons at most.
 fn sorted(accept: &str) -> Vec<Clause<'_>> {
-    let mut clauses: Vec<Clause<'_>> = Vec::new();
-    for clause in accept.split(',').filter_map(Clause::parse) {
-        let mut place = clauses.len();
-        while place
-            .checked_sub(1)
-            .and_then(|before| clauses.get(before))
-            .is_some_and(|before| clause.comes_before(before))
-        {
-            place -= 1;
-        }
-        clauses.insert(place, clause);
+    let mut sorted: Vec<Clause<'_>> = Vec::new();
+    for clause in clauses(accept).filter_map(Clause::parse) {
+        let behind = sorted.iter().rev();
+        let passed = behind.take_while(|before| clause.comes_before(before));
+        let place = sorted.len() - passed.count();
+        sorted.insert(place, clause);
     }
-    clauses
+    sorted
 }
 
 impl<'a> Clause<'a> {
@@ -483,6 +487,37 @@ mod tests {
             ),
         ] {
             assert_eq!(form(accept, answer), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn so_many_clauses_are_read_and_no_more() {
+        let accept = |before: usize| {
+            let clauses = format!("{}application/yaml", "a/b,".repeat(before));
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, clauses.parse().unwrap());
+            let form = negotiate(&headers, &Query::default(), Answer::Object).ok();
+            (form.map(|form| form.media), require_json(&headers).is_ok())
+        };
+        assert_eq!(accept(CLAUSES_MAX - 1), (Some(Media::Yaml), false));
+        assert_eq!(accept(CLAUSES_MAX), (None, false));
+        assert_eq!(sorted(&"a/a,*/a,".repeat(100_000)).len(), CLAUSES_MAX);
+    }
+
+    /// Go's answers for lists of up to twelve, sorted by `Less` of goautoneg.
+    #[test]
+    fn clauses_are_sorted_as_go_sorts_few() {
+        for (accept, expected) in [
+            ("a/a;q=0.1,b/b,c/c;q=0.5", "b/b c/c a/a"),
+            ("*/*,application/json;q=0.5", "application/json */*"),
+            ("application/json;q=0.5,*/*", "*/* application/json"),
+            ("a/*,a/b,*/*,b/*,c/d", "a/b c/d a/* b/* */*"),
+        ] {
+            let found: Vec<String> = sorted(accept)
+                .iter()
+                .map(|clause| format!("{}/{}", clause.kind, clause.subtype))
+                .collect();
+            assert_eq!(found.join(" "), expected, "{accept}");
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The parameters of a request's query, read and checked as `k8s.io/apimachinery/pkg/apis/meta/internalversion` does.
 
+use std::fmt::Display;
 use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::DeleteOptions;
-use tidings_core::validate::{Cause, FieldError, go_quote, is_printable};
+use tidings_core::validate::{Cause, FieldError, FieldErrors, Quoted, go_quote, is_printable};
 
 use crate::codec::Api;
 use crate::continuation::Continuation;
@@ -139,7 +140,7 @@ impl Query {
     /// # Errors
     /// 422 naming everything that is not accepted.
     pub(crate) fn write_options(&self, options_kind: &str) -> Result<WriteOptions, Status> {
-        self.checked_options(options_kind, Vec::new())
+        self.checked_options(options_kind, FieldErrors::default())
     }
 
     /// The options of a patch; only an apply may be forced, and it has to say who applies.
@@ -147,18 +148,13 @@ impl Query {
     /// # Errors
     /// As [`write_options`](Self::write_options).
     pub(crate) fn patch_options(&self, is_apply: bool) -> Result<WriteOptions, Status> {
-        let mut errors = Vec::new();
+        let mut errors = FieldErrors::default();
         if is_apply && self.get("fieldManager").is_none() {
-            errors.push(FieldError::required(
-                "fieldManager",
-                "is required for apply patch",
-            ));
+            errors.push(|| FieldError::required("fieldManager", "is required for apply patch"));
         }
         if !is_apply && self.optional_flag("force").is_some() {
-            errors.push(FieldError {
-                cause: Cause::Forbidden,
-                ..FieldError::required("force", "may not be specified for non-apply patch")
-            });
+            let detail = "may not be specified for non-apply patch";
+            errors.push(|| FieldError::forbidden("force", detail));
         }
         self.checked_options("PatchOptions", errors)
     }
@@ -166,10 +162,10 @@ impl Query {
     fn checked_options(
         &self,
         options_kind: &str,
-        mut errors: Vec<FieldError>,
+        mut errors: FieldErrors,
     ) -> Result<WriteOptions, Status> {
         let field_manager = self.get("fieldManager").unwrap_or_default();
-        errors.extend(field_manager_errors(field_manager));
+        check_field_manager(field_manager, &mut errors);
         let dry_run: Vec<&str> = self.values("dryRun").collect();
         errors.extend(dry_run_error(&dry_run));
         let field_validation = match self.get("fieldValidation") {
@@ -177,11 +173,8 @@ impl Query {
             Some("Strict") => FieldValidation::Strict,
             Some("Ignore") => FieldValidation::Ignore,
             Some(other) => {
-                errors.push(not_supported(
-                    "fieldValidation",
-                    &go_quote(other),
-                    &["", "Ignore", "Strict", "Warn"],
-                ));
+                let supported = ["", "Ignore", "Strict", "Warn"];
+                errors.push(|| not_supported("fieldValidation", Quoted(other), &supported));
                 FieldValidation::Warn
             }
         };
@@ -213,43 +206,34 @@ pub(crate) struct WriteOptions {
 /// A manager's name may have so many bytes.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
-fn field_manager_errors(manager: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn check_field_manager(manager: &str, errors: &mut FieldErrors) {
     if manager.len() > FIELD_MANAGER_BYTES_MAX {
-        errors.push(FieldError {
-            cause: Cause::TooLong,
-            ..FieldError::required(
-                "fieldManager",
-                format!("may not be more than {FIELD_MANAGER_BYTES_MAX} bytes"),
-            )
-        });
+        let detail = format_args!("may not be more than {FIELD_MANAGER_BYTES_MAX} bytes");
+        errors.push(|| FieldError::new("fieldManager", Cause::TooLong, "", detail));
     }
     for (at, character) in manager.char_indices().filter(|(_, c)| !is_printable(*c)) {
-        let detail = format!(
-            "invalid character U+{:04X} (at position {at})",
-            u32::from(character)
-        );
-        errors.push(FieldError::invalid("fieldManager", manager, detail));
+        let number = u32::from(character);
+        let detail = format_args!("invalid character U+{number:04X} (at position {at})");
+        errors.push(|| FieldError::invalid("fieldManager", manager, detail));
     }
-    errors
 }
 
-pub(crate) fn not_supported(field: &str, value: &str, supported: &[&str]) -> FieldError {
+pub(crate) fn not_supported(
+    field: &str,
+    value: impl Display,
+    supported: &[&str],
+) -> FieldError {
     let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
-    FieldError {
-        cause: Cause::NotSupported,
-        value: value.to_owned(),
-        ..FieldError::required(field, format!("supported values: {}", supported.join(", ")))
-    }
+    let detail = format_args!("supported values: {}", supported.join(", "));
+    FieldError::new(field, Cause::NotSupported, value, detail)
 }
 
 pub(crate) fn dry_run_error(values: &[&str]) -> Option<FieldError> {
-    let json = serde_json::Value::from(values).to_string();
     let supported = values.iter().all(|value| *value == "All");
-    (!supported).then(|| not_supported("dryRun", &json, &["All"]))
+    (!supported).then(|| not_supported("dryRun", serde_json::Value::from(values), &["All"]))
 }
 
-fn invalid_options(kind: &str, errors: &[FieldError]) -> Status {
+fn invalid_options(kind: &str, errors: &FieldErrors) -> Status {
     Status::invalid(kind, "meta.k8s.io", "", errors)
 }
 
@@ -371,42 +355,39 @@ impl ListOptions {
         })
     }
 
-    fn combination_errors(&self, query: &Query) -> Vec<FieldError> {
-        let forbidden = |field: &str, detail: &str| FieldError {
-            cause: Cause::Forbidden,
-            ..FieldError::required(field, detail)
-        };
+    fn combination_errors(&self, query: &Query) -> FieldErrors {
+        let forbidden = |field: &str, detail: &str| FieldError::forbidden(field, detail);
         let with_continue = "resourceVersionMatch is forbidden when continue is provided";
-        let mut errors = Vec::new();
+        let mut errors = FieldErrors::default();
         let version_match = query.get("resourceVersionMatch");
         let resource_version = query.get("resourceVersion");
         let unsupported = |value: &str, supported: &[&str]| {
-            not_supported("resourceVersionMatch", &go_quote(value), supported)
+            not_supported("resourceVersionMatch", Quoted(value), supported)
         };
         // By the deprecated paths, too, a watch that does not say so here is judged as a list is.
         if !query.flag("watch") {
             if let Some(value) = version_match {
                 if resource_version.is_none() {
-                    errors.push(forbidden(
+                    errors.push(|| forbidden(
                         "resourceVersionMatch",
                         "resourceVersionMatch is forbidden unless resourceVersion is provided",
                     ));
                 }
                 if self.continue_token.is_some() {
-                    errors.push(forbidden("resourceVersionMatch", with_continue));
+                    errors.push(|| forbidden("resourceVersionMatch", with_continue));
                 }
                 if !matches!(value, "Exact" | "NotOlderThan") {
-                    errors.push(unsupported(value, &["Exact", "NotOlderThan", ""]));
+                    errors.push(|| unsupported(value, &["Exact", "NotOlderThan", ""]));
                 }
                 if value == "Exact" && resource_version == Some("0") {
-                    errors.push(forbidden(
+                    errors.push(|| forbidden(
                         "resourceVersionMatch",
                         "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
                     ));
                 }
             }
             if self.send_initial_events.is_some() {
-                errors.push(forbidden(
+                errors.push(|| forbidden(
                     "sendInitialEvents",
                     "sendInitialEvents is forbidden for list",
                 ));
@@ -420,23 +401,23 @@ impl ListOptions {
         let version_match = version_match.or(legacy.then_some("NotOlderThan"));
         let asks = self.send_initial_events.is_some() || legacy;
         if asks && version_match != Some("NotOlderThan") {
-            errors.push(forbidden(
+            errors.push(|| forbidden(
                 "resourceVersionMatch",
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             ));
         }
         if let Some(value) = version_match {
             if !asks {
-                errors.push(forbidden(
+                errors.push(|| forbidden(
                     "resourceVersionMatch",
                     "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
                 ));
             }
             if value != "NotOlderThan" {
-                errors.push(unsupported(value, &["NotOlderThan"]));
+                errors.push(|| unsupported(value, &["NotOlderThan"]));
             }
             if self.continue_token.is_some() {
-                errors.push(forbidden("resourceVersionMatch", with_continue));
+                errors.push(|| forbidden("resourceVersionMatch", with_continue));
             }
         }
         errors

@@ -1,28 +1,53 @@
 //! Values as Go prints them, where an error has to show what was refused.
 
-use serde_json::Value;
-use tidings_core::validate::go_quote;
+use std::fmt::{self, Display, Formatter};
 
-/// A JSON value as `%v` prints what Go decodes it to: `map[count:x]`.
-pub(crate) fn go_value(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::Bool(value) => value.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_value).collect();
-            format!("[{}]", items.join(" "))
+use serde_json::{Map, Value};
+use tidings_core::validate::Quoted;
+
+/// Prints a JSON value as `%v` prints what Go decodes it to: `map[count:x]`.
+pub(crate) struct GoValue<'a>(pub(crate) &'a Value);
+
+impl Display for GoValue<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("<nil>"),
+            Value::Bool(value) => write!(f, "{value}"),
+            Value::Number(number) => write!(f, "{number}"),
+            Value::String(text) => f.write_str(text),
+            Value::Array(items) => write!(f, "{}", GoList(items)),
+            Value::Object(members) => write!(f, "{}", GoMap(members)),
         }
-        Value::Object(members) => {
-            let mut members: Vec<(&String, &Value)> = members.iter().collect();
-            members.sort_by_key(|(key, _)| *key);
-            let members: Vec<String> = members
-                .into_iter()
-                .map(|(key, value)| format!("{key}:{}", go_value(value)))
-                .collect();
-            format!("map[{}]", members.join(" "))
+    }
+}
+
+/// Prints a list as [`GoValue`] does.
+pub(crate) struct GoList<'a>(pub(crate) &'a [Value]);
+
+impl Display for GoList<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (place, item) in self.0.iter().enumerate() {
+            let before = if place == 0 { "" } else { " " };
+            write!(f, "{before}{}", GoValue(item))?;
         }
+        f.write_str("]")
+    }
+}
+
+/// Prints a map as [`GoValue`] does.
+pub(crate) struct GoMap<'a>(pub(crate) &'a Map<String, Value>);
+
+impl Display for GoMap<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut members: Vec<(&String, &Value)> = self.0.iter().collect();
+        members.sort_by_key(|(key, _)| *key);
+        f.write_str("map[")?;
+        for (place, (key, value)) in members.into_iter().enumerate() {
+            let before = if place == 0 { "" } else { " " };
+            write!(f, "{before}{key}:{}", GoValue(value))?;
+        }
+        f.write_str("]")
     }
 }
 
@@ -39,19 +64,31 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// A JSON value as `%#v` prints what Go decodes it to: `map[string]interface {}{"count":"x"}`.
-pub(crate) fn go_syntax(value: &Value) -> String {
-    let inside = match value {
-        Value::Null => return "interface {}(nil)".to_owned(),
-        Value::Bool(_) | Value::Number(_) => return value.to_string(),
-        Value::String(text) => return go_quote(text),
-        Value::Array(items) => items.iter().map(go_syntax).collect::<Vec<_>>(),
-        Value::Object(members) => members
-            .iter()
-            .map(|(key, value)| format!("{}:{}", go_quote(key), go_syntax(value)))
-            .collect(),
-    };
-    format!("{}{{{}}}", go_type(value), inside.join(", "))
+/// Prints a JSON value as `%#v` prints what Go decodes it to: `map[string]interface {}{"count":"x"}`.
+pub(crate) struct GoSyntax<'a>(pub(crate) &'a Value);
+
+impl Display for GoSyntax<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let between = |place: usize| if place == 0 { "" } else { ", " };
+        match self.0 {
+            Value::Null => return f.write_str("interface {}(nil)"),
+            Value::Bool(_) | Value::Number(_) => return write!(f, "{}", self.0),
+            Value::String(text) => return write!(f, "{}", Quoted(text)),
+            Value::Array(items) => {
+                write!(f, "{}{{", go_type(self.0))?;
+                for (place, item) in items.iter().enumerate() {
+                    write!(f, "{}{}", between(place), GoSyntax(item))?;
+                }
+            }
+            Value::Object(members) => {
+                write!(f, "{}{{", go_type(self.0))?;
+                for (place, (key, value)) in members.iter().enumerate() {
+                    write!(f, "{}{}:{}", between(place), Quoted(key), GoSyntax(value))?;
+                }
+            }
+        }
+        f.write_str("}")
+    }
 }
 
 #[cfg(test)]
@@ -63,9 +100,9 @@ mod tests {
     #[test]
     fn values_are_printed_as_by_go() {
         let value = json!({"b": [1, "x", null], "a": {"c": true}});
-        assert_eq!(go_value(&value), "map[a:map[c:true] b:[1 x <nil>]]");
+        assert_eq!(GoValue(&value).to_string(), "map[a:map[c:true] b:[1 x <nil>]]");
         assert_eq!(
-            go_syntax(&value),
+            GoSyntax(&value).to_string(),
             "map[string]interface {}{\"a\":map[string]interface {}{\"c\":true}, \
              \"b\":[]interface {}{1, \"x\", interface {}(nil)}}"
         );

@@ -1,20 +1,24 @@
 //! The server's side of `tidings_core::validate`: what it looks at in a stored event, and what a create or an update
 //! does to metadata before the rules apply (`k8s.io/apiserver/pkg/registry/rest/{create,update,meta}.go`).
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use k8s_pb::api::core::v1::{Event, ObjectReference};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use tidings_core::validate::{
-    self, EventFields, FieldError, MetadataFields, NameRule, ReferenceFields, RequestVersion,
+    self, EventFields, FieldErrors, MetadataFields, NameRule, ReferenceFields, RequestVersion,
 };
 use tidings_store::{Index, UnixMillis};
 
+use crate::bounded::BoundedList;
 use crate::codec::time::Moment;
 use crate::codec::{self, Api};
 
+/// Longest list of repeated owners in a warning, in bytes. Of a longer one a header would have less.
+const REPEATED_BYTES_MAX: usize = 16 * 1024;
+
 /// The rules for a new event; metadata is looked at only if the event itself is fine.
-pub(crate) fn check_create(api: Api, event: &Event) -> Vec<FieldError> {
+pub(crate) fn check_create(api: Api, event: &Event) -> FieldErrors {
     let fields = fields(event);
     let errors = validate::validate_create(&fields, version(api));
     if errors.is_empty() {
@@ -25,14 +29,14 @@ pub(crate) fn check_create(api: Api, event: &Event) -> Vec<FieldError> {
 }
 
 /// The rules for a changed event: metadata first, then the event itself (`BeforeUpdate` and `validateCommonFields`).
-pub(crate) fn check_update(api: Api, new: &Event, old: &Event) -> Vec<FieldError> {
+pub(crate) fn check_update(api: Api, new: &Event, old: &Event) -> FieldErrors {
     let (new, old) = (fields(new), fields(old));
     let mut errors = validate::validate_metadata(&new.metadata, NameRule::PathSegment);
-    errors.extend(validate::validate_metadata_update(
+    errors.append(validate::validate_metadata_update(
         &new.metadata,
         &old.metadata,
     ));
-    errors.extend(validate::validate_update(&new, &old, version(api)));
+    errors.append(validate::validate_update(&new, &old, version(api)));
     errors
 }
 
@@ -64,24 +68,32 @@ pub(crate) fn wipe_system_fields(metadata: &mut ObjectMeta) {
 /// (`dedupOwnerReferencesAndAddWarning` of `k8s.io/apiserver/pkg/endpoints/handlers/rest.go`).
 pub(crate) fn dedup_owner_references(event: &mut Event, found: &str) -> Option<String> {
     let owners = &mut event.metadata.as_mut()?.owner_references;
-    let mut seen = BTreeSet::new();
-    let mut repeated = Vec::new();
+    let mut seen = HashSet::new();
+    let mut repeated = BoundedList::new(", ", REPEATED_BYTES_MAX);
+    let new = |owner| seen.insert(whole(owner));
+    let kept: Vec<bool> = owners.iter().map(new).collect();
+    if kept.iter().all(|kept| *kept) {
+        return None;
+    }
+    let mut kept = kept.into_iter();
     owners.retain(|owner| {
-        let texts = [owner.uid(), owner.name(), owner.kind(), owner.api_version()];
-        let flags = [owner.controller, owner.block_owner_deletion];
-        let first = seen.insert((texts.map(str::to_owned), flags));
+        let first = kept.next().unwrap_or(true);
         if !first {
-            repeated.push(owner.uid().to_owned());
+            repeated.push(owner.uid());
         }
         first
     });
-    (!repeated.is_empty()).then(|| {
-        format!(
-            ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and \
-             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-            repeated.join(", ")
-        )
-    })
+    Some(format!(
+        ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and \
+         may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        repeated.finish()
+    ))
+}
+
+/// All that makes an owner another.
+fn whole(owner: &OwnerReference) -> ([&str; 4], [Option<bool>; 2]) {
+    let texts = [owner.uid(), owner.name(), owner.kind(), owner.api_version()];
+    (texts, [owner.controller, owner.block_owner_deletion])
 }
 
 /// Keeps in a changed event what no update changes.

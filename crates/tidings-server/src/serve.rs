@@ -39,6 +39,11 @@ use crate::tls::Tls;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// So many requests are open at once on one HTTP/2 connection; kube-apiserver's own value.
 const HTTP2_STREAMS_MAX: u32 = 100;
+/// So many bytes may the line and the headers of a request have, over either protocol; kube-apiserver's own limit and
+/// the slack Go adds. What is longer is answered with 431. A URI may have 65,534 bytes, else 414.
+///
+/// Over HTTP/1.1 hyper takes 100 headers. More have to be asked for, and cost every request some time.
+const HEADER_BYTES_MAX: usize = 1024 * 1024 + 4096;
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -151,12 +156,15 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .max_concurrent_streams(HTTP2_STREAMS_MAX)
+            .max_header_list_size(HEADER_BYTES_MAX as u32)
             .serve_connection(stream, service);
         drive(connection, &activity, stopped, options).await;
     } else {
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.idle_timeout)
+            .max_header_size(HEADER_BYTES_MAX)
+            .max_buf_size(HEADER_BYTES_MAX)
             .serve_connection(stream, service);
         drive(connection, &activity, stopped, options).await;
     }

@@ -1,6 +1,34 @@
 //! Text as Go prints it, where an error has to show what was refused.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Formatter, Write};
+
+/// Prints a text in quotes as Go's `%q` does.
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' => f.write_str("\\\""),
+                '\\' => f.write_str("\\\\"),
+                '\u{7}' => f.write_str("\\a"),
+                '\u{8}' => f.write_str("\\b"),
+                '\u{c}' => f.write_str("\\f"),
+                '\n' => f.write_str("\\n"),
+                '\r' => f.write_str("\\r"),
+                '\t' => f.write_str("\\t"),
+                '\u{b}' => f.write_str("\\v"),
+                _ if is_printable(character) => f.write_char(character),
+                '\0'..=' ' | '\u{7f}' => write!(f, "\\x{:02x}", u32::from(character)),
+                '\u{80}'..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(character)),
+                _ => write!(f, "\\U{:08x}", u32::from(character)),
+            }?;
+        }
+        f.write_char('"')
+    }
+}
 
 /// A text in quotes as Go's `%q` prints it.
 ///
@@ -8,50 +36,32 @@ use std::fmt::Write;
 /// assert_eq!(tidings_core::validate::go_quote("a\"b\u{7}"), r#""a\"b\a""#);
 /// ```
 pub fn go_quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            _ if is_printable(character) => out.push(character),
-            // Writing to a string does not fail.
-            '\0'..=' ' | '\u{7f}' => {
-                let _ = write!(out, "\\x{:02x}", u32::from(character));
-            }
-            '\u{80}'..='\u{ffff}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(character));
-            }
-            _ => {
-                let _ = write!(out, "\\U{:08x}", u32::from(character));
-            }
-        }
-    }
-    out.push('"');
-    out
+    Quoted(text).to_string()
 }
 
-/// A text in quotes as Go's `json.Marshal` prints it: what HTML gives a meaning to is escaped.
-pub(super) fn go_json_string(text: &str) -> String {
-    let plain = serde_json::Value::from(text).to_string();
-    let mut out = String::with_capacity(plain.len());
-    for character in plain.chars() {
-        match character {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                // Writing to a string does not fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(character));
-            }
-            _ => out.push(character),
+/// Prints a text in quotes as Go's `json.Marshal` does: what HTML gives a meaning to is escaped.
+pub(super) struct JsonString<'a>(pub(super) &'a str);
+
+impl Display for JsonString<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' => f.write_str("\\\""),
+                '\\' => f.write_str("\\\\"),
+                '\u{8}' => f.write_str("\\b"),
+                '\u{c}' => f.write_str("\\f"),
+                '\n' => f.write_str("\\n"),
+                '\r' => f.write_str("\\r"),
+                '\t' => f.write_str("\\t"),
+                '\0'..' ' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                    write!(f, "\\u{:04x}", u32::from(character))
+                }
+                _ => f.write_char(character),
+            }?;
         }
+        f.write_char('"')
     }
-    out
 }
 
 /// Whether Go's `unicode.IsPrint` is true: of the spaces it is only for the plain one. What Rust escapes in debug output
@@ -86,8 +96,8 @@ mod tests {
     #[test]
     fn texts_are_json_as_by_go() {
         assert_eq!(
-            go_json_string("a<&>\u{2028}\"\n'"),
-            "\"a\\u003c\\u0026\\u003e\\u2028\\\"\\n'\""
+            JsonString("a<&>\u{2028}\"\n\u{1}\u{8}\u{7f}'").to_string(),
+            "\"a\\u003c\\u0026\\u003e\\u2028\\\"\\n\\u0001\\b\u{7f}'\""
         );
     }
 }

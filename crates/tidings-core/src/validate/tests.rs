@@ -300,3 +300,75 @@ fn metadata_that_may_not_change() {
         ],
     );
 }
+
+/// Metadata with so many owners, each a controller, labels and finalizers, none of them valid.
+fn wrong(size: usize, check: impl FnOnce(&MetadataFields<'_>)) {
+    let names: Vec<String> = (0..size).map(|number| format!("-{number}")).collect();
+    let labels = names
+        .iter()
+        .map(|name| (name.clone(), String::new()))
+        .collect();
+    check(&MetadataFields {
+        name: "web.1",
+        namespace: "shop",
+        labels: Some(&labels),
+        owner_references: names
+            .iter()
+            .map(|name| (["v1", "Pod", "web", name.as_str()], [Some(true), None]))
+            .collect(),
+        finalizers: &names,
+        ..MetadataFields::default()
+    });
+}
+
+#[test]
+fn errors_take_bounded_memory_and_all_of_them_count() {
+    for size in [1, 10, 1000, 4000] {
+        wrong(size, |metadata| {
+            let errors = validate_metadata(metadata, NameRule::PathSegment);
+            // One for each label and finalizer, and one for each controller but the first.
+            assert_eq!(errors.len() + errors.more(), 3 * size - 1);
+            assert_eq!(errors.more() > 0, size > 100, "{size}");
+            let bytes: usize = errors.iter().map(|error| error.to_string().len()).sum();
+            assert!(bytes < 3 * FieldErrors::BYTES_MAX, "{bytes} bytes of {size}");
+        });
+    }
+}
+
+#[test]
+fn what_is_refused_is_shown_whole_unless_it_is_long() {
+    wrong(2, |metadata| {
+        let errors = validate_metadata(metadata, NameRule::PathSegment);
+        let controllers = &errors[2];
+        assert_eq!(
+            controllers.value,
+            "[{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"name\":\"web\",\"uid\":\"-0\",\"controller\":true},\
+             {\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"name\":\"web\",\"uid\":\"-1\",\"controller\":true}]"
+        );
+    });
+    let name = "a/".repeat(1_000_000);
+    let metadata = MetadataFields {
+        name: &name,
+        namespace: "shop",
+        ..MetadataFields::default()
+    };
+    let errors = validate_metadata(&metadata, NameRule::PathSegment);
+    assert!(errors[0].value.len() <= 16 * 1024 && errors[0].value.ends_with('…'));
+}
+
+#[test]
+fn long_texts_are_compared_to_their_ends() {
+    let long = "x".repeat(100_000);
+    let [before, after] = ["a", "b"].map(|end| format!("{long}{end}"));
+    let old = EventFields {
+        reason: &before,
+        ..strict()
+    };
+    let new = EventFields {
+        reason: &after,
+        ..strict()
+    };
+    let errors = validate_update(&new, &old, RequestVersion::EventsV1);
+    let changed = errors.iter().filter(|error| error.detail == "field is immutable");
+    assert_eq!(changed.count(), 2, "reason is checked twice");
+}

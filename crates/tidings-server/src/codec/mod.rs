@@ -414,7 +414,7 @@ pub(crate) mod tests {
                 let (type_meta, read) = read_event(api, &mut deserializer, &mut reading)
                     .map_err(|error| TestCaseError::fail(error.to_string()))?;
                 prop_assert_eq!(&read, &event);
-                prop_assert_eq!(reading.notes, Vec::<String>::new());
+                prop_assert_eq!(reading.notes.texts, Vec::<String>::new());
                 prop_assert_eq!(type_meta.api_version.as_deref(), Some(api.api_version()));
 
                 let enveloped = protobuf::open(&protobuf_event(api, event.clone()).into()).map_err(TestCaseError::fail)?;

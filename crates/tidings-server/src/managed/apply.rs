@@ -4,6 +4,8 @@
 //! What is applied is partial, so it is handled as JSON; what is stored is typed. An apply that changes nothing leaves the
 //! event as it is, and the time of its manager, too.
 
+use std::sync::Arc;
+
 use k8s_pb::api::core::v1::Event;
 use serde::de::Error;
 use serde_json::Value;
@@ -11,7 +13,7 @@ use serde_json::Value;
 use super::entries::{Entry, Managed, Manager, Operation};
 use super::merge::{merge, prune};
 use super::schema::{self, Schema};
-use super::set::{FieldSet, PathElement, show};
+use super::set::{FieldSet, PathElement, Shown};
 use super::{BEFORE_FIRST_APPLY, Writer, managed_fields, strip, update};
 use crate::codec::{self, Api, json::Reading};
 
@@ -19,7 +21,7 @@ use crate::codec::{self, Api, json::Reading};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
     /// Who: `"name" using v1`.
-    pub(crate) manager: String,
+    pub(crate) manager: Arc<str>,
     /// Which, as in `.metadata.labels.app`.
     pub(crate) field: String,
 }
@@ -111,9 +113,9 @@ pub(crate) fn apply(
             conflicts.retain(|(_, path)| !ours.has_path(path));
         }
         if !conflicts.is_empty() {
-            let conflict = |(manager, path): (String, Vec<PathElement>)| Conflict {
+            let conflict = |(manager, path): (Arc<str>, Vec<PathElement>)| Conflict {
                 manager,
-                field: show(&path),
+                field: Shown(&path).to_string(),
             };
             return Err(ApplyError::Conflicts(
                 conflicts.into_iter().map(conflict).collect(),
@@ -206,12 +208,11 @@ fn to_event(api: Api, value: Value) -> Result<Event, serde_json::Error> {
 }
 
 /// Who manages what was written, in the order messages list them.
-fn conflicts(managed: &Managed, written: &FieldSet) -> Vec<(String, Vec<PathElement>)> {
+fn conflicts(managed: &Managed, written: &FieldSet) -> Vec<(Arc<str>, Vec<PathElement>)> {
     let by_manager = managed.0.iter().flat_map(|(manager, entry)| {
         let paths = entry.set.intersection(written).paths();
-        paths
-            .into_iter()
-            .map(move |path| (manager.describe(), path))
+        let manager: Arc<str> = manager.describe().into();
+        paths.into_iter().map(move |path| (manager.clone(), path))
     });
     by_manager.collect()
 }

@@ -1,6 +1,8 @@
 //! Merging what is applied into an event, and removing what is not applied any more (`typed/merge.go`,
 //! `typed/remove.go`, and `prune` in `merge/update.go` of structured-merge-diff). All on JSON in one version.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::schema::{Schema, field_set};
@@ -49,12 +51,12 @@ fn merge_at(schema: &Schema, live: Option<&Value>, applied: Option<&Value>) -> O
 /// Items of both lists, each once: shared ones in the applied order, those only in the live list where they stood
 /// between shared ones.
 fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) -> Vec<Value> {
-    let in_live = |element: &PathElement| live.iter().any(|(other, _)| other == element);
-    let in_applied = |element: &PathElement| applied.iter().any(|(other, _)| other == element);
+    let [in_live, in_applied] =
+        [live, applied].map(|list| list.iter().map(|(element, _)| element).collect::<BTreeSet<_>>());
     let mut shared = applied
         .iter()
         .map(|(element, _)| element)
-        .filter(|e| in_live(e));
+        .filter(|element| in_live.contains(element));
     let mut next_shared = shared.next();
     let (mut live, mut applied) = (live.iter().peekable(), applied.iter().peekable());
     let mut merged = Vec::new();
@@ -62,7 +64,7 @@ fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) 
         match (live.peek(), applied.peek()) {
             (None, None) => return merged,
             // Only in the live list: it stays where it is.
-            (Some((element, item)), _) if !in_applied(element) => {
+            (Some((element, item)), _) if !in_applied.contains(element) => {
                 merged.push(item.clone());
                 live.next();
             }

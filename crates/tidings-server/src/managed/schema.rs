@@ -2,12 +2,18 @@
 //! are sets or maps. From the markers in `k8s.io/api/{core,events}/v1/types.go` and
 //! `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use super::Changes;
-use super::set::{Atom, FieldSet, PathElement, show};
+use super::set::{Atom, FieldSet, PathElement, Shown};
+use crate::bounded::BoundedList;
 use crate::codec::Api;
-use crate::quote::{go_syntax, go_type, go_value};
+use crate::quote::{GoSyntax, GoValue, go_type};
+
+/// Longest text about what does not fit, in bytes.
+const UNFIT_BYTES_MAX: usize = 16 * 1024;
 
 /// The form of a value.
 #[derive(Debug)]
@@ -182,26 +188,29 @@ impl Schema {
 /// Says what does not fit the schema; `null` fits everything.
 ///
 /// # Errors
-/// Every place that does not, in one text.
+/// The places that do not, in one text.
 pub(super) fn check(schema: &Schema, value: &Value) -> Result<(), String> {
-    let mut errors = Vec::new();
+    let mut errors = BoundedList::new("\n  ", UNFIT_BYTES_MAX);
     check_at(schema, value, &mut Vec::new(), &mut errors);
-    match errors.as_slice() {
-        [] => Ok(()),
-        [one] => Err(one.clone()),
-        several => Err(format!("errors:\n  {}", several.join("\n  "))),
+    match errors.len() {
+        0 => Ok(()),
+        1 => Err(errors.finish()),
+        _ => Err(format!("errors:\n  {}", errors.finish())),
     }
 }
 
-fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors: &mut Vec<String>) {
-    let expected = |expected: &str, path: &[PathElement]| {
+fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors: &mut BoundedList) {
+    let mut expected = |expected: &str| {
+        let place = format_args!("{}: expected {expected}, got ", Shown(path));
         // Upstream prints each with another verb, and with what it wraps values in.
-        let found = match schema {
-            Text => format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value)),
-            Number => go_type(value).to_owned(),
-            _ => format!("&{{{}}}", go_value(value)),
-        };
-        format!("{}: expected {expected}, got {found}", show(path))
+        match schema {
+            Text => errors.push(format_args!(
+                "{place}&value.valueUnstructured{{Value:{}}}",
+                GoSyntax(value)
+            )),
+            Number => errors.push(format_args!("{place}{}", go_type(value))),
+            _ => errors.push(format_args!("{place}&{{{}}}", GoValue(value))),
+        }
     };
     match (schema, value) {
         (_, Value::Null)
@@ -209,9 +218,9 @@ fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors:
         | (Number, Value::Number(_))
         | (Bool, Value::Bool(_))
         | (Any, _) => {}
-        (Text, _) => errors.push(expected("string", path)),
-        (Number, _) => errors.push(expected("numeric (int or float)", path)),
-        (Bool, _) => errors.push(expected("boolean", path)),
+        (Text, _) => expected("string"),
+        (Number, _) => expected("numeric (int or float)"),
+        (Bool, _) => expected("boolean"),
         (Struct(_) | Atomic(_) | Texts, Value::Object(members)) => {
             for (name, value) in members {
                 path.push(PathElement::named(name.as_str()));
@@ -219,7 +228,7 @@ fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors:
                 if known {
                     check_at(schema.member(name), value, path, errors);
                 } else {
-                    errors.push(format!("{}: field not declared in schema", show(path)));
+                    errors.push(format_args!("{}: field not declared in schema", Shown(path)));
                 }
                 path.pop();
                 if !known {
@@ -228,31 +237,30 @@ fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors:
                 }
             }
         }
-        (Struct(_) | Atomic(_) | Texts, _) => errors.push(expected("map", path)),
+        (Struct(_) | Atomic(_) | Texts, _) => expected("map"),
         (Set | Keyed(..), Value::Array(items)) => {
-            let mut seen = Vec::new();
+            let mut seen = BTreeSet::new();
             for (index, item) in items.iter().enumerate() {
                 let element = match schema.item_element(item) {
                     Ok(element) => element,
                     Err(why) => {
-                        errors.push(format!("{}: element {index}: {why}", show(path)));
+                        let place = Shown(path);
+                        errors.push(format_args!("{place}: element {index}: {why}"));
                         continue;
                     }
                 };
                 if seen.contains(&element) {
-                    errors.push(format!(
-                        "{}: duplicate entries for key {element}",
-                        show(path)
-                    ));
+                    let place = Shown(path);
+                    errors.push(format_args!("{place}: duplicate entries for key {element}"));
                     continue;
                 }
                 path.push(element.clone());
-                seen.push(element);
+                seen.insert(element);
                 check_at(&schema.item(), item, path, errors);
                 path.pop();
             }
         }
-        (Set | Keyed(..), _) => errors.push(expected("list", path)),
+        (Set | Keyed(..), _) => expected("list"),
     }
 }
 
@@ -329,23 +337,15 @@ fn compare_at(
     }
     changes.inside(element, old.is_some(), new.is_some(), |changes| {
         if let Set | Keyed(..) = schema {
-            let items = |side: Option<&Value>| -> Vec<(PathElement, Value)> {
-                let items = side.and_then(Value::as_array).into_iter().flatten();
-                items
-                    .filter_map(|item| Some((schema.item_element(item).ok()?, item.clone())))
-                    .collect()
-            };
-            let (old, new) = (items(old), items(new));
-            let find = |items: &[(PathElement, Value)], wanted: &PathElement| {
-                let found = items.iter().find(|(element, _)| element == wanted);
-                found.map(|(_, item)| item.clone())
-            };
+            let (old, new) = (items(schema, old), items(schema, new));
+            let (known, wanted) = (by_element(&old), by_element(&new));
             for (element, item) in &old {
-                changes.leaf(element.clone(), Some(item), find(&new, element).as_ref());
+                let same = wanted.get(element).copied();
+                changes.leaf(element.clone(), Some(*item), same);
             }
             for (element, item) in &new {
-                if find(&old, element).is_none() {
-                    changes.leaf(element.clone(), None, Some(item));
+                if !known.contains_key(element) {
+                    changes.leaf(element.clone(), None, Some(*item));
                 }
             }
         } else {
@@ -360,4 +360,20 @@ fn compare_at(
             );
         }
     });
+}
+
+/// The items of a list that can be told apart.
+fn items<'a>(schema: &Schema, list: Option<&'a Value>) -> Vec<(PathElement, &'a Value)> {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items
+        .filter_map(|item| Some((schema.item_element(item).ok()?, item)))
+        .collect()
+}
+
+/// Items by what tells them apart; of several that are the same the first.
+fn by_element<'a, 'b>(
+    items: &'b [(PathElement, &'a Value)],
+) -> BTreeMap<&'b PathElement, &'a Value> {
+    let items = items.iter().rev();
+    items.map(|(element, item)| (element, *item)).collect()
 }

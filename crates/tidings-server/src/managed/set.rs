@@ -138,9 +138,13 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// A path as messages show it.
-pub(crate) fn show(path: &[PathElement]) -> String {
-    path.iter().map(ToString::to_string).collect()
+/// Prints a path as messages show it.
+pub(crate) struct Shown<'a>(pub(crate) &'a [PathElement]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|element| write!(f, "{element}"))
+    }
 }
 
 /// See the [module](self).
@@ -400,7 +404,7 @@ mod tests {
         let set = set(
             r#"{"f:type":{},"f:count":{},"f:metadata":{"f:labels":{".":{},"f:x":{}},"f:finalizers":{"v:\"a\"":{}},"f:ownerReferences":{"k:{\"uid\":\"u\"}":{}}}}"#,
         );
-        let paths: Vec<String> = set.paths().iter().map(|path| show(path)).collect();
+        let paths: Vec<String> = set.paths().iter().map(|path| Shown(path).to_string()).collect();
         assert_eq!(
             paths,
             [

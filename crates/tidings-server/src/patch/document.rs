@@ -1,15 +1,12 @@
 //! A patch as its client sent it: JSON, in which no key should be given twice. Go tells so, and reads on.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-use tidings_core::validate::go_quote;
 
-use crate::codec::json::{complaint, replace_what_is_no_text};
-
-/// So many repeated keys of one patch are noted.
-const NOTES_MAX: usize = 100;
+use crate::codec::json::{Notes, complaint, replace_what_is_no_text};
 
 /// Reads a patch and notes the keys that it gives twice, such as `duplicate field "a[0].b"`; the last one counts.
 ///
@@ -30,7 +27,7 @@ fn parse(body: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = (&mut reader).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok((value, reader.notes))
+    Ok((value, reader.notes.texts))
 }
 
 /// What Go calls a value, where it expected another kind of one.
@@ -45,22 +42,28 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// Where the reader is. Of the path, which a name can make as long as the patch, it keeps a digest, too, so that short
+/// members below a long path cost no look at that.
 #[derive(Default)]
 struct Reader {
     path: String,
-    notes: Vec<String>,
+    digest: DefaultHasher,
+    notes: Notes,
 }
 
 impl Reader {
     /// Reads what lies one step deeper.
     fn within<T>(&mut self, step: &str, read: impl FnOnce(&mut Self) -> T) -> T {
-        let len = self.path.len();
+        let (len, digest) = (self.path.len(), self.digest.clone());
         if !self.path.is_empty() && !step.starts_with('[') {
             self.path.push('.');
         }
         self.path.push_str(step);
+        let added = self.path.get(len..).unwrap_or_default();
+        self.digest.write(added.as_bytes());
         let read = read(self);
         self.path.truncate(len);
+        self.digest = digest;
         read
     }
 }
@@ -110,12 +113,11 @@ impl<'de> Visitor<'de> for &mut Reader {
         let mut members = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             let value = self.within(&key, |reader| {
-                if members.contains_key(&key) && reader.notes.len() < NOTES_MAX {
-                    let note = format!("duplicate field {}", go_quote(&reader.path));
-                    // Told once, however often it is the same.
-                    if !reader.notes.contains(&note) {
-                        reader.notes.push(note);
-                    }
+                if members.contains_key(&key) {
+                    let digest = reader.digest.clone();
+                    reader
+                        .notes
+                        .note_digested("duplicate", digest, &reader.path);
                 }
                 map.next_value_seed(reader)
             })?;

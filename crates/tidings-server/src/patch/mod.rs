@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::codec::json::Reading;
 use crate::error::Status;
 use crate::query::FieldValidation;
-use crate::quote::go_value;
+use crate::quote::GoMap;
 use document::kind;
 use operations::Operation;
 use strategic::Refused;
@@ -137,7 +137,7 @@ impl Patch {
                 };
                 strategic::apply(target, patch).map_err(|refused| match refused {
                     Refused::BadRequest(why) => Status::bad_request(why),
-                    Refused::ListOfLists => Status::unprocessable(),
+                    Refused::ListOfLists | Refused::TooMuchWork => Status::unprocessable(),
                     Refused::Unexpected(why) => Status::internal(why),
                 })
             }
@@ -160,11 +160,10 @@ impl Patch {
 
     /// The answer to a patch that leaves behind what is no event: it shows the patched object, or the strategic merge patch.
     pub(crate) fn unfit(&self, patched: &Value, why: &str) -> Status {
-        let shown = match &self.change {
-            Change::Strategic(patch) => go_value(&Value::Object(patch.clone())),
-            Change::Json(_) | Change::Merge(_) => patched.to_string(),
-        };
-        Status::unfit_patch(&shown, why)
+        match &self.change {
+            Change::Strategic(patch) => Status::unfit_patch(GoMap(patch), why),
+            Change::Json(_) | Change::Merge(_) => Status::unfit_patch(patched, why),
+        }
     }
 
     /// The warnings about the patch and what came of it.
@@ -177,7 +176,7 @@ impl Patch {
         validation: FieldValidation,
     ) -> Result<Vec<String>, String> {
         let mut notes = self.notes.clone();
-        notes.extend(reading.notes);
+        notes.extend(reading.notes.texts);
         match validation {
             FieldValidation::Ignore => Ok(Vec::new()),
             FieldValidation::Strict if !notes.is_empty() => {

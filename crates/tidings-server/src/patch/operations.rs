@@ -4,10 +4,14 @@
 use serde_json::Value;
 
 use super::document::kind;
+use crate::codec::json::Notes;
 use crate::limits::BODY_BYTES_MAX;
 
 /// So deep may a patch reach; an event has no more than five levels.
 const POINTER_DEPTH_MAX: usize = 64;
+
+/// So many values may all operations of a patch look through or move along. An event has a few dozen.
+const WORK_MAX: usize = 4 * 1024 * 1024;
 
 /// The operation cannot be done; clients are not told why.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +31,7 @@ pub(super) struct Operation {
 /// # Errors
 /// Go's words for what is of another kind than it has to be.
 pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String> {
-    let mut notes = Vec::new();
+    let mut notes = Notes::default();
     let items = match patch {
         Value::Null => Vec::new(),
         Value::Array(items) => items,
@@ -51,7 +55,7 @@ pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String
                 "path" => &mut operation.path,
                 "from" => &mut operation.from,
                 _ => {
-                    notes.push(format!("unknown field \"[{place}].{name}\""));
+                    notes.note("unknown", &format!("[{place}].{name}"));
                     continue;
                 }
             };
@@ -66,16 +70,27 @@ pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String
         }
         operations.push(operation);
     }
-    Ok((operations, notes))
+    Ok((operations, notes.texts))
 }
 
 fn mismatch(found: &Value, place: &str) -> String {
     format!("json: cannot unmarshal {} into Go {place}", kind(found))
 }
 
-/// Applies operations one by one, keeping an eye on what copying may multiply.
+/// What operations may still look through or move along: each may be short and go over a list as long as a body.
+struct Work(usize);
+
+impl Work {
+    fn spend(&mut self, values: usize) -> Result<(), Impossible> {
+        self.0 = self.0.checked_sub(values).ok_or(Impossible)?;
+        Ok(())
+    }
+}
+
+/// Applies operations one by one, keeping an eye on what copying may multiply, and on the work.
 pub(super) fn apply(target: &mut Value, operations: &[Operation]) -> Result<(), Impossible> {
     let mut copied = 0;
+    let mut work = Work(WORK_MAX);
     for operation in operations {
         let path = operation.path.as_deref().ok_or(Impossible)?;
         let op = operation.op.as_deref().unwrap_or_default();
@@ -86,23 +101,24 @@ pub(super) fn apply(target: &mut Value, operations: &[Operation]) -> Result<(), 
         }
         let to = Place::parse(path)?;
         match op {
-            "add" => to.add(target, operation.value.clone())?,
-            "remove" => drop(to.remove(target)?),
+            "add" => to.add(target, operation.value.clone(), &mut work)?,
+            "remove" => drop(to.remove(target, &mut work)?),
             "replace" => to.replace(target, operation.value.clone())?,
             "move" => {
-                let moved = Place::parse(from)?.remove(target)?;
-                to.bounded(&moved)?;
-                to.add(target, moved)?;
+                let moved = Place::parse(from)?.remove(target, &mut work)?;
+                to.bounded(&moved, &mut work)?;
+                to.add(target, moved, &mut work)?;
             }
             "copy" => {
                 let from = Place::parse(from)?;
-                let value = from.get(target)?.cloned().unwrap_or_default();
-                to.bounded(&value)?;
-                copied += size(&value);
+                let value = from.get(target)?.unwrap_or(&Value::Null);
+                to.bounded(value, &mut work)?;
+                copied += size(value);
                 if copied > BODY_BYTES_MAX {
                     return Err(Impossible);
                 }
-                to.add(target, value)?;
+                let value = value.clone();
+                to.add(target, value, &mut work)?;
             }
             "test" => {
                 let found = to.get(target)?.unwrap_or(&Value::Null);
@@ -136,12 +152,9 @@ impl Place {
     }
 
     /// Moved again and again a value could grow deeper than any recursion over it can bear.
-    fn bounded(&self, value: &Value) -> Result<(), Impossible> {
+    fn bounded(&self, value: &Value, work: &mut Work) -> Result<(), Impossible> {
         let levels = POINTER_DEPTH_MAX.saturating_sub(self.around.len() + 1);
-        if is_deeper_than(value, levels) {
-            return Err(Impossible);
-        }
-        Ok(())
+        check_depth(value, levels, work)
     }
 
     fn container<'a>(&self, target: &'a mut Value) -> Result<&'a mut Value, Impossible> {
@@ -175,14 +188,12 @@ impl Place {
         }
     }
 
-    fn add(&self, target: &mut Value, value: Value) -> Result<(), Impossible> {
+    fn add(&self, target: &mut Value, value: Value, work: &mut Work) -> Result<(), Impossible> {
         match self.container(target)? {
             Value::Array(items) if self.last == "-" => items.push(value),
             Value::Array(items) => {
                 let place = index(&self.last, items.len())?;
-                if place > items.len() {
-                    return Err(Impossible);
-                }
+                work.spend(items.len().checked_sub(place).ok_or(Impossible)?)?;
                 items.insert(place, value);
             }
             Value::Object(members) => {
@@ -207,13 +218,14 @@ impl Place {
         Ok(())
     }
 
-    fn remove(&self, target: &mut Value) -> Result<Value, Impossible> {
+    fn remove(&self, target: &mut Value, work: &mut Work) -> Result<Value, Impossible> {
         match self.container(target)? {
             Value::Array(items) => {
                 let place = index(&self.last, items.len())?;
                 if place >= items.len() {
                     return Err(Impossible);
                 }
+                work.spend(items.len() - place)?;
                 Ok(items.remove(place))
             }
             Value::Object(members) => members.remove(&self.last).ok_or(Impossible),
@@ -233,20 +245,29 @@ fn index(step: &str, len: usize) -> Result<usize, Impossible> {
     usize::try_from(place).map_err(|_| Impossible)
 }
 
-/// Whether a value has more levels than that.
-fn is_deeper_than(value: &Value, levels: usize) -> bool {
-    let Some(rest) = levels.checked_sub(1) else {
-        return value.is_array() || value.is_object();
-    };
+/// Refuses a value of more levels than that.
+fn check_depth(value: &Value, levels: usize, work: &mut Work) -> Result<(), Impossible> {
+    work.spend(1)?;
+    let inside = || levels.checked_sub(1).ok_or(Impossible);
     match value {
-        Value::Array(items) => items.iter().any(|item| is_deeper_than(item, rest)),
-        Value::Object(members) => members.values().any(|member| is_deeper_than(member, rest)),
-        _ => false,
+        Value::Array(items) => {
+            let levels = inside()?;
+            items
+                .iter()
+                .try_for_each(|item| check_depth(item, levels, work))
+        }
+        Value::Object(members) => {
+            let levels = inside()?;
+            members
+                .values()
+                .try_for_each(|member| check_depth(member, levels, work))
+        }
+        _ => Ok(()),
     }
 }
 
 /// About how many bytes a value takes as JSON.
-fn size(value: &Value) -> usize {
+pub(super) fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
         Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,

@@ -8,9 +8,16 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
-use tidings_core::validate::go_quote;
+use tidings_core::validate::{Quoted, bounded_text};
 
-use crate::quote::{go_type, go_value};
+use super::operations::size;
+use crate::quote::{GoList, GoMap, GoValue, go_type};
+
+/// Longest text about what is refused, in bytes; no answer says more.
+const REFUSAL_BYTES_MAX: usize = 32 * 1024;
+/// So often, as to its size, may a patch go over what it and its target are. Each list is gone over a few times; only
+/// items of one owner's that follow each other do it again and again.
+const WORK_FACTOR: usize = 16;
 
 /// Why a patch is not applied, in kube-apiserver's words.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,6 +26,8 @@ pub(super) enum Refused {
     BadRequest(&'static str),
     /// 422: it has lists of lists.
     ListOfLists,
+    /// 422: it goes over lists too often.
+    TooMuchWork,
     /// 500: so kube-apiserver answers where it does not expect an error.
     Unexpected(String),
 }
@@ -38,7 +47,31 @@ pub(super) fn apply(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
 ) -> Result<(), Refused> {
-    merge(target, patch.clone(), &mut Vec::new())
+    let size: usize = target.iter().chain(patch).map(|(_, value)| size(value)).sum();
+    let mut place = Place {
+        path: Vec::new(),
+        work: size.saturating_mul(WORK_FACTOR),
+    };
+    merge(target, patch.clone(), &mut place)
+}
+
+/// Where a merge stands, and how many bytes of lists it may still go over.
+struct Place {
+    path: Vec<String>,
+    work: usize,
+}
+
+impl Place {
+    fn spend(&mut self, lists: [&[Value]; 2]) -> Result<(), Refused> {
+        let bytes: usize = lists.into_iter().flatten().map(size).sum();
+        self.work = self.work.checked_sub(bytes).ok_or(Refused::TooMuchWork)?;
+        Ok(())
+    }
+}
+
+/// A refusal in kube-apiserver's words, where it does not expect an error.
+fn unexpected(why: impl std::fmt::Display) -> Refused {
+    Refused::Unexpected(bounded_text(why, REFUSAL_BYTES_MAX))
 }
 
 /// How a list merges, by its path.
@@ -53,7 +86,7 @@ fn merge_key(path: &[String]) -> Option<&'static str> {
 fn merge(
     target: &mut Map<String, Value>,
     mut patch: Map<String, Value>,
-    path: &mut Vec<String>,
+    place: &mut Place,
 ) -> Result<(), Refused> {
     match patch.get("$patch").map(Value::as_str) {
         None => {}
@@ -77,7 +110,7 @@ fn merge(
         .cloned()
         .collect();
     for directive in ordered {
-        merge_in_order(target, &mut patch, &directive, path)?;
+        merge_in_order(target, &mut patch, &directive, place)?;
     }
     for (key, value) in patch {
         let deletion = key.strip_prefix(DELETION);
@@ -86,16 +119,17 @@ fn merge(
             Some(Some(name)) => name.to_owned(),
             Some(None) => return Err(BAD_DELETION),
         };
-        path.push(name.clone());
+        place.path.push(name.clone());
         match (value, target.get_mut(&name)) {
             (Value::Null, _) => {
                 target.remove(&name);
             }
-            (Value::Object(patch), Some(Value::Object(inner))) => merge(inner, patch, path)?,
+            (Value::Object(patch), Some(Value::Object(inner))) => merge(inner, patch, place)?,
             (Value::Array(patch), Some(Value::Array(items))) => {
+                let path = &place.path;
                 if deletion.is_some() || is_set(path) || merge_key(path).is_some() {
                     let merged =
-                        merge_lists(std::mem::take(items), patch, path, deletion.is_some())?;
+                        merge_lists(std::mem::take(items), patch, place, deletion.is_some())?;
                     *items = merged;
                 } else {
                     *items = patch;
@@ -110,7 +144,7 @@ fn merge(
                 };
             }
         }
-        path.pop();
+        place.path.pop();
     }
     Ok(())
 }
@@ -140,7 +174,7 @@ fn merge_in_order(
     target: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
     directive: &str,
-    path: &mut Vec<String>,
+    place: &mut Place,
 ) -> Result<(), Refused> {
     let order = list(patch.remove(directive).unwrap_or_default())?;
     let name = directive
@@ -149,9 +183,10 @@ fn merge_in_order(
         .ok_or(BAD_ORDER)?;
     let before = target.get(name).cloned().map(list).transpose()?;
     let sent = patch.get(name).cloned().map(list).transpose()?;
-    path.push(name.to_owned());
+    place.path.push(name.to_owned());
+    let path = &place.path;
     let key = merge_key(path);
-    if key.is_none() && !is_set(path) && path != &["metadata", "managedFields"] {
+    if key.is_none() && !is_set(path) && *path != ["metadata", "managedFields"] {
         let known = before.is_some() || target.contains_key(name);
         return Err(no_list(path, known));
     }
@@ -159,13 +194,13 @@ fn merge_in_order(
     let merged = match (before.clone(), sent.clone()) {
         (Some(before), None) => before,
         (None, Some(sent)) => sent.into_iter().filter_map(without_directives).collect(),
-        (Some(before), Some(sent)) => merge_lists(before, sent, path, false)?,
+        (Some(before), Some(sent)) => merge_lists(before, sent, place, false)?,
         (None, None) => {
-            path.pop();
+            place.path.pop();
             return Ok(());
         }
     };
-    path.pop();
+    place.path.pop();
     let before = before.unwrap_or_default();
     kind_of_items(&[&before, sent.as_deref().unwrap_or_default()])?;
     let merged = put_together(merged, &order, &before, key)?;
@@ -184,8 +219,8 @@ fn check_order(sent: &[Value], order: &[Value], key: Option<&str>) -> Result<(),
         let own = identity(item, key)?;
         loop {
             let Some(other) = wanted.next() else {
-                let [sent, order] = [sent, order].map(|list| go_value(&list.to_vec().into()));
-                return Err(Refused::Unexpected(format!(
+                let [sent, order] = [sent, order].map(GoList);
+                return Err(unexpected(format_args!(
                     "The order in patch list:\n{sent}\n doesn't match {ORDER} list:\n{order}\n"
                 )));
             };
@@ -201,12 +236,13 @@ fn check_order(sent: &[Value], order: &[Value], key: Option<&str>) -> Result<(),
 fn merge_lists(
     mut items: Vec<Value>,
     patch: Vec<Value>,
-    path: &mut Vec<String>,
+    place: &mut Place,
     deletion: bool,
 ) -> Result<Vec<Value>, Refused> {
     if items.is_empty() && patch.is_empty() {
         return Ok(items);
     }
+    place.spend([&items, &patch])?;
     if kind_of_items(&[&items, &patch])? != MAP {
         let mut sent = HashSet::new();
         if deletion {
@@ -220,7 +256,7 @@ fn merge_lists(
         items.extend(new.cloned());
         return put_together(items, &patch, &before, None);
     }
-    let Some(key) = merge_key(path) else {
+    let Some(key) = merge_key(&place.path) else {
         let why = "cannot merge lists without merge key for struct";
         return Err(Refused::Unexpected(why.to_owned()));
     };
@@ -258,9 +294,9 @@ fn merge_lists(
         let own = identity(item, Some(key))?.to_string();
         let same = places.get(&own).and_then(|place| items.get_mut(*place));
         if let (Some(Value::Object(existing)), Value::Object(fields)) = (same, item) {
-            path.push(String::new());
-            merge(existing, fields.clone(), path)?;
-            path.pop();
+            place.path.push(String::new());
+            merge(existing, fields.clone(), place)?;
+            place.path.pop();
         } else {
             places.entry(own).or_insert(items.len());
             items.push(item.clone());
@@ -328,8 +364,8 @@ fn identity<'a>(item: &'a Value, key: Option<&str>) -> Result<&'a Value, Refused
         return Err(other_type(MAP, item));
     }
     item.get(key).ok_or_else(|| {
-        let item = go_value(item);
-        Refused::Unexpected(format!(
+        let item = GoValue(item);
+        unexpected(format_args!(
             "map: {item} does not contain declared merge key: {key}"
         ))
     })
@@ -361,7 +397,7 @@ fn no_list(path: &[String], known: bool) -> Refused {
     Refused::Unexpected(if known {
         "expected slice or array type, but got: struct".to_owned()
     } else {
-        let name = go_quote(name);
+        let name = bounded_text(Quoted(name), REFUSAL_BYTES_MAX);
         format!("unable to find api field in struct {of} for the json field {name}")
     })
 }
@@ -419,10 +455,13 @@ fn kind_of_items(lists: &[&[Value]]) -> Result<&'static str, Refused> {
         Some(LIST) => Err(Refused::ListOfLists),
         Some(kind) if kinds.all(|other| other == kind) => Ok(kind),
         Some(_) => {
-            let lists: Vec<Value> = lists.iter().map(|list| list.to_vec().into()).collect();
-            let lists = go_value(&lists.into());
-            Err(Refused::Unexpected(format!(
-                "list element types are not identical: {lists}"
+            let shown: Vec<String> = lists
+                .iter()
+                .map(|list| bounded_text(GoList(list), REFUSAL_BYTES_MAX))
+                .collect();
+            Err(unexpected(format_args!(
+                "list element types are not identical: [{}]",
+                shown.join(" ")
             )))
         }
     }
@@ -430,8 +469,8 @@ fn kind_of_items(lists: &[&[Value]]) -> Result<&'static str, Refused> {
 
 fn unknown_directive(patch: &Map<String, Value>) -> Refused {
     let directive = patch.get("$patch").map(go_text).unwrap_or_default();
-    let patch = go_value(&Value::Object(patch.clone()));
-    Refused::Unexpected(format!("unknown patch type: {directive} in map: {patch}"))
+    let patch = GoMap(patch);
+    unexpected(format_args!("unknown patch type: {directive} in map: {patch}"))
 }
 
 /// A value as Go's `%s` prints it.

@@ -18,6 +18,7 @@ use crate::negotiate::Form;
 use crate::query::{FieldValidation, WriteOptions};
 use crate::rules;
 use crate::server::ApiServer;
+use crate::yaml;
 
 /// Applies the configuration in the body.
 pub(super) async fn apply(
@@ -107,12 +108,10 @@ fn read(body: &[u8]) -> Result<(Value, Option<String>), Status> {
     }
     let unreadable =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
-    let (mut config, duplicates) = match serde_saphyr::from_slice::<Value>(body) {
+    let (mut config, duplicates) = match yaml::read::<Value>(body, DuplicateKeyPolicy::Error) {
         Ok(config) => (config, None),
         Err(strict) => {
-            let mut lenient = serde_saphyr::Options::default();
-            lenient.duplicate_keys = DuplicateKeyPolicy::LastWins;
-            match serde_saphyr::from_slice_with_options(body, lenient) {
+            match yaml::read(body, DuplicateKeyPolicy::LastWins) {
                 Ok(config) => (config, Some(repeated(&strict))),
                 // Not all JSON is YAML: its escapes of surrogate pairs are not.
                 Err(_) => match serde_json::from_slice(body) {

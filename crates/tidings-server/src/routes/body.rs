@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use k8s_pb::api::core::v1::Event;
 use serde_json::Value;
+use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::go_quote;
 
 use super::call::Call;
@@ -16,6 +17,7 @@ use crate::indent::Indenter;
 use crate::negotiate::{Form, Media, Shape, body_media};
 use crate::query::FieldValidation;
 use crate::table::{IncludeObject, Rows};
+use crate::yaml;
 
 /// An event as sent, and the warnings its sender gets.
 pub(crate) struct Sent {
@@ -30,7 +32,7 @@ pub(crate) struct Sent {
 pub(crate) fn read_event(call: &Call, validation: FieldValidation) -> Result<Sent, Status> {
     let read = match body_media(&call.headers)? {
         Media::Json => json(call.api, &call.body),
-        Media::Yaml => yaml(call.api, &call.body),
+        Media::Yaml => from_yaml(call.api, &call.body),
         Media::Protobuf => protobuf(call.api, &call.body),
     };
     let Document {
@@ -126,7 +128,7 @@ fn json(api: Api, body: &[u8]) -> Result<Document, Refusal> {
     settle(api, result, reading, type_meta, |other| read(other, body))
 }
 
-fn yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
+fn from_yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
     let (value, repeated) = yaml_value(body).map_err(Refusal::Unrecognized)?;
     let read = |api: Api| {
         let mut reading = Reading::default();
@@ -136,7 +138,7 @@ fn yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
     let (result, reading) = read(api);
     let type_meta = || codec::read_type_meta(value.clone()).unwrap_or_default();
     let mut document = settle(api, result, reading, type_meta, read)?;
-    document.reading.notes.splice(0..0, repeated);
+    document.reading.notes.texts.splice(0..0, repeated);
     Ok(document)
 }
 
@@ -149,13 +151,11 @@ pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String>
     if body.trim_ascii().is_empty() {
         return Ok((Value::Null, None));
     }
-    let strict = match serde_saphyr::from_slice(body) {
+    let strict = match yaml::read(body, DuplicateKeyPolicy::Error) {
         Ok(value) => return Ok((value, None)),
         Err(error) => error,
     };
-    let mut lenient = serde_saphyr::Options::default();
-    lenient.duplicate_keys = serde_saphyr::DuplicateKeyPolicy::LastWins;
-    match serde_saphyr::from_slice_with_options(body, lenient) {
+    match yaml::read(body, DuplicateKeyPolicy::LastWins) {
         Ok(value) => Ok((value, Some(one_line(&strict)))),
         Err(error) => Err(format!("yaml: {}", one_line(&error))),
     }
@@ -306,11 +306,11 @@ pub(super) fn named(api: Api, type_meta: &TypeMeta) -> Result<Api, String> {
 pub(crate) fn heed(reading: Reading, validation: FieldValidation) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
-        FieldValidation::Warn => Ok(reading.notes),
-        FieldValidation::Strict if reading.notes.is_empty() => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(reading.notes.texts),
+        FieldValidation::Strict if reading.notes.texts.is_empty() => Ok(Vec::new()),
         FieldValidation::Strict => Err(format!(
             "strict decoding error: {}",
-            reading.notes.join(", ")
+            reading.notes.texts.join(", ")
         )),
     }
 }

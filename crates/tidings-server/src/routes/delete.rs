@@ -10,7 +10,7 @@ use http::StatusCode;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta};
 use prost::Message;
-use tidings_core::validate::{FieldError, go_quote};
+use tidings_core::validate::{FieldError, FieldErrors, Quoted};
 use tidings_store::{Record, WriteError};
 
 use super::body::{self, event_response};
@@ -230,20 +230,16 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     } else {
         decode_options(call)?
     };
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::default();
     if let Some(policy) = options.propagation_policy.as_deref() {
         if options.orphan_dependents.is_some() {
             let detail = "orphanDependents and deletionPropagation cannot be both set";
-            errors.push(FieldError::invalid("propagationPolicy", policy, detail));
+            errors.push(|| FieldError::invalid("propagationPolicy", policy, detail));
         }
         let policies = ["Foreground", "Background", "Orphan"];
         if !policies.contains(&policy) {
             let supported = [policies.as_slice(), &["nil"]].concat();
-            errors.push(not_supported(
-                "propagationPolicy",
-                &go_quote(policy),
-                &supported,
-            ));
+            errors.push(|| not_supported("propagationPolicy", Quoted(policy), &supported));
         }
     }
     let dry_run: Vec<&str> = options.dry_run.iter().map(String::as_str).collect();

@@ -12,6 +12,7 @@ use k8s_pb::api::authorization::v1 as pb;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::FieldError;
 
 use crate::auth::attributes::{Attributes, ResourceAttributes};
@@ -22,6 +23,7 @@ use crate::error::Status;
 use crate::limits::read_body;
 use crate::negotiate::{Media, body_media};
 use crate::server::ApiServer;
+use crate::yaml;
 
 const GROUP: &str = "authorization.k8s.io";
 
@@ -122,7 +124,7 @@ where
         Media::Protobuf => codec::protobuf::open(body).and_then(|enveloped| {
             T::from_protobuf(&enveloped.raw).map_err(|error| error.to_string())
         }),
-        Media::Yaml => serde_saphyr::from_slice::<Review<T>>(body)
+        Media::Yaml => yaml::read::<Review<T>>(body, DuplicateKeyPolicy::Error)
             .map(|review| review.spec)
             .map_err(|error| error.to_string()),
         Media::Json => serde_json::from_slice::<Review<T>>(body)
@@ -194,7 +196,7 @@ pub(crate) async fn access(
                 error.value = "null".into();
             }
             // Upstream leaves out which kind it is.
-            return Err(Status::invalid("", GROUP, "", &[error]));
+            return Err(Status::invalid("", GROUP, "", &error.into()));
         }
     };
     let decided = server

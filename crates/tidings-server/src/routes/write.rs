@@ -8,6 +8,7 @@ use http::StatusCode;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
+use tidings_core::validate::FieldErrors;
 use tidings_store::{NewRecord, Record, WriteError};
 
 use super::access;
@@ -481,7 +482,7 @@ fn settle_namespace(metadata: &mut ObjectMeta, namespace: &str) -> Result<(), St
     Ok(())
 }
 
-fn refuse_if_any(name: &str, errors: &[tidings_core::validate::FieldError]) -> Result<(), Status> {
+fn refuse_if_any(name: &str, errors: &FieldErrors) -> Result<(), Status> {
     if errors.is_empty() {
         Ok(())
     } else {

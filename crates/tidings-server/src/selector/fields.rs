@@ -1,5 +1,7 @@
 //! Field selectors (`k8s.io/apimachinery/pkg/fields`): terms joined by commas, compared exactly.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tidings_store::ObjectSelector;
@@ -7,21 +9,30 @@ use tidings_store::ObjectSelector;
 use crate::codec::Api;
 use crate::codec::stored::{StoredEvent, field};
 
-/// A parsed field selector; the empty one matches everything.
+/// A parsed field selector; the empty one matches everything. What it says of one field is held together, so that a field
+/// is looked at once, however long the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSelector {
-    terms: Vec<Term>,
+    fields: BTreeMap<EventField, Wanted>,
+    /// Some field would have to have two values.
+    nothing: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
-    field: EventField,
-    equal: bool,
-    value: String,
+/// What a field has to be, and what it must not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    equal: Option<String>,
+    unequal: BTreeSet<String>,
+}
+
+impl Wanted {
+    fn accepts(&self, value: &str) -> bool {
+        self.equal.as_ref().is_none_or(|equal| equal == value) && !self.unequal.contains(value)
+    }
 }
 
 /// The fields one can select by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EventField {
     Kind,
     Namespace,
@@ -154,55 +165,51 @@ impl FieldSelector {
     /// # Errors
     /// A fragment naming the field that is not accepted.
     pub(crate) fn of(api: Api, terms: Vec<UncheckedTerm<'_>>) -> Result<Self, String> {
-        let terms = terms.into_iter().map(|(label, equal, value)| {
+        let mut selector = Self::default();
+        for (label, equal, value) in terms {
             let field = EventField::parse(api, label)
                 .ok_or_else(|| format!("field label not supported: {label}"))?;
-            Ok(Term {
-                field,
-                equal,
-                value,
-            })
-        });
-        Ok(Self {
-            terms: terms.collect::<Result<_, String>>()?,
-        })
+            selector.add(field, equal, value);
+        }
+        Ok(selector)
+    }
+
+    fn add(&mut self, field: EventField, equal: bool, value: String) {
+        let wanted = self.fields.entry(field).or_default();
+        if !equal {
+            wanted.unequal.insert(value);
+        } else if *wanted.equal.get_or_insert_with(|| value.clone()) != value {
+            self.nothing = true;
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.terms.is_empty()
+        self.fields.is_empty()
     }
 
     pub(crate) fn matches(&self, event: &Event) -> bool {
-        self.terms
-            .iter()
-            .all(|term| (term.field.of(event) == term.value) == term.equal)
+        let mut fields = self.fields.iter();
+        !self.nothing && fields.all(|(field, wanted)| wanted.accepts(field.of(event)))
     }
 
     /// The same from the event's bytes; `None` if they are not in the usual form.
     pub(super) fn matches_stored(&self, stored: &StoredEvent<'_>) -> Option<bool> {
-        for term in &self.terms {
-            if (term.field.of_stored(stored)? == term.value) != term.equal {
+        for (field, wanted) in &self.fields {
+            if !wanted.accepts(field.of_stored(stored)?) {
                 return Some(false);
             }
         }
-        Some(true)
+        Some(!self.nothing)
     }
 
     /// Narrows the selection to one name.
     pub(crate) fn require_name(&mut self, name: &str) {
-        self.terms.push(Term {
-            field: EventField::MetadataName,
-            equal: true,
-            value: name.into(),
-        });
+        self.add(EventField::MetadataName, true, name.into());
     }
 
     /// The one value a field must have, if there is such a term.
     fn required(&self, field: EventField) -> Option<&str> {
-        self.terms
-            .iter()
-            .find(|term| term.equal && term.field == field)
-            .map(|term| term.value.as_str())
+        self.fields.get(&field)?.equal.as_deref()
     }
 
     /// The one name that can match.
@@ -323,6 +330,9 @@ mod tests {
             ("source=kubelet", true),
             ("metadata.name=web.1,metadata.namespace=shop", true),
             ("metadata.namespace!=shop", false),
+            ("reason=BackOff,reason=Killing", false),
+            ("reason=BackOff,reason=BackOff,reason!=Killing", true),
+            ("reason!=Killing,reason!=BackOff", false),
         ] {
             let selector = FieldSelector::parse(Api::Core, selector).unwrap();
             assert_eq!(selector.matches(&event()), matches, "{selector:?}");
@@ -342,6 +352,13 @@ mod tests {
             .unwrap()
             .matches(&event())
         );
+    }
+
+    #[test]
+    fn a_long_selector_is_short_to_match() {
+        let terms: Vec<String> = (0..5000).map(|number| format!("type!={number}")).collect();
+        let selector = FieldSelector::parse(Api::Core, &terms.join(",")).unwrap();
+        assert_eq!(selector.fields.len(), 1);
     }
 
     #[test]

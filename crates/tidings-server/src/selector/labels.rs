@@ -5,10 +5,58 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidings_core::validate::{check_label_value, check_qualified_name, go_quote};
 
-/// A parsed label selector; the empty one matches everything.
+use crate::bounded::BoundedList;
+
+/// Longest text about values that are not accepted, in bytes.
+const REFUSED_BYTES_MAX: usize = 16 * 1024;
+
+/// A parsed label selector; the empty one matches everything. What it says of one key is held together, so that a label
+/// is looked up once, however long the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector {
-    requirements: Vec<(String, Requirement)>,
+    keys: BTreeMap<String, Wanted>,
+    /// Those of them that have to be there.
+    needed: BTreeSet<String>,
+}
+
+/// What is said of a key's value; all of it has to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    absent: bool,
+    one_of: Option<BTreeSet<String>>,
+    none_of: BTreeSet<String>,
+    greater_than: Option<i64>,
+    less_than: Option<i64>,
+}
+
+impl Wanted {
+    fn add(&mut self, requirement: Requirement) {
+        match requirement {
+            // Of its value nothing is said.
+            Requirement::Exists => {}
+            Requirement::Absent => self.absent = true,
+            Requirement::In(values) => match &mut self.one_of {
+                None => self.one_of = Some(values),
+                Some(one_of) => one_of.retain(|value| values.contains(value)),
+            },
+            Requirement::NotIn(values) => self.none_of.extend(values),
+            Requirement::GreaterThan(bound) => {
+                self.greater_than = self.greater_than.max(Some(bound));
+            }
+            Requirement::LessThan(bound) => {
+                self.less_than = Some(self.less_than.map_or(bound, |other| other.min(bound)));
+            }
+        }
+    }
+
+    fn accepts(&self, value: &str) -> bool {
+        let number = || value.parse::<i64>().ok();
+        !self.absent
+            && self.one_of.as_ref().is_none_or(|values| values.contains(value))
+            && !self.none_of.contains(value)
+            && self.greater_than.is_none_or(|bound| number() > Some(bound))
+            && self.less_than.is_none_or(|bound| number().is_some_and(|number| number < bound))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +79,7 @@ impl LabelSelector {
             tokens: tokens(text),
             at: 0,
         };
-        let mut requirements = Vec::new();
+        let mut selector = Self::default();
         while parser.peek() != &Token::End {
             if let Token::Symbol(symbol) = parser.peek()
                 && *symbol != "!"
@@ -40,10 +88,13 @@ impl LabelSelector {
                     "found '{symbol}', expected: !, identifier, or 'end of string'"
                 ));
             }
-            let requirement = parser
+            let (key, requirement) = parser
                 .requirement()
                 .map_err(|why| format!("unable to parse requirement: {why}"))?;
-            requirements.push(requirement);
+            if !matches!(requirement, Requirement::Absent | Requirement::NotIn(_)) {
+                selector.needed.insert(key.clone());
+            }
+            selector.keys.entry(key).or_default().add(requirement);
             match parser.next() {
                 Token::End => break,
                 Token::Symbol(",") => match parser.peek() {
@@ -61,32 +112,22 @@ impl LabelSelector {
                 }
             }
         }
-        Ok(Self { requirements })
+        Ok(selector)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.requirements.is_empty()
+        self.keys.is_empty()
     }
 
+    /// A label that has to be there and is not ends the search, and what else is said is said of labels that are there:
+    /// no more keys are looked at than there are labels, and one.
     pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.requirements.iter().all(|(key, requirement)| {
-            let value = labels.get(key);
-            match requirement {
-                Requirement::Exists => value.is_some(),
-                Requirement::Absent => value.is_none(),
-                Requirement::In(values) => value.is_some_and(|value| values.contains(value)),
-                Requirement::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-                Requirement::GreaterThan(bound) => {
-                    number(value).is_some_and(|value| value > *bound)
-                }
-                Requirement::LessThan(bound) => number(value).is_some_and(|value| value < *bound),
-            }
-        })
+        self.needed.iter().all(|key| labels.contains_key(key))
+            && labels.iter().all(|(key, value)| {
+                let wanted = self.keys.get(key);
+                wanted.is_none_or(|wanted| wanted.accepts(value))
+            })
     }
-}
-
-fn number(value: Option<&String>) -> Option<i64> {
-    value?.parse().ok()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,8 +256,7 @@ impl Parser {
             )
         });
         let complaints = integer.clone().err().into_iter();
-        let complaints: Vec<String> = complaints.chain(check_value(key, 0, &value)).collect();
-        tell(&complaints)?;
+        tell(complaints.chain(check_value(key, 0, &value)))?;
         integer
     }
 
@@ -280,10 +320,7 @@ impl Parser {
         }
         self.next();
         let places = values.iter().enumerate();
-        let complaints: Vec<String> = places
-            .filter_map(|(place, value)| check_value(key, place, value))
-            .collect();
-        tell(&complaints)?;
+        tell(places.filter_map(|(place, value)| check_value(key, place, value)))?;
         Ok(values)
     }
 }
@@ -297,11 +334,13 @@ fn check_value(key: &str, place: usize, value: &str) -> Option<String> {
 }
 
 /// All that is wrong, if anything is.
-fn tell(complaints: &[String]) -> Result<(), String> {
-    match complaints {
-        [] => Ok(()),
-        [one] => Err(one.clone()),
-        several => Err(format!("[{}]", several.join(", "))),
+fn tell(complaints: impl Iterator<Item = String>) -> Result<(), String> {
+    let mut list = BoundedList::new(", ", REFUSED_BYTES_MAX);
+    complaints.for_each(|complaint| list.push(complaint));
+    match list.len() {
+        0 => Ok(()),
+        1 => Err(list.finish()),
+        _ => Err(format!("[{}]", list.finish())),
     }
 }
 
@@ -329,6 +368,15 @@ mod tests {
             ("app notin (api),absent notin (x)", true),
             ("tier in (,x)", true),
             ("n>4,n<6", true),
+            ("n>4,n>2,n<6,n<9,n", true),
+            ("n>4,n>5", false),
+            ("n<4,n<9", false),
+            ("app in (web,api),app in (web,x)", true),
+            ("app in (web,api),app in (api)", false),
+            ("app!=api,app!=web", false),
+            ("app,!app", false),
+            ("!absent,absent!=x", true),
+            ("!absent,absent", false),
             ("n>5", false),
             ("app>1", false),
         ] {
@@ -338,6 +386,15 @@ mod tests {
                 "{selector}"
             );
         }
+    }
+
+    /// Every key that would have to be looked at is one more comparison for every event of a list.
+    #[test]
+    fn a_long_selector_is_short_to_match() {
+        let repeated = LabelSelector::parse(&vec!["a!=b"; 5000].join(",")).unwrap();
+        assert_eq!(repeated, LabelSelector::parse("a!=b").unwrap());
+        let same = LabelSelector::parse(&vec!["a in (b,c)", "a>1"].repeat(2000).join(",")).unwrap();
+        assert_eq!(same.keys.len(), 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Reading `null` leaves the zero value, an unknown or repeated field is noted rather than refused (the last one wins),
 //! and what is of another kind than it has to be is told in Go's words.
 
+mod notes;
 mod read;
 mod syntax;
 mod values;
@@ -15,6 +16,7 @@ use serde::de::{Deserializer, MapAccess};
 
 use crate::managed::{Changes, PathElement};
 
+pub(crate) use notes::Notes;
 pub(crate) use read::{Reading, TypeMeta, next_value, read_document, read_object};
 pub(crate) use syntax::{complaint, replace_what_is_no_text};
 pub(crate) use values::moment;

@@ -6,17 +6,15 @@ use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use tidings_core::validate::go_quote;
-
-use super::{Field, Object};
+use super::{Field, Notes, Object};
 
 /// What a decoder notes besides the value: where it is, which fields were unknown or given twice, and what was of another
 /// kind than it has to be, all in Go's words.
 #[derive(Default, Debug)]
 pub(crate) struct Reading {
     path: Vec<Step>,
-    /// Such as `unknown field "metadata.foo"`; at most [`NOTES_MAX`].
-    pub(crate) notes: Vec<String>,
+    /// Which fields were unknown or given twice.
+    pub(crate) notes: Notes,
     /// The first value of a wrong kind. Go reads on, and tells of it at the end.
     mismatch: Option<String>,
     /// A value that ended the reading at once.
@@ -26,9 +24,6 @@ pub(crate) struct Reading {
     /// Whether what is read comes from a map in memory, of which Go speaks otherwise.
     unstructured: bool,
 }
-
-/// So many unknown or repeated fields of one body are noted; the API server's own bound.
-const NOTES_MAX: usize = 100;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -76,14 +71,10 @@ impl Reading {
         text
     }
 
+    /// Paths are as long as a name and the few steps to it.
     fn note(&mut self, what: &str, name: &str) {
-        if self.notes.len() < NOTES_MAX {
-            let note = format!("{what} field {}", go_quote(&self.path(Some(name))));
-            // Told once, however often it is the same.
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
-        }
+        let path = self.path(Some(name));
+        self.notes.note(what, &path);
     }
 
     /// Ends the reading, as an error of a Go type's own decoder does.

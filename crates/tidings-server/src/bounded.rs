@@ -1,0 +1,98 @@
+//! Lists of bounded length in answers: what does not fit is counted.
+
+use std::fmt::Display;
+
+use tidings_core::validate::{bounded_text, json_len};
+
+/// How many bytes a text takes in JSON.
+pub(crate) fn text_len(text: &str) -> usize {
+    text.chars().map(json_len).sum()
+}
+
+/// What stands in the place of so many more.
+pub(crate) fn and_more(count: usize) -> String {
+    format!("… and {count} more")
+}
+
+/// Items with a separator between, in at most so many bytes of JSON, and `… and N more` behind those that fit. The first
+/// is always there, cut if it has to be.
+pub(crate) struct BoundedList {
+    separator: &'static str,
+    room: usize,
+    text: String,
+    items: usize,
+    more: usize,
+}
+
+impl BoundedList {
+    pub(crate) fn new(separator: &'static str, bytes_max: usize) -> Self {
+        Self {
+            separator,
+            room: bytes_max,
+            text: String::new(),
+            items: 0,
+            more: 0,
+        }
+    }
+
+    /// Adds an item. It is not even printed once one did not fit.
+    pub(crate) fn push(&mut self, item: impl Display) {
+        if self.more > 0 {
+            self.more += 1;
+            return;
+        }
+        let separator = if self.items == 0 { "" } else { self.separator };
+        let room = self.room.saturating_sub(text_len(separator));
+        // One byte more, to tell what fits from what is cut.
+        let item = bounded_text(item, if self.items == 0 { room } else { room + 1 });
+        let len = text_len(&item);
+        if len > room {
+            self.more = 1;
+            return;
+        }
+        self.room = room - len;
+        self.text.push_str(separator);
+        self.text.push_str(&item);
+        self.items += 1;
+    }
+
+    /// Counts so many more that are not told.
+    pub(crate) fn leave_out(&mut self, count: usize) {
+        self.more += count;
+    }
+
+    /// How many items there are, told or not.
+    pub(crate) fn len(&self) -> usize {
+        self.items + self.more
+    }
+
+    pub(crate) fn finish(mut self) -> String {
+        if self.more > 0 {
+            self.text.push_str(self.separator);
+            self.text.push_str(&and_more(self.more));
+        }
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        for (items, expected) in [
+            (&[][..], ""),
+            (&["one"], "one"),
+            (&["one", "two"], "one, two"),
+            (&["one", "two", "three", "x"], "one, two, … and 2 more"),
+            (&["far too long for it"], "far to…"),
+            (&["far too long for it", "x"], "far to…, … and 1 more"),
+        ] {
+            let mut list = BoundedList::new(", ", 9);
+            items.iter().for_each(|item| list.push(item));
+            assert_eq!(list.len(), items.len());
+            assert_eq!(list.finish(), expected);
+        }
+    }
+}

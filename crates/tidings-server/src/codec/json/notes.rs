@@ -1,0 +1,72 @@
+//! What is said of fields that are unknown or given twice: each thing once, so many things, and so many bytes.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hasher};
+
+use tidings_core::validate::{Quoted, bounded_text};
+
+/// Notes on one body; the API server's own bound.
+const NOTES_MAX: usize = 100;
+/// All notes on one body together, in bytes. No answer says more.
+const NOTES_BYTES_MAX: usize = 32 * 1024;
+
+/// The notes on one body, such as `unknown field "metadata.foo"`.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    pub(crate) texts: Vec<String>,
+    /// Digests of what was noted. Whoever finds two paths of one digest spares itself a note.
+    told: HashSet<u64>,
+    bytes: usize,
+}
+
+impl Notes {
+    /// Notes a field by its path.
+    pub(crate) fn note(&mut self, what: &str, path: &str) {
+        let mut digest = DefaultHasher::new();
+        digest.write(path.as_bytes());
+        self.note_digested(what, digest, path);
+    }
+
+    /// The same, told apart by a digest of the path, so that what is told already costs no look at all of the path.
+    pub(crate) fn note_digested(&mut self, what: &str, mut path_digest: DefaultHasher, path: &str) {
+        if self.texts.len() >= NOTES_MAX || self.bytes >= NOTES_BYTES_MAX {
+            return;
+        }
+        path_digest.write(what.as_bytes());
+        if self.told.insert(path_digest.finish()) {
+            let text = format_args!("{what} field {}", Quoted(path));
+            let text = bounded_text(text, NOTES_BYTES_MAX - self.bytes);
+            self.bytes += text.len();
+            self.texts.push(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_told_once_and_bounded() {
+        let mut notes = Notes::default();
+        for path in ["a.b", "a.c", "a.b"] {
+            notes.note("unknown", path);
+        }
+        notes.note("duplicate", "a.b");
+        let expected = ["unknown field \"a.b\"", "unknown field \"a.c\"", "duplicate field \"a.b\""];
+        assert_eq!(notes.texts, expected);
+
+        for number in 0..1000 {
+            notes.note("unknown", &number.to_string());
+        }
+        assert_eq!(notes.texts.len(), NOTES_MAX);
+
+        let mut long = Notes::default();
+        for number in 0..10 {
+            long.note("unknown", &format!("{}{number}", "a".repeat(10_000)));
+        }
+        let lens: Vec<usize> = long.texts.iter().map(String::len).collect();
+        assert_eq!(lens[..3], [10_017; 3]);
+        assert_eq!(lens[3..], [NOTES_BYTES_MAX - 3 * 10_017]);
+    }
+}
