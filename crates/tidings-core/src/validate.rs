@@ -14,7 +14,7 @@ use std::fmt::{self, Display, Formatter};
 
 use jiff::Timestamp;
 
-pub use bounded::{bounded_text, json_len};
+pub use bounded::{bounded_text, json_len, text_within};
 pub use errors::{Cause, FieldError, FieldErrors};
 use quote::JsonString;
 pub use quote::{Quoted, go_quote, is_printable};
@@ -201,9 +201,7 @@ impl Display for Immutable<'_> {
                 ];
                 print_members(f, names.into_iter().zip(fields))
             }
-            Self::Time(None) | Self::MicroTime(None) | Self::Reference(None) => {
-                f.write_str("null")
-            }
+            Self::Time(None) | Self::MicroTime(None) | Self::Reference(None) => f.write_str("null"),
         }
     }
 }
@@ -398,10 +396,7 @@ fn mask_trailing_dash(base: &str) -> String {
 /// both is named twice, as upstream does.
 ///
 /// Source: `ValidateObjectMetaAccessorUpdate`.
-pub fn validate_metadata_update(
-    new: &MetadataFields<'_>,
-    old: &MetadataFields<'_>,
-) -> FieldErrors {
+pub fn validate_metadata_update(new: &MetadataFields<'_>, old: &MetadataFields<'_>) -> FieldErrors {
     let mut errors = FieldErrors::default();
     if old.deletion.0.is_some() {
         let known: BTreeSet<&String> = old.finalizers.iter().collect();
@@ -554,7 +549,9 @@ fn finalizer_rules(metadata: &MetadataFields<'_>, errors: &mut FieldErrors) {
     };
     if has("orphan") && has("foregroundDeletion") {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        let all = Joined(",", || metadata.finalizers.iter().map(|one| JsonString(one)));
+        let all = Joined(",", || {
+            metadata.finalizers.iter().map(|one| JsonString(one))
+        });
         let all = format_args!("[{all}]");
         errors.push(|| FieldError::invalid_as("metadata.finalizers", all, detail));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use tidings_core::validate::{bounded_text, json_len};
+use tidings_core::validate::{json_len, text_within};
 
 /// How many bytes a text takes in JSON.
 pub(crate) fn text_len(text: &str) -> usize {
@@ -43,14 +43,15 @@ impl BoundedList {
         }
         let separator = if self.items == 0 { "" } else { self.separator };
         let room = self.room.saturating_sub(text_len(separator));
-        // One byte more, to tell what fits from what is cut.
-        let item = bounded_text(item, if self.items == 0 { room } else { room + 1 });
-        let len = text_len(&item);
-        if len > room {
-            self.more = 1;
-            return;
-        }
-        self.room = room - len;
+        let item = match text_within(item, room) {
+            Ok(item) => item,
+            Err(cut) if self.items == 0 => cut,
+            Err(_) => {
+                self.more = 1;
+                return;
+            }
+        };
+        self.room = room - text_len(&item);
         self.text.push_str(separator);
         self.text.push_str(&item);
         self.items += 1;

@@ -167,11 +167,7 @@ impl Status {
                 "forbidden".to_owned(),
                 Details::default(),
                 bounded_text(
-                    format_args!(
-                        "User {} cannot {verb} path {}",
-                        Quoted(user),
-                        Quoted(path)
-                    ),
+                    format_args!("User {} cannot {verb} path {}", Quoted(user), Quoted(path)),
                     MESSAGE_BYTES_MAX,
                 ),
             ),
@@ -420,10 +416,7 @@ impl Status {
         let mut lines = BoundedList::new("\n", LIST_BYTES_MAX);
         let mut manager = "";
         for conflict in conflicts {
-            let Conflict {
-                manager: of,
-                field,
-            } = conflict;
+            let Conflict { manager: of, field } = conflict;
             if **of == *manager {
                 lines.push(format_args!("- {field}"));
             } else {
@@ -820,5 +813,78 @@ mod tests {
             json["message"],
             "Timeout: the outcome of the write is unknown: connection reset; it may have been done, read before trying again"
         );
+    }
+
+    /// Whatever stands in it, and in every form.
+    #[test]
+    fn no_status_is_longer_than_64_kib() {
+        let headers = |accept: &'static str| {
+            let accept = (header::ACCEPT, HeaderValue::from_static(accept));
+            HeaderMap::from_iter([accept])
+        };
+        for piece in [
+            "x",
+            "\"",
+            "\\",
+            "\u{1}",
+            "\n",
+            "é",
+            "\u{2028}",
+            "🦀",
+            "- : #\n  ",
+            "'\" ",
+        ] {
+            let long = piece.repeat(100_000);
+            let error = || FieldError::invalid(long.clone(), &long, &long);
+            let mut errors: FieldErrors = error().into();
+            errors.extend((0..1000).map(|number| FieldError::required(long.clone(), number)));
+            let mut short = FieldErrors::default();
+            let texts = (0..5000).map(|number| FieldError::required("f", number));
+            short.extend(texts);
+            let conflicts = vec![
+                Conflict {
+                    manager: long.as_str().into(),
+                    field: long.clone(),
+                };
+                100
+            ];
+            for status in [
+                Status::bad_request(&long),
+                Status::not_found(Api::Core, &long),
+                Status::conflict(Api::Core, &long, &long),
+                Status::invalid(&long, &long, &long, &errors),
+                Status::invalid("Event", "", &long, &short),
+                Status::apply_conflicts(&conflicts),
+                Status::apply_conflicts(&conflicts[..1]),
+                Status::expired(&long, Some(long.clone())),
+            ] {
+                for accept in [
+                    "application/json",
+                    "application/json;pretty=1",
+                    "application/yaml",
+                    "application/vnd.kubernetes.protobuf",
+                ] {
+                    let (_, body) = status.present(&headers(accept), &Query::default());
+                    let len = body.len();
+                    assert!(len <= 64 * 1024, "{len} bytes of {piece:?} as {accept}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let mut errors = FieldErrors::default();
+        errors.extend((0..5000).map(|number| FieldError::required("f", format!("{number:1000}"))));
+        let status = Status::invalid("Event", "", "web.1", &errors);
+        let json: serde_json::Value = serde_json::from_slice(&status.to_json()).unwrap();
+        let message = json["message"].as_str().unwrap();
+        let (told, more) = message.rsplit_once("… and ").unwrap();
+        let told = told.matches("Required value").count();
+        assert_eq!(more, format!("{} more]", 5000 - told));
+        let causes = json["details"]["causes"].as_array().unwrap();
+        let last = causes.last().unwrap();
+        let more = format!("… and {} more", 5000 - (causes.len() - 1));
+        assert_eq!(*last, serde_json::json!({ "message": more }));
     }
 }

@@ -218,11 +218,7 @@ fn check_field_manager(manager: &str, errors: &mut FieldErrors) {
     }
 }
 
-pub(crate) fn not_supported(
-    field: &str,
-    value: impl Display,
-    supported: &[&str],
-) -> FieldError {
+pub(crate) fn not_supported(field: &str, value: impl Display, supported: &[&str]) -> FieldError {
     let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
     let detail = format_args!("supported values: {}", supported.join(", "));
     FieldError::new(field, Cause::NotSupported, value, detail)
@@ -368,10 +364,12 @@ impl ListOptions {
         if !query.flag("watch") {
             if let Some(value) = version_match {
                 if resource_version.is_none() {
-                    errors.push(|| forbidden(
-                        "resourceVersionMatch",
-                        "resourceVersionMatch is forbidden unless resourceVersion is provided",
-                    ));
+                    errors.push(|| {
+                        forbidden(
+                            "resourceVersionMatch",
+                            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                        )
+                    });
                 }
                 if self.continue_token.is_some() {
                     errors.push(|| forbidden("resourceVersionMatch", with_continue));
@@ -380,17 +378,21 @@ impl ListOptions {
                     errors.push(|| unsupported(value, &["Exact", "NotOlderThan", ""]));
                 }
                 if value == "Exact" && resource_version == Some("0") {
-                    errors.push(|| forbidden(
-                        "resourceVersionMatch",
-                        "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-                    ));
+                    errors.push(|| {
+                        forbidden(
+                            "resourceVersionMatch",
+                            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                        )
+                    });
                 }
             }
             if self.send_initial_events.is_some() {
-                errors.push(|| forbidden(
-                    "sendInitialEvents",
-                    "sendInitialEvents is forbidden for list",
-                ));
+                errors.push(|| {
+                    forbidden(
+                        "sendInitialEvents",
+                        "sendInitialEvents is forbidden for list",
+                    )
+                });
             }
             return errors;
         }
@@ -401,10 +403,12 @@ impl ListOptions {
         let version_match = version_match.or(legacy.then_some("NotOlderThan"));
         let asks = self.send_initial_events.is_some() || legacy;
         if asks && version_match != Some("NotOlderThan") {
-            errors.push(|| forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ));
+            errors.push(|| {
+                forbidden(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                )
+            });
         }
         if let Some(value) = version_match {
             if !asks {

@@ -100,7 +100,10 @@ mod tests {
     #[test]
     fn values_are_printed_as_by_go() {
         let value = json!({"b": [1, "x", null], "a": {"c": true}});
-        assert_eq!(GoValue(&value).to_string(), "map[a:map[c:true] b:[1 x <nil>]]");
+        assert_eq!(
+            GoValue(&value).to_string(),
+            "map[a:map[c:true] b:[1 x <nil>]]"
+        );
         assert_eq!(
             GoSyntax(&value).to_string(),
             "map[string]interface {}{\"a\":map[string]interface {}{\"c\":true}, \

@@ -15,14 +15,25 @@ const ELLIPSIS: char = '…';
 /// assert_eq!(bounded_text("größer", 6), "gr…");
 /// ```
 pub fn bounded_text(text: impl Display, bytes_max: usize) -> String {
+    text_within(text, bytes_max).unwrap_or_else(|cut| cut)
+}
+
+/// The same, and whether that is all of it.
+///
+/// # Errors
+/// What is left of a text that is cut.
+pub fn text_within(text: impl Display, bytes_max: usize) -> Result<String, String> {
     let mut bounded = Bounded {
         text: String::new(),
         room: bytes_max,
     };
-    if write!(bounded, "{text}").is_err() {
-        bounded.end();
+    match write!(bounded, "{text}") {
+        Ok(()) => Ok(bounded.text),
+        Err(_) => {
+            bounded.end();
+            Err(bounded.text)
+        }
     }
-    bounded.text
 }
 
 /// How many bytes a character takes in a JSON string.
@@ -62,7 +73,10 @@ impl Write for Bounded {
     }
 
     fn write_char(&mut self, character: char) -> fmt::Result {
-        self.room = self.room.checked_sub(json_len(character)).ok_or(fmt::Error)?;
+        self.room = self
+            .room
+            .checked_sub(json_len(character))
+            .ok_or(fmt::Error)?;
         self.text.push(character);
         Ok(())
     }

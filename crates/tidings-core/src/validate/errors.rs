@@ -57,11 +57,7 @@ impl FieldError {
     }
 
     /// An invalid value, printed as it is given.
-    pub fn invalid_as(
-        field: impl Into<String>,
-        value: impl Display,
-        detail: impl Display,
-    ) -> Self {
+    pub fn invalid_as(field: impl Into<String>, value: impl Display, detail: impl Display) -> Self {
         Self::new(field, Cause::Invalid, value, detail)
     }
 

@@ -330,7 +330,10 @@ fn errors_take_bounded_memory_and_all_of_them_count() {
             assert_eq!(errors.len() + errors.more(), 3 * size - 1);
             assert_eq!(errors.more() > 0, size > 100, "{size}");
             let bytes: usize = errors.iter().map(|error| error.to_string().len()).sum();
-            assert!(bytes < 3 * FieldErrors::BYTES_MAX, "{bytes} bytes of {size}");
+            assert!(
+                bytes < 3 * FieldErrors::BYTES_MAX,
+                "{bytes} bytes of {size}"
+            );
         });
     }
 }
@@ -369,6 +372,8 @@ fn long_texts_are_compared_to_their_ends() {
         ..strict()
     };
     let errors = validate_update(&new, &old, RequestVersion::EventsV1);
-    let changed = errors.iter().filter(|error| error.detail == "field is immutable");
+    let changed = errors
+        .iter()
+        .filter(|error| error.detail == "field is immutable");
     assert_eq!(changed.count(), 2, "reason is checked twice");
 }

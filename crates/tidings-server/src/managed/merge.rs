@@ -51,8 +51,11 @@ fn merge_at(schema: &Schema, live: Option<&Value>, applied: Option<&Value>) -> O
 /// Items of both lists, each once: shared ones in the applied order, those only in the live list where they stood
 /// between shared ones.
 fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) -> Vec<Value> {
-    let [in_live, in_applied] =
-        [live, applied].map(|list| list.iter().map(|(element, _)| element).collect::<BTreeSet<_>>());
+    let [in_live, in_applied] = [live, applied].map(|list| {
+        list.iter()
+            .map(|(element, _)| element)
+            .collect::<BTreeSet<_>>()
+    });
     let mut shared = applied
         .iter()
         .map(|(element, _)| element)

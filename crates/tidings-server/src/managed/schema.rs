@@ -228,7 +228,10 @@ fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors:
                 if known {
                     check_at(schema.member(name), value, path, errors);
                 } else {
-                    errors.push(format_args!("{}: field not declared in schema", Shown(path)));
+                    errors.push(format_args!(
+                        "{}: field not declared in schema",
+                        Shown(path)
+                    ));
                 }
                 path.pop();
                 if !known {

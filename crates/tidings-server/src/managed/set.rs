@@ -404,7 +404,11 @@ mod tests {
         let set = set(
             r#"{"f:type":{},"f:count":{},"f:metadata":{"f:labels":{".":{},"f:x":{}},"f:finalizers":{"v:\"a\"":{}},"f:ownerReferences":{"k:{\"uid\":\"u\"}":{}}}}"#,
         );
-        let paths: Vec<String> = set.paths().iter().map(|path| Shown(path).to_string()).collect();
+        let paths: Vec<String> = set
+            .paths()
+            .iter()
+            .map(|path| Shown(path).to_string())
+            .collect();
         assert_eq!(
             paths,
             [

@@ -47,7 +47,11 @@ pub(super) fn apply(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
 ) -> Result<(), Refused> {
-    let size: usize = target.iter().chain(patch).map(|(_, value)| size(value)).sum();
+    let size: usize = target
+        .iter()
+        .chain(patch)
+        .map(|(_, value)| size(value))
+        .sum();
     let mut place = Place {
         path: Vec::new(),
         work: size.saturating_mul(WORK_FACTOR),
@@ -470,7 +474,9 @@ fn kind_of_items(lists: &[&[Value]]) -> Result<&'static str, Refused> {
 fn unknown_directive(patch: &Map<String, Value>) -> Refused {
     let directive = patch.get("$patch").map(go_text).unwrap_or_default();
     let patch = GoMap(patch);
-    unexpected(format_args!("unknown patch type: {directive} in map: {patch}"))
+    unexpected(format_args!(
+        "unknown patch type: {directive} in map: {patch}"
+    ))
 }
 
 /// A value as Go's `%s` prints it.

@@ -52,10 +52,15 @@ impl Wanted {
     fn accepts(&self, value: &str) -> bool {
         let number = || value.parse::<i64>().ok();
         !self.absent
-            && self.one_of.as_ref().is_none_or(|values| values.contains(value))
+            && self
+                .one_of
+                .as_ref()
+                .is_none_or(|values| values.contains(value))
             && !self.none_of.contains(value)
             && self.greater_than.is_none_or(|bound| number() > Some(bound))
-            && self.less_than.is_none_or(|bound| number().is_some_and(|number| number < bound))
+            && self
+                .less_than
+                .is_none_or(|bound| number().is_some_and(|number| number < bound))
     }
 }
 

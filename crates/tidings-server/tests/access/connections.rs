@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -108,6 +110,48 @@ async fn bytes_that_trickle_are_silence() {
     tokio::select! {
         () = trickle => {}
         _ = until_the_end(&mut read) => {}
+    }
+    server.running.shutdown().await;
+}
+
+/// The code of a request whose header `x` has so many bytes, beside so many others.
+async fn headed(server: &Server, protocol: &str, bytes: usize, others: usize) -> u16 {
+    let stream = TokioIo::new(tls(server, protocol).await);
+    let mut request = hyper::Request::get("https://localhost/api")
+        .header("authorization", "Bearer t-admin")
+        .header("x", "y".repeat(bytes));
+    for number in 0..others {
+        request = request.header(format!("x-{number}"), "y");
+    }
+    let request = request.body(String::new()).unwrap();
+    let answer = if protocol == "h2" {
+        let executor = TokioExecutor::new();
+        let (mut sender, connection) = http2::handshake(executor, stream).await.unwrap();
+        tokio::spawn(connection);
+        sender.send_request(request).await
+    } else {
+        let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        sender.send_request(request).await
+    };
+    answer.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn headers_may_be_as_long_as_kube_apiserver_takes_them() {
+    let server = start(100).await;
+    for (protocol, bytes, others, code) in [
+        ("http/1.1", 1_000_000, 0, 200),
+        ("http/1.1", 1_100_000, 0, 431),
+        ("http/1.1", 1, 90, 200),
+        ("http/1.1", 1, 100, 431),
+        ("h2", 1_000_000, 0, 200),
+        ("h2", 1_100_000, 0, 431),
+        ("h2", 1, 10_000, 200),
+        ("h2", 500_000, 20_000, 431),
+    ] {
+        let found = headed(&server, protocol, bytes, others).await;
+        assert_eq!(found, code, "{protocol}: {bytes} bytes and {others} more");
     }
     server.running.shutdown().await;
 }

@@ -160,15 +160,27 @@ fn four_times_the_input_costs_four_times_as_much() {
             )
         };
         println!("{name}\n  {}\n  {}", said(&small), said(&large));
-        if ![small.code, large.code].iter().all(|code| codes.contains(code)) {
-            failures.push(format!("{name}: answered {} and {}", small.code, large.code));
+        if ![small.code, large.code]
+            .iter()
+            .all(|code| codes.contains(code))
+        {
+            failures.push(format!(
+                "{name}: answered {} and {}",
+                small.code, large.code
+            ));
         }
         if large.bytes > GROWTH_MAX * small.bytes.max(NOISE_BYTES) {
-            failures.push(format!("{name}: {} bytes, then {}", small.bytes, large.bytes));
+            failures.push(format!(
+                "{name}: {} bytes, then {}",
+                small.bytes, large.bytes
+            ));
         }
         let grew = |(small, large): (u64, u64)| large > GROWTH_MAX * small.max(NOISE_NANOS);
         if small.nanos.zip(large.nanos).is_some_and(grew) {
-            failures.push(format!("{name}: {:?} ns, then {:?}", small.nanos, large.nanos));
+            failures.push(format!(
+                "{name}: {:?} ns, then {:?}",
+                small.nanos, large.nanos
+            ));
         }
         for cost in [&small, &large] {
             if cost.code >= 400 && cost.answer.len() > REFUSAL_BYTES_MAX {

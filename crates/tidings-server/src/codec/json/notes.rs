@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
 
-use tidings_core::validate::{Quoted, bounded_text};
+use tidings_core::validate::{Quoted, text_within};
+
+use crate::bounded::text_len;
 
 /// Notes on one body; the API server's own bound.
 const NOTES_MAX: usize = 100;
@@ -35,9 +37,16 @@ impl Notes {
         path_digest.write(what.as_bytes());
         if self.told.insert(path_digest.finish()) {
             let text = format_args!("{what} field {}", Quoted(path));
-            let text = bounded_text(text, NOTES_BYTES_MAX - self.bytes);
-            self.bytes += text.len();
-            self.texts.push(text);
+            match text_within(text, NOTES_BYTES_MAX - self.bytes) {
+                Ok(text) => {
+                    self.bytes += text_len(&text);
+                    self.texts.push(text);
+                }
+                Err(cut) => {
+                    self.bytes = NOTES_BYTES_MAX;
+                    self.texts.push(cut);
+                }
+            }
         }
     }
 }
@@ -53,7 +62,11 @@ mod tests {
             notes.note("unknown", path);
         }
         notes.note("duplicate", "a.b");
-        let expected = ["unknown field \"a.b\"", "unknown field \"a.c\"", "duplicate field \"a.b\""];
+        let expected = [
+            "unknown field \"a.b\"",
+            "unknown field \"a.c\"",
+            "duplicate field \"a.b\"",
+        ];
         assert_eq!(notes.texts, expected);
 
         for number in 0..1000 {
@@ -67,6 +80,8 @@ mod tests {
         }
         let lens: Vec<usize> = long.texts.iter().map(String::len).collect();
         assert_eq!(lens[..3], [10_017; 3]);
-        assert_eq!(lens[3..], [NOTES_BYTES_MAX - 3 * 10_017]);
+        // The quotes take two bytes each.
+        assert_eq!(lens[3..], [NOTES_BYTES_MAX - 3 * 10_019 - 1]);
+        assert!(long.texts[3].ends_with("a…"));
     }
 }
