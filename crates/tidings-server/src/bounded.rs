@@ -91,7 +91,9 @@ mod tests {
             (&["far too long for it", "x"], "far to…, … and 1 more"),
         ] {
             let mut list = BoundedList::new(", ", 9);
-            items.iter().for_each(|item| list.push(item));
+            for item in items {
+                list.push(item);
+            }
             assert_eq!(list.len(), items.len());
             assert_eq!(list.finish(), expected);
         }

@@ -27,13 +27,11 @@ pub fn text_within(text: impl Display, bytes_max: usize) -> Result<String, Strin
         text: String::new(),
         room: bytes_max,
     };
-    match write!(bounded, "{text}") {
-        Ok(()) => Ok(bounded.text),
-        Err(_) => {
-            bounded.end();
-            Err(bounded.text)
-        }
+    if write!(bounded, "{text}").is_ok() {
+        return Ok(bounded.text);
     }
+    bounded.end();
+    Err(bounded.text)
 }
 
 /// How many bytes a character takes in a JSON string.

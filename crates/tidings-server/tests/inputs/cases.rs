@@ -19,7 +19,7 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLIED: &str = "application/apply-patch+yaml";
 
-fn event(metadata: Value) -> Value {
+fn event(metadata: &Value) -> Value {
     let mut event = json!({
         "apiVersion": "v1",
         "kind": "Event",
@@ -38,7 +38,7 @@ fn text(value: &Value) -> String {
 }
 
 fn create(metadata: Value) -> Sent {
-    Sent::new(Method::POST, EVENTS, text(&event(metadata)))
+    Sent::new(Method::POST, EVENTS, text(&event(&metadata)))
 }
 
 fn patch(kind: &str, body: impl Into<Vec<u8>>) -> Sent {
@@ -46,7 +46,7 @@ fn patch(kind: &str, body: impl Into<Vec<u8>>) -> Sent {
 }
 
 fn apply(metadata: Value) -> Sent {
-    Sent::new(Method::PATCH, APPLY, text(&event(metadata))).header("content-type", APPLIED)
+    Sent::new(Method::PATCH, APPLY, text(&event(&metadata))).header("content-type", APPLIED)
 }
 
 fn get(query: &str) -> Sent {
@@ -66,6 +66,10 @@ fn finalizers(size: usize) -> Value {
 
 fn many(size: usize, make: impl Fn(usize) -> String) -> String {
     (0..size).map(make).collect::<Vec<_>>().join(",")
+}
+
+fn lines(size: usize, make: impl Fn(usize) -> String) -> String {
+    (0..size).map(make).collect()
 }
 
 /// `n` operations of a JSON patch, behind one that puts a list of fifty times as many numbers into the event.
@@ -181,7 +185,7 @@ pub(crate) const ALL: &[Case] = &[
                 Sent::new(
                     Method::PUT,
                     EVENT,
-                    text(&event(json!({"finalizers": more}))),
+                    text(&event(&json!({"finalizers": more}))),
                 ),
             ]
         },
@@ -340,7 +344,7 @@ pub(crate) const ALL: &[Case] = &[
         &[422],
         |size| {
             let uri = format!("{EVENTS}?fieldManager={}", "%01".repeat(size));
-            vec![Sent::new(Method::POST, uri, text(&event(json!({}))))]
+            vec![Sent::new(Method::POST, uri, text(&event(&json!({}))))]
         },
     ),
     ("dry runs", 1_400, &[422], |size| {
@@ -408,7 +412,7 @@ pub(crate) const ALL: &[Case] = &[
         },
     ),
     ("YAML with anchors in anchors", 5_000, &[400], |size| {
-        let open: String = (0..60).map(|number| format!("&a{number} [")).collect();
+        let open = lines(60, |number| format!("&a{number} ["));
         let body = format!(
             "a: {open}{}{}\n",
             many(size, |_| "1".into()),
@@ -421,7 +425,7 @@ pub(crate) const ALL: &[Case] = &[
         vec![Sent::new(Method::POST, EVENTS, body).header("content-type", "application/yaml")]
     }),
     ("YAML of many members", 5_000, &[400, 422], |size| {
-        let members: String = (0..size).map(|number| format!("k{number}: 1\n")).collect();
+        let members = lines(size, |number| format!("k{number}: 1\n"));
         vec![Sent::new(Method::POST, EVENTS, members).header("content-type", "application/yaml")]
     }),
     ("JSON of many unknown members", 500, &[400], |size| {
