@@ -331,7 +331,7 @@ pub(crate) const ALL: &[Case] = &[
                     Method::PUT,
                     EVENT,
                     text(&event(
-                        json!({"labels": labels("a"), "managedFields": [manager]}),
+                        &json!({"labels": labels("a"), "managedFields": [manager]}),
                     )),
                 ),
                 apply(json!({"labels": labels("b")})),
