@@ -1,9 +1,11 @@
-//! The rules an API server holds events to, one place: the server refuses by them, a recorder keeps within them.
+//! The rules an API server holds events to, one place: the server refuses by them, a recorder keeps
+//! within them.
 //!
-//! They are kube-apiserver's (`pkg/apis/core/validation/events.go`, `k8s.io/apimachinery/pkg/api/validation`,
-//! `.../pkg/util/validation`): lengths count bytes, and which rules apply depends on the API version of the *request*.
-//! The functions see plain borrowed values, so that any representation of an event can be checked without being copied.
-//! What they take is in proportion to what they see, and what they say of it is bounded ([`FieldErrors`]).
+//! They are kube-apiserver's (`pkg/apis/core/validation/events.go`,
+//! `k8s.io/apimachinery/pkg/api/validation`, `.../pkg/util/validation`): lengths count bytes, and
+//! which rules apply depends on the API version of the *request*. The functions see plain borrowed
+//! values, so that any representation of an event can be checked without being copied. What they
+//! take is in proportion to what they see, and what they say of it is bounded ([`FieldErrors`]).
 
 mod bounded;
 mod errors;
@@ -167,7 +169,8 @@ pub fn validate_update(
     errors
 }
 
-/// A value that no update through events.k8s.io may change; printed as upstream prints what it refuses.
+/// A value that no update through events.k8s.io may change; printed as upstream prints what it
+/// refuses.
 #[derive(PartialEq)]
 enum Immutable<'a> {
     Text(&'a str),

@@ -9,13 +9,13 @@ pub(crate) fn text_len(text: &str) -> usize {
     text.chars().map(json_len).sum()
 }
 
-/// What stands in the place of so many more.
+/// Stands in the place of what is left out.
 pub(crate) fn and_more(count: usize) -> String {
     format!("… and {count} more")
 }
 
-/// Items with a separator between, in at most so many bytes of JSON, and `… and N more` behind those that fit. The first
-/// is always there, cut if it has to be.
+/// Items with a separator between, in a bounded number of bytes of JSON, and `… and N more` behind
+/// those that fit. The first is always there, cut if it has to be.
 pub(crate) struct BoundedList {
     separator: &'static str,
     room: usize,
@@ -57,7 +57,7 @@ impl BoundedList {
         self.items += 1;
     }
 
-    /// Counts so many more that are not told.
+    /// Counts items that are left out.
     pub(crate) fn leave_out(&mut self, count: usize) {
         self.more += count;
     }

@@ -1,8 +1,9 @@
-//! `Status`, the one form of every error (and of a successful delete), and how the errors of other layers become one.
+//! `Status`, the one form of every error (and of a successful delete), and how the errors of other
+//! layers become one.
 //!
-//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. However long what is refused is, its
-//! Status is not: each of its parts has a bound, all together they take less than 64 KiB as indented JSON, and what is
-//! beyond is not made.
+//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. However long what
+//! is refused is, its Status is not: each of its parts has a bound, all together they take less
+//! than 64 KiB as indented JSON, and what is beyond is not made.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
@@ -740,7 +741,7 @@ impl Display for ConflictWith<'_> {
     }
 }
 
-/// The causes that fit, and one that counts the others, and so many more.
+/// The causes that fit, and one that counts the others together with `more`.
 fn bounded_causes<'a>(
     mut causes: impl Iterator<Item = (&'static str, impl Display, &'a str)>,
     mut more: usize,

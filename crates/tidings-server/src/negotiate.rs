@@ -67,7 +67,7 @@ pub(crate) enum Answer {
     Status,
 }
 
-/// So many clauses of Accept are read; those behind them are passed over. Clients send a handful.
+/// Clauses of Accept that are read; those behind them are passed over. Clients send a handful.
 const CLAUSES_MAX: usize = 64;
 
 /// What every document comes in.
@@ -293,10 +293,11 @@ struct Clause<'a> {
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-/// The clauses of `Accept` in the order they are tried, which is that of `munnerz/goautoneg`: what is no clause is passed
-/// over. Its order is no total one (a wildcard of higher quality and a type of lower each come before the other), so that
-/// what comes of it depends on how it is sorted: by insertion, as Go sorts lists of up to twelve. As no more than
-/// [`CLAUSES_MAX`] are read, this takes two thousand comparisons at most.
+/// The clauses of `Accept` in the order they are tried, which is that of `munnerz/goautoneg`: what
+/// is no clause is passed over. Its order is no total one (a wildcard of higher quality and a type
+/// of lower each come before the other), so that what comes of it depends on how it is sorted: by
+/// insertion, as Go sorts lists of up to twelve. As no more than [`CLAUSES_MAX`] are read, this
+/// takes two thousand comparisons at most.
 fn sorted(accept: &str) -> Vec<Clause<'_>> {
     let mut sorted: Vec<Clause<'_>> = Vec::new();
     for clause in clauses(accept).filter_map(Clause::parse) {
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_clauses_are_read_and_no_more() {
+    fn clauses_beyond_the_limit_are_passed_over() {
         let accept = |before: usize| {
             let clauses = format!("{}application/yaml", "a/b,".repeat(before));
             let mut headers = HeaderMap::new();

@@ -64,7 +64,8 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// Prints a JSON value as `%#v` prints what Go decodes it to: `map[string]interface {}{"count":"x"}`.
+/// Prints a JSON value as `%#v` prints what Go decodes it to:
+/// `map[string]interface {}{"count":"x"}`.
 pub(crate) struct GoSyntax<'a>(pub(crate) &'a Value);
 
 impl Display for GoSyntax<'_> {

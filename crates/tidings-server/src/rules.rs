@@ -14,7 +14,8 @@ use crate::bounded::BoundedList;
 use crate::codec::time::Moment;
 use crate::codec::{self, Api};
 
-/// Longest list of repeated owners in a warning, in bytes. Of a longer one a header would have less.
+/// Longest list of repeated owners in a warning, in bytes. Of a longer one a header would have
+/// less.
 const REPEATED_BYTES_MAX: usize = 16 * 1024;
 
 /// The rules for a new event; metadata is looked at only if the event itself is fine.

@@ -39,10 +39,12 @@ use crate::tls::Tls;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// So many requests are open at once on one HTTP/2 connection; kube-apiserver's own value.
 const HTTP2_STREAMS_MAX: u32 = 100;
-/// So many bytes may the line and the headers of a request have, over either protocol; kube-apiserver's own limit and
-/// the slack Go adds. What is longer is answered with 431. A URI may have 65,534 bytes, else 414.
+/// Longest line and headers of a request together, in bytes, over either protocol: kube-apiserver's
+/// own limit and the slack Go adds. Longer ones are answered with 431, and a URI of more than
+/// 65,534 bytes with 414.
 ///
-/// Over HTTP/1.1 hyper takes 100 headers. More have to be asked for, and cost every request some time.
+/// Over HTTP/1.1 hyper takes 100 headers. More have to be asked for, and cost every request some
+/// time.
 const HEADER_BYTES_MAX: usize = 1024 * 1024 + 4096;
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

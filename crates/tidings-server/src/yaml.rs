@@ -1,13 +1,14 @@
-//! YAML of clients. What aliases make of a body is bounded by its length: each may name what is as long as all of it.
+//! YAML of clients. What aliases make of a body is bounded by its length: each may name what is as
+//! long as all of it.
 
 use serde::Deserialize;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options};
 
-/// Values and anchors of a short body may be repeated so often.
+/// Values that aliases of a short body may repeat.
 const EVENTS_MIN: usize = 10_000;
 /// The parser's own bound.
 const EVENTS_MAX: usize = 1_000_000;
-/// Text that a short body may have or repeat, in bytes.
+/// Text that a short body may have and repeat, in bytes.
 const TEXT_BYTES_MIN: usize = 64 * 1024;
 
 /// Reads one document.

@@ -5,8 +5,8 @@ use std::fmt::{self, Display, Write};
 /// What stands at the end of a text that was cut.
 const ELLIPSIS: char = '…';
 
-/// What is printed, as a text that takes at most `bytes_max` bytes in JSON. A longer one is cut between two characters
-/// and ends with `…`; what would follow is not printed at all.
+/// What is printed, as a text that takes at most `bytes_max` bytes in JSON. A longer one is cut
+/// between two characters and ends with `…`; what would follow is not printed at all.
 ///
 /// ```
 /// use tidings_core::validate::bounded_text;

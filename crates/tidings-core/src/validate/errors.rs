@@ -104,8 +104,8 @@ impl Display for FieldError {
     }
 }
 
-/// Errors in upstream's order: those that come first, up to [`FieldErrors::BYTES_MAX`] bytes of text, as a slice. Further
-/// ones are not made, but counted.
+/// Errors in upstream's order: those that come first, up to [`FieldErrors::BYTES_MAX`] bytes of
+/// text, as a slice. Further ones are not made, but counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldErrors {
     kept: Vec<FieldError>,
@@ -114,7 +114,7 @@ pub struct FieldErrors {
 }
 
 impl FieldErrors {
-    /// With so many bytes of text kept, further errors are counted. About a hundred errors are as long.
+    /// Bytes of text beyond which further errors are only counted: about a hundred errors.
     pub const BYTES_MAX: usize = 32 * 1024;
 
     /// Adds an error, which is made only if there is room for it.

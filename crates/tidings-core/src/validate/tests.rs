@@ -301,7 +301,7 @@ fn metadata_that_may_not_change() {
     );
 }
 
-/// Metadata with so many owners, each a controller, labels and finalizers, none of them valid.
+/// Metadata with `size` owners, each a controller, labels and finalizers, all of them invalid.
 fn wrong(size: usize, check: impl FnOnce(&MetadataFields<'_>)) {
     let names: Vec<String> = (0..size).map(|number| format!("-{number}")).collect();
     let labels = names

@@ -42,8 +42,8 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Where the reader is. Of the path, which a name can make as long as the patch, it keeps a digest, too, so that short
-/// members below a long path cost no look at that.
+/// Where the reader is. Of the path, which a name can make as long as the patch, it keeps a digest,
+/// too, so that short members below a long path cost no look at that.
 #[derive(Default)]
 struct Reader {
     path: String,

@@ -10,7 +10,8 @@ use crate::limits::BODY_BYTES_MAX;
 /// So deep may a patch reach; an event has no more than five levels.
 const POINTER_DEPTH_MAX: usize = 64;
 
-/// So many values may all operations of a patch look through or move along. An event has a few dozen.
+/// Values that all operations of a patch together may look through or move along. An event has a
+/// few dozen.
 const WORK_MAX: usize = 4 * 1024 * 1024;
 
 /// The operation cannot be done; clients are not told why.
@@ -77,7 +78,8 @@ fn mismatch(found: &Value, place: &str) -> String {
     format!("json: cannot unmarshal {} into Go {place}", kind(found))
 }
 
-/// What operations may still look through or move along: each may be short and go over a list as long as a body.
+/// Values that operations may still look through or move along: each operation may be short, and go
+/// over a list as long as a body.
 struct Work(usize);
 
 impl Work {

@@ -15,8 +15,8 @@ use crate::quote::{GoList, GoMap, GoValue, go_type};
 
 /// Longest text about what is refused, in bytes; no answer says more.
 const REFUSAL_BYTES_MAX: usize = 32 * 1024;
-/// So often, as to its size, may a patch go over what it and its target are. Each list is gone over a few times; only
-/// items of one owner's that follow each other do it again and again.
+/// Bytes of lists that a patch may go over, as a multiple of its own and its target's. Each list is
+/// gone over a few times; only patches that name one owner again and again need more.
 const WORK_FACTOR: usize = 16;
 
 /// Why a patch is not applied, in kube-apiserver's words.

@@ -9,8 +9,8 @@ use tidings_store::ObjectSelector;
 use crate::codec::Api;
 use crate::codec::stored::{StoredEvent, field};
 
-/// A parsed field selector; the empty one matches everything. What it says of one field is held together, so that a field
-/// is looked at once, however long the selector is.
+/// A parsed field selector; the empty one matches everything. What it says of one field is held
+/// together, so that a field is looked at once, however long the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSelector {
     fields: BTreeMap<EventField, Wanted>,

@@ -10,8 +10,8 @@ use crate::bounded::BoundedList;
 /// Longest text about values that are not accepted, in bytes.
 const REFUSED_BYTES_MAX: usize = 16 * 1024;
 
-/// A parsed label selector; the empty one matches everything. What it says of one key is held together, so that a label
-/// is looked up once, however long the selector is.
+/// A parsed label selector; the empty one matches everything. What it says of one key is held
+/// together, so that a label is looked up once, however long the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector {
     keys: BTreeMap<String, Wanted>,
@@ -124,8 +124,8 @@ impl LabelSelector {
         self.keys.is_empty()
     }
 
-    /// A label that has to be there and is not ends the search, and what else is said is said of labels that are there:
-    /// no more keys are looked at than there are labels, and one.
+    /// A label that has to be there and is not ends the search, and what else is said is said of
+    /// labels that are there: no more keys are looked at than there are labels, and one.
     pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.needed.iter().all(|key| labels.contains_key(key))
             && labels.iter().all(|(key, value)| {

@@ -114,7 +114,7 @@ async fn bytes_that_trickle_are_silence() {
     server.running.shutdown().await;
 }
 
-/// The code of a request whose header `x` has so many bytes, beside so many others.
+/// The code of a request with a header of `bytes` bytes, and `others` short ones.
 async fn headed(server: &Server, protocol: &str, bytes: usize, others: usize) -> u16 {
     let stream = TokioIo::new(tls(server, protocol).await);
     let mut request = hyper::Request::get("https://localhost/api")

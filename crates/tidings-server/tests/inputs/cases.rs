@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::Sent;
 
-/// What it is, its smaller size, how it may be answered, and the requests of a size: the last one is measured.
+/// What it is, its smaller size, how it may be answered, and the requests of a size: the last one
+/// is measured.
 type Case = (&'static str, usize, &'static [u16], fn(usize) -> Vec<Sent>);
 
 const EVENT: &str = "/api/v1/namespaces/shop/events/web.1";
@@ -72,7 +73,8 @@ fn lines(size: usize, make: impl Fn(usize) -> String) -> String {
     (0..size).map(make).collect()
 }
 
-/// `n` operations of a JSON patch, behind one that puts a list of fifty times as many numbers into the event.
+/// `n` operations of a JSON patch, behind one that puts a list of fifty times as many numbers into
+/// the event.
 fn operations(size: usize, make: impl Fn(usize) -> Value) -> Vec<Sent> {
     let list = json!({"op": "add", "path": "/a", "value": vec![1; size * 50]});
     let operations: Vec<Value> = [list].into_iter().chain((0..size).map(make)).collect();
@@ -91,7 +93,7 @@ pub(crate) const ALL: &[Case] = &[
         );
         vec![
             Sent::new(Method::GET, EVENTS, "")
-                .nobody()
+                .without_credentials()
                 .header("accept", clauses),
         ]
     }),
@@ -99,7 +101,7 @@ pub(crate) const ALL: &[Case] = &[
         let clause = format!("application/json{}", ";as=Table".repeat(size));
         vec![
             Sent::new(Method::GET, EVENTS, "")
-                .nobody()
+                .without_credentials()
                 .header("accept", clause),
         ]
     }),
@@ -217,17 +219,12 @@ pub(crate) const ALL: &[Case] = &[
             ]
         },
     ),
+    ("a patch that leaves no event", 100_000, &[422], |size| {
+        let body = json!({"message": {"a": "\\".repeat(size)}});
+        vec![create(json!({})), patch(MERGE, text(&body))]
+    }),
     (
-        "an event that is none after its patch",
-        100_000,
-        &[422],
-        |size| {
-            let body = json!({"message": {"a": "\\".repeat(size)}});
-            vec![create(json!({})), patch(MERGE, text(&body))]
-        },
-    ),
-    (
-        "a patch with a directive nobody knows",
+        "a patch with an unknown directive",
         100_000,
         &[500],
         |size| {
@@ -302,7 +299,7 @@ pub(crate) const ALL: &[Case] = &[
             apply(json!({"finalizers": more})),
         ]
     }),
-    ("labels applied that are none", 5_000, &[500], |size| {
+    ("labels applied as numbers", 5_000, &[500], |size| {
         let labels: serde_json::Map<String, Value> = (0..size)
             .map(|number| (format!("l{number}"), 1.into()))
             .collect();
@@ -374,12 +371,12 @@ pub(crate) const ALL: &[Case] = &[
         ))]
     }),
     (
-        "a field selector nobody understands",
+        "a field selector of other characters",
         10_000,
         &[400],
         |size| vec![get(&format!("fieldSelector={}", "%00".repeat(size / 2)))],
     ),
-    ("a continue token that is none", 10_000, &[400], |size| {
+    ("an invalid continue token", 10_000, &[400], |size| {
         vec![get(&format!("continue={}", "A".repeat(size)))]
     }),
     ("parameters of a query", 3_500, &[200], |size| {

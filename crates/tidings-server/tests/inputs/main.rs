@@ -1,6 +1,7 @@
-//! No request costs more than time and memory in proportion to its size, and no answer that refuses one is long: each
-//! case is sent in two sizes through the real router, the second four times the first, and what the server does for
-//! both is compared by the bytes it allocates, by processor time, and by the length of the answer.
+//! No request costs more than time and memory in proportion to its size, and no answer that refuses
+//! one is long: each case is sent in two sizes through the real router, the second four times the
+//! first, and what the server does for both is compared by the bytes it allocates, by processor
+//! time, and by the length of the answer.
 //!
 //! One test measures at a time: the allocator counts for the whole process.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -56,7 +57,7 @@ impl Sent {
     }
 
     #[must_use]
-    pub(crate) fn nobody(mut self) -> Self {
+    pub(crate) fn without_credentials(mut self) -> Self {
         self.headers.clear();
         self
     }

@@ -1,4 +1,4 @@
-//! What is said of fields that are unknown or given twice: each thing once, so many things, and so many bytes.
+//! Notes on fields that are unknown or given twice: each once, and bounded in number and in bytes.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -16,7 +16,7 @@ const NOTES_BYTES_MAX: usize = 32 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     pub(crate) texts: Vec<String>,
-    /// Digests of what was noted. Whoever finds two paths of one digest spares itself a note.
+    /// Digests of what was noted. Two paths of one digest are noted once.
     told: HashSet<u64>,
     bytes: usize,
 }
@@ -29,7 +29,8 @@ impl Notes {
         self.note_digested(what, digest, path);
     }
 
-    /// The same, told apart by a digest of the path, so that what is told already costs no look at all of the path.
+    /// The same, told apart by a digest of the path, so that what is told already costs no look at
+    /// all of the path.
     pub(crate) fn note_digested(&mut self, what: &str, mut path_digest: DefaultHasher, path: &str) {
         if self.texts.len() >= NOTES_MAX || self.bytes >= NOTES_BYTES_MAX {
             return;
