@@ -38,16 +38,16 @@ fn text(value: &Value) -> String {
     value.to_string()
 }
 
-fn create(metadata: Value) -> Sent {
-    Sent::new(Method::POST, EVENTS, text(&event(&metadata)))
+fn create(metadata: &Value) -> Sent {
+    Sent::new(Method::POST, EVENTS, text(&event(metadata)))
 }
 
 fn patch(kind: &str, body: impl Into<Vec<u8>>) -> Sent {
     Sent::new(Method::PATCH, EVENT, body).header("content-type", kind)
 }
 
-fn apply(metadata: Value) -> Sent {
-    Sent::new(Method::PATCH, APPLY, text(&event(&metadata))).header("content-type", APPLIED)
+fn apply(metadata: &Value) -> Sent {
+    Sent::new(Method::PATCH, APPLY, text(&event(metadata))).header("content-type", APPLIED)
 }
 
 fn get(query: &str) -> Sent {
@@ -79,7 +79,7 @@ fn operations(size: usize, make: impl Fn(usize) -> Value) -> Vec<Sent> {
     let list = json!({"op": "add", "path": "/a", "value": vec![1; size * 50]});
     let operations: Vec<Value> = [list].into_iter().chain((0..size).map(make)).collect();
     vec![
-        create(json!({})),
+        create(&json!({})),
         patch(JSON_PATCH, text(&operations.into())),
     ]
 }
@@ -138,7 +138,7 @@ pub(crate) const ALL: &[Case] = &[
             let body = format!("{{\"{}\":{{{members}}}}}", "k".repeat(size * 10));
             let uri = format!("{EVENT}?fieldValidation=Strict");
             vec![
-                create(json!({})),
+                create(&json!({})),
                 Sent::new(Method::PATCH, uri, body).header("content-type", MERGE),
             ]
         },
@@ -148,32 +148,32 @@ pub(crate) const ALL: &[Case] = &[
         let body = format!("[{{\"op\":\"test\",\"path\":\"/x\",{members}}}]");
         let uri = format!("{EVENT}?fieldValidation=Strict");
         vec![
-            create(json!({})),
+            create(&json!({})),
             Sent::new(Method::PATCH, uri, body).header("content-type", JSON_PATCH),
         ]
     }),
     ("controllers", 150, &[422], |size| {
         let owner = |number: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": format!("{number}"), "controller": true});
-        vec![create(json!({"ownerReferences": each(size, owner)}))]
+        vec![create(&json!({"ownerReferences": each(size, owner)}))]
     }),
     ("events that own the event", 150, &[422], |size| {
         let owner = |number: usize| json!({"apiVersion": "v1", "kind": "Event", "name": "a".repeat(size), "uid": format!("{number}")});
-        vec![create(json!({"ownerReferences": each(size, owner)}))]
+        vec![create(&json!({"ownerReferences": each(size, owner)}))]
     }),
     ("invalid labels", 2_000, &[422], |size| {
         let labels: serde_json::Map<String, Value> = (0..size)
             .map(|number| (format!("-{number}"), "".into()))
             .collect();
-        vec![create(json!({"labels": labels}))]
+        vec![create(&json!({"labels": labels}))]
     }),
     ("invalid annotations", 2_000, &[422], |size| {
         let annotations: serde_json::Map<String, Value> = (0..size)
             .map(|number| (format!("-{number}"), "".into()))
             .collect();
-        vec![create(json!({"annotations": annotations}))]
+        vec![create(&json!({"annotations": annotations}))]
     }),
     ("invalid finalizers", 2_000, &[422], |size| {
-        vec![create(json!({"finalizers": each(size, |_| "-")}))]
+        vec![create(&json!({"finalizers": each(size, |_| "-")}))]
     }),
     (
         "finalizers of an event that waits for them",
@@ -182,7 +182,7 @@ pub(crate) const ALL: &[Case] = &[
         |size| {
             let more = each(size + 1, |number| format!("example.com/g{number}"));
             vec![
-                create(json!({"finalizers": finalizers(size)})),
+                create(&json!({"finalizers": finalizers(size)})),
                 Sent::new(Method::DELETE, EVENT, ""),
                 Sent::new(
                     Method::PUT,
@@ -193,7 +193,7 @@ pub(crate) const ALL: &[Case] = &[
         },
     ),
     ("a long name", 100_000, &[422], |size| {
-        vec![create(json!({"name": "a/".repeat(size)}))]
+        vec![create(&json!({"name": "a/".repeat(size)}))]
     }),
     (
         "a long object that may not change",
@@ -221,7 +221,7 @@ pub(crate) const ALL: &[Case] = &[
     ),
     ("a patch that leaves no event", 100_000, &[422], |size| {
         let body = json!({"message": {"a": "\\".repeat(size)}});
-        vec![create(json!({})), patch(MERGE, text(&body))]
+        vec![create(&json!({})), patch(MERGE, text(&body))]
     }),
     (
         "a patch with an unknown directive",
@@ -229,7 +229,7 @@ pub(crate) const ALL: &[Case] = &[
         &[500],
         |size| {
             let body = json!({"$patch": "x", "a": "\\".repeat(size)});
-            vec![create(json!({})), patch(STRATEGIC, text(&body))]
+            vec![create(&json!({})), patch(STRATEGIC, text(&body))]
         },
     ),
     ("a patch of mixed lists", 20_000, &[500], |size| {
@@ -237,7 +237,7 @@ pub(crate) const ALL: &[Case] = &[
         items[0] = "x".into();
         let body = json!({"metadata": {"finalizers": items}});
         vec![
-            create(json!({"finalizers": ["a/b"]})),
+            create(&json!({"finalizers": ["a/b"]})),
             patch(STRATEGIC, text(&body)),
         ]
     }),
@@ -255,7 +255,7 @@ pub(crate) const ALL: &[Case] = &[
             let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"});
             let body = json!({"metadata": {"ownerReferences": owners}});
             vec![
-                create(json!({"ownerReferences": [owner]})),
+                create(&json!({"ownerReferences": [owner]})),
                 patch(STRATEGIC, text(&body)),
             ]
         },
@@ -285,25 +285,25 @@ pub(crate) const ALL: &[Case] = &[
         operations(size, |_| json!({"op": "test", "path": "/a", "value": [1]}))
     }),
     ("finalizers applied", 3_000, &[201], |size| {
-        vec![apply(json!({"finalizers": finalizers(size)}))]
+        vec![apply(&json!({"finalizers": finalizers(size)}))]
     }),
     ("finalizers applied twice each", 3_000, &[500], |size| {
         let twice =
             [finalizers(size), finalizers(size)].map(|list| list.as_array().unwrap().clone());
-        vec![apply(json!({"finalizers": twice.concat()}))]
+        vec![apply(&json!({"finalizers": twice.concat()}))]
     }),
     ("finalizers applied over others", 2_000, &[200], |size| {
         let more = each(size, |number| format!("example.com/g{number}"));
         vec![
-            create(json!({"finalizers": finalizers(size)})),
-            apply(json!({"finalizers": more})),
+            create(&json!({"finalizers": finalizers(size)})),
+            apply(&json!({"finalizers": more})),
         ]
     }),
     ("labels applied as numbers", 5_000, &[500], |size| {
         let labels: serde_json::Map<String, Value> = (0..size)
             .map(|number| (format!("l{number}"), 1.into()))
             .collect();
-        vec![apply(json!({"labels": labels}))]
+        vec![apply(&json!({"labels": labels}))]
     }),
     (
         "labels of a manager with a long name, in conflict",
@@ -323,7 +323,7 @@ pub(crate) const ALL: &[Case] = &[
                 "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": fields}},
             });
             vec![
-                create(json!({"labels": labels("a")})),
+                create(&json!({"labels": labels("a")})),
                 Sent::new(
                     Method::PUT,
                     EVENT,
@@ -331,7 +331,7 @@ pub(crate) const ALL: &[Case] = &[
                         &json!({"labels": labels("a"), "managedFields": [manager]}),
                     )),
                 ),
-                apply(json!({"labels": labels("b")})),
+                apply(&json!({"labels": labels("b")})),
             ]
         },
     ),
