@@ -5,83 +5,69 @@
 
 use std::fmt;
 
-/// Why an event was given up. One list for the whole library, so that every loss has exactly one name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum DropCause {
+/// The causes, each with its label: the one place where a cause is added.
+macro_rules! drop_causes {
+    ($($(#[$doc:meta])+ $cause:ident = $label:literal,)+) => {
+        /// Why an event was given up. One list for the whole library, so that every loss has exactly one name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum DropCause {
+            $($(#[$doc])+ $cause,)+
+        }
+
+        impl DropCause {
+            /// Every cause, in the order of declaration.
+            pub const ALL: [Self; [$($label),+].len()] = [$(Self::$cause),+];
+
+            /// A stable name in snake_case, for metric labels and log fields.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$cause => $label,)+
+                }
+            }
+        }
+    };
+}
+
+drop_causes! {
     /// A bounded queue had no room left, in events or in bytes.
-    QueueFull,
+    QueueFull = "queue_full",
     /// The correlator's spam filter had no token left for events like it.
-    SpamFiltered,
+    SpamFiltered = "spam_filtered",
     /// The object it is about could not be referred to.
-    InvalidReference,
+    InvalidReference = "invalid_reference",
     /// It was no acceptable event: an unknown type, for example; or what lay on disk of it was damaged.
-    InvalidEvent,
+    InvalidEvent = "invalid_event",
     /// It was recorded after shutdown.
-    Stopped,
-    /// It alone is larger than the queue, or than the server accepts (413).
-    TooLarge,
+    Stopped = "stopped",
+    /// What was to take it is gone without having been stopped: the tokio runtime it was started in has ended, or no
+    /// thread could be started for it.
+    RuntimeGone = "runtime_gone",
+    /// It alone is larger than the queue, or than a record on disk may be, or than the server accepts (413).
+    TooLarge = "too_large",
     /// The sink could not make a request of it (a namespace it may not write to, for example).
-    InvalidRequest,
+    InvalidRequest = "invalid_request",
     /// The server holds an event of that name which this delivery did not write (409 `AlreadyExists`).
-    AlreadyExists,
+    AlreadyExists = "already_exists",
     /// Its namespace is being deleted (403 with the cause `NamespaceTerminating`).
-    NamespaceTerminating,
+    NamespaceTerminating = "namespace_terminating",
     /// The server found it malformed (400 or 422).
-    RejectedInvalid,
+    RejectedInvalid = "rejected_invalid",
     /// The server did not accept the credentials (401), also not after the tries that token rotation is given.
-    RejectedUnauthorized,
+    RejectedUnauthorized = "rejected_unauthorized",
     /// The credentials may not write events there (403).
-    RejectedForbidden,
+    RejectedForbidden = "rejected_forbidden",
     /// The namespace does not exist, or the server knows no events (404 to a create).
-    RejectedNotFound,
+    RejectedNotFound = "rejected_not_found",
+    /// The server takes no more events like it for now (429 of EventRateLimit), also not at the last of a few tries.
+    RateLimited = "rate_limited",
     /// Any other refusal that trying again does not change.
-    RejectedOther,
+    RejectedOther = "rejected_other",
     /// Every try failed in a way that another try might have mended.
-    RetriesExhausted,
+    RetriesExhausted = "retries_exhausted",
 }
 
 impl DropCause {
-    /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 15] = [
-        Self::QueueFull,
-        Self::SpamFiltered,
-        Self::InvalidReference,
-        Self::InvalidEvent,
-        Self::Stopped,
-        Self::TooLarge,
-        Self::InvalidRequest,
-        Self::AlreadyExists,
-        Self::NamespaceTerminating,
-        Self::RejectedInvalid,
-        Self::RejectedUnauthorized,
-        Self::RejectedForbidden,
-        Self::RejectedNotFound,
-        Self::RejectedOther,
-        Self::RetriesExhausted,
-    ];
-
-    /// A stable name in snake_case, for metric labels and log fields.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::QueueFull => "queue_full",
-            Self::SpamFiltered => "spam_filtered",
-            Self::InvalidReference => "invalid_reference",
-            Self::InvalidEvent => "invalid_event",
-            Self::Stopped => "stopped",
-            Self::TooLarge => "too_large",
-            Self::InvalidRequest => "invalid_request",
-            Self::AlreadyExists => "already_exists",
-            Self::NamespaceTerminating => "namespace_terminating",
-            Self::RejectedInvalid => "rejected_invalid",
-            Self::RejectedUnauthorized => "rejected_unauthorized",
-            Self::RejectedForbidden => "rejected_forbidden",
-            Self::RejectedNotFound => "rejected_not_found",
-            Self::RejectedOther => "rejected_other",
-            Self::RetriesExhausted => "retries_exhausted",
-        }
-    }
-
     /// Whether this happens in a healthy cluster and deserves no more than a debug line: client-go logs the same two at verbosity 5.
     pub const fn is_benign(self) -> bool {
         matches!(self, Self::AlreadyExists | Self::NamespaceTerminating)
@@ -192,9 +178,10 @@ mod tests {
         for (index, (cause, count)) in counts.iter().enumerate() {
             assert_eq!((cause as usize, count), (index, index as u64 + 1));
         }
-        assert_eq!(counts.total(), 15 * 16 / 2);
+        let causes = DropCause::ALL.len() as u64;
+        assert_eq!(counts.total(), causes * (causes + 1) / 2);
         let mut doubled = counts;
         doubled.merge(&counts);
-        assert_eq!(doubled.total(), 15 * 16);
+        assert_eq!(doubled.total(), causes * (causes + 1));
     }
 }

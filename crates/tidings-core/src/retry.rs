@@ -88,9 +88,16 @@ impl WriteError {
     pub(crate) fn is_out_of_reach(&self) -> bool {
         match &self.kind {
             WriteErrorKind::Transport | WriteErrorKind::Timeout => true,
+            WriteErrorKind::Status(failure) if failure.is_rate_limited() => false,
             WriteErrorKind::Status(failure) => matches!(failure.code, 429 | 502..=504),
             WriteErrorKind::Invalid => false,
         }
+    }
+
+    /// Whether the server refused this event because events like it come too fast, and asks for no wait: what kube-apiserver's EventRateLimit
+    /// says. A server that is busy answers 429 as well, but with a wait, or with no Status.
+    pub fn is_rate_limited(&self) -> bool {
+        matches!(&self.kind, WriteErrorKind::Status(failure) if failure.is_rate_limited())
     }
 
     pub(crate) fn is_status(&self) -> bool {
@@ -179,6 +186,7 @@ pub enum StatusErrors {
 /// |---|---|---|
 /// | none (connection, TLS, timeout) | may pass | tried again |
 /// | 408, 425, 429, 500 and above | may pass | tried again, not before `Retry-After` |
+/// | 429 with the reason `TooManyRequests` and no wait asked for (EventRateLimit) | too many events like it | tried again, but a few times |
 /// | 409 other than `AlreadyExists` | a conflict within the server, may pass | tried again |
 /// | 401 | a token being rotated, or wrong credentials | tried again, but fewer times |
 /// | 404 to a patch | the event expired or was deleted | created at once |
@@ -206,14 +214,19 @@ pub struct RetryPolicy {
     /// How many failures that might pass an event may meet before it is given up; at least 1. Default 30, which is two to four minutes.
     pub tries_max: u32,
     /// Whether an event is given up although every other may fare no better. Default true. If false, only such failures count as tries as are the
-    /// event's own: not that the server is out of reach (no answer, 429, 502, 503, 504), and any other only if another event was written since this
-    /// one last failed. A server that answers 500 or 401 to everything for an hour then costs no event. Where events that wait lie on disk
+    /// event's own: not that the server is out of reach (no answer, 429 of a busy server, 502, 503, 504), and any other only if another event was written since this
+    /// one last failed. A server that answers 500 or 401 to everything for an hour then costs no event; one that refuses an event for its rate
+    /// does in any case. Where events that wait lie on disk
     /// ([`SinkOptions::spill`] of the `tidings` crate, which sets this) they can as well wait for the end of that.
     ///
     /// [`SinkOptions::spill`]: https://docs.rs/tidings
     pub give_up_out_of_reach: bool,
     /// How many of these may be 401; at least 1. Default 18, which is more than a minute: by then a client reads a rotated token file again.
     pub unauthorized_tries_max: u32,
+    /// How often an event is tried that the server refuses for its rate ([`WriteError::is_rate_limited`]) before it is given up as
+    /// [`DropCause::RateLimited`]; at least 1. Default 5, which is two to four seconds: client-go gives it up at once, and a recorder that
+    /// goes on asking is what such a limit is there for. Other events are not held up meanwhile.
+    pub rate_limited_tries_max: u32,
     /// The wait between tries. Default: exponential from 250 ms to 10 s.
     pub backoff: Backoff,
     /// The longest that a server's `Retry-After` is obeyed. Default one minute.
@@ -228,6 +241,7 @@ impl Default for RetryPolicy {
             tries_max: 30,
             give_up_out_of_reach: true,
             unauthorized_tries_max: 18,
+            rate_limited_tries_max: 5,
             backoff: Backoff::Exponential {
                 first: Duration::from_millis(250),
                 max: Duration::from_secs(10),
@@ -249,6 +263,7 @@ impl RetryPolicy {
             tries_max: 12,
             give_up_out_of_reach: true,
             unauthorized_tries_max: 12,
+            rate_limited_tries_max: 1,
             backoff: Backoff::Constant(Duration::from_secs(10)),
             retry_after_max: Duration::MAX,
             status_errors: StatusErrors::OnlyWithRetryAfter,
@@ -297,6 +312,7 @@ impl RetryPolicy {
             403 => DropCause::RejectedForbidden,
             404 => DropCause::RejectedNotFound,
             413 => DropCause::TooLarge,
+            429 if failure.is_rate_limited() => DropCause::RateLimited,
             _ => DropCause::RejectedOther,
         })
     }
@@ -333,6 +349,12 @@ impl RetryPolicy {
 }
 
 impl StatusFailure {
+    /// apimachinery's `NewTooManyRequestsError`, as against `NewTooManyRequests`, which has a wait, and the text with a `Retry-After` of what
+    /// limits requests.
+    fn is_rate_limited(&self) -> bool {
+        self.code == 429 && self.reason == "TooManyRequests" && self.retry_after.is_none()
+    }
+
     /// Of a create. A 409 without a Status object says this too (apimachinery's `NewGenericServerResponse`).
     fn is_already_exists(&self) -> bool {
         self.code == 409 && (self.reason.is_empty() || self.reason == "AlreadyExists")
@@ -426,7 +448,8 @@ mod tests {
             (status(413, "RequestEntityTooLarge"), CREATE, Permanent(Cause::TooLarge), Permanent(Cause::TooLarge)),
             (status(415, "UnsupportedMediaType"), PATCH, Permanent(Cause::RejectedOther), Permanent(Cause::RejectedOther)),
             (status(422, "Invalid"), CREATE, Permanent(Cause::RejectedInvalid), Permanent(Cause::RejectedInvalid)),
-            (status(429, "TooManyRequests"), CREATE, later, Permanent(Cause::RejectedOther)),
+            (status(429, "TooManyRequests"), CREATE, later, Permanent(Cause::RateLimited)),
+            (status(429, ""), CREATE, later, Permanent(Cause::RejectedOther)),
             (asking(429, 7), CREATE, transient(Some(7)), transient(Some(7))),
             (asking(429, 900), CREATE, transient(Some(60)), transient(Some(900))),
             (asking(503, 1), PATCH, transient(Some(1)), transient(Some(1))),
@@ -500,6 +523,40 @@ mod tests {
                 prop_assert!(obeyed >= asked && obeyed <= wait.max(asked + asked / 4));
             }
         }
+    }
+
+    /// kube-apiserver's EventRateLimit answers `NewTooManyRequestsError`; what says that the server is busy asks for a wait, or is no Status.
+    #[test]
+    fn a_refusal_for_the_rate_is_no_busy_server() {
+        let status_asking = |seconds| {
+            let failure = StatusFailure {
+                code: 429,
+                reason: "TooManyRequests".to_owned(),
+                retry_after: Some(Duration::from_secs(seconds)),
+                ..StatusFailure::default()
+            };
+            WriteError::status(failure, "try again")
+        };
+        for (error, rate_limited) in [
+            (status(429, "TooManyRequests"), true),
+            (status_asking(1), false),
+            (asking(429, 1), false),
+            (status(429, ""), false),
+            (status(503, "TooManyRequests"), false),
+        ] {
+            let busy = !rate_limited;
+            assert_eq!(error.is_rate_limited(), rate_limited, "{error:?}");
+            assert_eq!(error.is_out_of_reach(), busy, "{error:?}");
+        }
+        let policy = RetryPolicy::default();
+        let waits = |random| {
+            let tries = 1..policy.rate_limited_tries_max;
+            tries
+                .map(|failures| policy.wait(failures, None, random))
+                .sum::<Duration>()
+        };
+        assert!(waits(u64::MAX) > Duration::from_millis(1_800));
+        assert!(waits(0) < Duration::from_secs(4));
     }
 
     /// kube reads a token file again within a minute (client-go within a minute, too), at the shortest waits there are.

@@ -37,6 +37,8 @@ pub(super) struct Entry<T> {
     pub(super) tries: u32,
     /// Those among them that were 401.
     pub(super) unauthorized_tries: u32,
+    /// Those among them at which the server refused it for its rate.
+    pub(super) rate_limited_tries: u32,
     /// How many events were delivered, by all lanes, when this was offered or last failed.
     pub(super) delivered_before: u64,
     /// How often in a row it turned from patch to create or back.
@@ -61,6 +63,7 @@ impl<T: Deliverable> Entry<T> {
             occurrence,
             tries: 0,
             unauthorized_tries: 0,
+            rate_limited_tries: 0,
             delivered_before: delivered,
             turns: 0,
             object: Object::Unknown,
@@ -82,6 +85,9 @@ impl<T: Deliverable> Entry<T> {
         self.unauthorized_tries = self
             .unauthorized_tries
             .saturating_add(u32::from(counts && error.is_unauthorized()));
+        self.rate_limited_tries = self
+            .rate_limited_tries
+            .saturating_add(u32::from(counts && error.is_rate_limited()));
         self.turns = 0;
         let unanswered = kind == OccurrenceKind::Create && error.may_have_been_written();
         if unanswered && self.unanswered == Unanswered::No {
@@ -93,9 +99,11 @@ impl<T: Deliverable> Entry<T> {
         }
     }
 
-    /// A later event of the same object takes this one's place, with tries of its own. Gives back the earlier one.
+    /// A later event of the same object takes this one's place, with tries of its own, but for those that were refused for their rate: repeats
+    /// that come faster than the limit would be tried for ever. Gives back the earlier one.
     pub(super) fn replace(&mut self, mut later: Self) -> Self {
         later.follow(self);
+        later.rate_limited_tries = self.rate_limited_tries;
         later.occurrence.absorb(&mut self.occurrence);
         std::mem::replace(self, later)
     }

@@ -431,12 +431,17 @@ impl<T: Deliverable> Delivery<T> {
         let policy = &self.options.retry;
         let delivered = self.stats.delivered;
         let before = std::mem::replace(&mut lane.head.delivered_before, delivered);
-        // What befalls every event is no fault of this one.
-        let counts =
-            policy.give_up_out_of_reach || (!error.is_out_of_reach() && delivered > before);
+        // What befalls every event is no fault of this one; that there are too many of its kind is.
+        let counts = policy.give_up_out_of_reach
+            || error.is_rate_limited()
+            || (!error.is_out_of_reach() && delivered > before);
         lane.head.note_failure(kind, &error, counts);
         if lane.head.unauthorized_tries >= policy.unauthorized_tries_max {
             let fate = Fate::Dropped(DropCause::RejectedUnauthorized);
+            return self.settle_head(id, fate, Some(error));
+        }
+        if lane.head.rate_limited_tries >= policy.rate_limited_tries_max {
+            let fate = Fate::Dropped(DropCause::RateLimited);
             return self.settle_head(id, fate, Some(error));
         }
         if lane.head.tries >= policy.tries_max {

@@ -42,8 +42,8 @@ pub struct DeliveryOptions {
     /// Writing pauses altogether, but for one probe at a time, when this many keys have found the server out of reach one after the other:
     /// a server that is down then costs few requests, however many events wait. 0 never pauses. Default 4.
     ///
-    /// Out of reach is no answer, 429, 502, 503 or 504. Any other answer, be it 500, counts as one: an event that the server cannot write
-    /// holds up no other, and is itself tried no more often than [`RetryPolicy::backoff`] says. The pauses are those of the back-off, too. The
+    /// Out of reach is no answer, 429 of a busy server, 502, 503 or 504. Any other answer, be it 500 or the 429 of EventRateLimit, counts as
+    /// one: an event that the server cannot write holds up no other, and is itself tried no more often than [`RetryPolicy::backoff`] says. The pauses are those of the back-off, too. The
     /// first answer ends them.
     pub pause_after_keys: u32,
 }
@@ -116,6 +116,11 @@ impl DeliveryOptions {
             "retry.unauthorized_tries_max",
             "at least 1",
         )?;
+        check(
+            self.retry.rate_limited_tries_max > 0,
+            "retry.rate_limited_tries_max",
+            "at least 1",
+        )?;
         match self.retry.backoff {
             Backoff::Exponential { first, max } => check(
                 first > Duration::ZERO && first <= max,
@@ -170,6 +175,7 @@ mod tests {
             (DeliveryOptions { pending_bytes_max: 0, ..good() }, Some("pending_bytes_max")),
             (DeliveryOptions { retry: RetryPolicy { tries_max: 0, ..RetryPolicy::default() }, ..good() }, Some("retry.tries_max")),
             (DeliveryOptions { retry: RetryPolicy { unauthorized_tries_max: 0, ..RetryPolicy::default() }, ..good() }, Some("retry.unauthorized_tries_max")),
+            (DeliveryOptions { retry: RetryPolicy { rate_limited_tries_max: 0, ..RetryPolicy::default() }, ..good() }, Some("retry.rate_limited_tries_max")),
             (DeliveryOptions { retry: backoff(Duration::ZERO, second), ..good() }, Some("retry.backoff")),
             (DeliveryOptions { retry: backoff(second * 2, second), ..good() }, Some("retry.backoff")),
             (DeliveryOptions { retry: backoff(second, second), ..good() }, None),

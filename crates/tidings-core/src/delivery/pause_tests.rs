@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::tests::{Bench, CREATE, create, reset, status};
+use super::tests::{Bench, CREATE, create, item, reset, status};
 use super::*;
+use crate::RetryPolicy;
 
 #[test]
 fn a_server_that_is_down_costs_few_requests_and_no_events() {
@@ -146,6 +147,65 @@ fn an_event_the_server_cannot_write_holds_up_no_other() {
         bench.answer(probe.id, Err(status(code, "")));
         assert!(bench.delivery.is_paused(), "{code}");
     }
+}
+
+/// EventRateLimit refuses events of some keys. They are given up after a few tries at their own pace, for a cause of their own, whatever is waited
+/// for otherwise; all others go out meanwhile.
+#[test]
+fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
+    for give_up_out_of_reach in [true, false] {
+        let mut bench = Bench::new(DeliveryOptions {
+            retry: RetryPolicy {
+                give_up_out_of_reach,
+                ..RetryPolicy::default()
+            },
+            ..DeliveryOptions::default()
+        });
+        for key in 0..40 {
+            bench.offer(create(key));
+        }
+        let mut writes = HashMap::new();
+        let limited = |key: u32| key < 20;
+        while bench.delivery.pending() > 0 {
+            while let Some(write) = bench.write() {
+                let key = write.occurrence.key;
+                *writes.entry(limited(key)).or_insert(0) += 1;
+                let refused = Err(status(429, "TooManyRequests"));
+                bench.answer(write.id, if limited(key) { refused } else { Ok(()) });
+                bench.check_sums();
+            }
+            let stats = bench.delivery.stats();
+            assert_eq!((stats.delivered, stats.pauses), (20, 0), "all at once");
+            if bench.delivery.pending() > 0 {
+                bench.wait();
+            }
+        }
+        assert_eq!(writes, HashMap::from([(true, 20 * 5), (false, 20)]));
+        assert_eq!(bench.dropped(DropCause::RateLimited), 20);
+        assert!(bench.now.as_nanos() < 4_000_000_000);
+    }
+
+    // Repeats that come faster than the limit are merged, and given up with what they stand for: not tried for ever.
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(create(1));
+    for count in 2..=6 {
+        let write = bench.write().expect("a try");
+        bench.answer(write.id, Err(status(429, "TooManyRequests")));
+        bench.offer(item(1, count, CREATE));
+        if count < 6 {
+            bench.wait();
+        }
+    }
+    assert_eq!(bench.dropped(DropCause::RateLimited), 1);
+    assert_eq!(bench.delivery.stats().aggregated, 4);
+    bench.check_sums();
+
+    // It is an answer: it ends a pause.
+    let mut bench = paused(5);
+    bench.wait();
+    let probe = bench.write().expect("a probe");
+    bench.answer(probe.id, Err(status(429, "TooManyRequests")));
+    assert!(!bench.delivery.is_paused());
 }
 
 /// Every event is tried at its own pace and no oftener, also where the server is out of reach in between.

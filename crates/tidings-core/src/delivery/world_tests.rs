@@ -18,6 +18,8 @@ enum Way {
     /// Never reaches the server.
     Lost,
     Busy,
+    /// Refused for its rate.
+    RateLimited,
     Unauthorized,
     Refused,
 }
@@ -47,6 +49,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Way::AnswerLost),
         2 => Just(Way::Lost),
         1 => Just(Way::Busy),
+        1 => Just(Way::RateLimited),
         1 => Just(Way::Unauthorized),
         1 => Just(Way::Refused),
     ];
@@ -234,6 +237,7 @@ impl World {
             }
             Way::Lost => Err(WriteError::timeout("no answer")),
             Way::Busy => Err(asking(429, 2)),
+            Way::RateLimited => Err(status(429, "TooManyRequests")),
             Way::Unauthorized => Err(status(401, "Unauthorized")),
             Way::Refused => {
                 self.excused.insert(id);
