@@ -40,6 +40,9 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 /// Handlers and sinks run on the tokio runtime in whose context they are started, which must have its timer enabled
 /// (`#[tokio::main]` does), else on a thread of their own. Recorders run nowhere: they only fill queues.
 ///
+/// What runs on a runtime ends with it. Events that a sink then has in memory, and all that are recorded after, until it is stopped by its
+/// [`Watch`], are dropped as [`DropCause::RuntimeGone`]; those on disk wait for the next process ([`SinkOptions::spill`]).
+///
 /// # Limits
 /// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending events
 /// ([`DeliveryOptions`](crate::DeliveryOptions)) and caches ([`CorrelatorOptions`](crate::CorrelatorOptions)). With the defaults a sink
@@ -297,11 +300,7 @@ impl Shared {
     fn start(&self, kind: TaskKind) -> Option<Started> {
         let place = self.registry.reserve(kind);
         let mux = &self.intake.mux;
-        let receiver = match kind {
-            TaskKind::Sink => mux.watch_to_write(),
-            TaskKind::Handler => mux.watch(Vec::new()),
-        };
-        match receiver {
+        match mux.watch_by_task(kind == TaskKind::Sink) {
             Ok(receiver) => {
                 let counts = Arc::clone(receiver.counts());
                 let (progress, ending) = self.registry.open(place, counts);
@@ -374,8 +373,7 @@ impl Shared {
     }
 }
 
-/// Runs `task` in the background. One that cannot be run is dropped, which closes its books: its handle has ended, and its events
-/// count as pending.
+/// Runs `task` in the background. One that cannot be run is dropped: its handle has ended, and its events count as dropped.
 fn spawn(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     if let Err(error) = runtime::spawn(name, task) {
         tracing::error!(%error, task = name, "Unable to start a thread (will not retry!)");

@@ -166,7 +166,9 @@ impl SinkTask {
             fallback: machines.fallback,
             retry: machines.retry,
             delivery: machines.delivery,
-            spill: machines.spill,
+            spill: machines
+                .spill
+                .map(|spill| spill.leaving(started.progress.left_on_disk())),
             room: machines.room,
             waits: when_full == WhenFull::Wait,
             receiver: started.receiver,
@@ -503,6 +505,7 @@ impl SinkTask {
     }
 
     fn abandon(mut self) {
+        self.receiver.stop();
         let pending = self.progress.counts().pending;
         self.delivery.abandon();
         self.settle();

@@ -8,7 +8,7 @@
 //! | `tidings_recorder_delivered_total` | counter | | events a sink wrote |
 //! | `tidings_recorder_aggregated_total` | counter | | events merged into the write of a later one |
 //! | `tidings_recorder_dropped_total` | counter | `cause` | events given up, once per sink or watcher that lost it |
-//! | `tidings_recorder_abandoned_total` | counter | | events a sink still had when it ended: at the deadline of a shutdown, or with its runtime. Those on disk are for the next process |
+//! | `tidings_recorder_abandoned_total` | counter | | events a sink still had when it ended: at the deadline of a shutdown, or on disk when its runtime ended. Those on disk are for the next process |
 //! | `tidings_recorder_pending_events` | gauge | | events offered to sinks of which it is not known yet what became, wherever they wait |
 //! | `tidings_recorder_pending_bytes` | gauge | | about how much memory those take that wait to be written, or are being written |
 //! | `tidings_recorder_writes_total` | counter | `verb`, `outcome` | requests to sinks; `outcome` is `ok` or `error` |
@@ -169,6 +169,13 @@ impl std::fmt::Debug for RecorderMetrics {
 /// The counter of events given up for `cause`.
 pub(crate) fn dropped(cause: DropCause) -> Counter {
     counter!(DROPPED, "cause" => cause.as_str())
+}
+
+/// Counts events lost with the runtime of what was to take them.
+pub(crate) fn runtime_gone(events: u64) {
+    if events > 0 {
+        dropped(DropCause::RuntimeGone).increment(events);
+    }
 }
 
 /// The counter of events that sinks still had when they ended.

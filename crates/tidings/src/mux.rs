@@ -6,19 +6,22 @@
 //! Invariants:
 //! - Every accepted event has a sequence number. A watcher is handed exactly the events accepted between its registration and its
 //!   stop, in order, less those its full queue made it miss, which are counted.
+//! - A watcher whose task is gone without having been stopped, with the runtime it ran on, keeps its place: every event is still offered to it,
+//!   and counted as lost, until it is stopped.
 //! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any watcher does or omits.
 //! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher has no room for its first event.
 //! - Wakers are made, called and dropped, and events dropped, outside the lock: they may run anything.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use tidings_core::Event;
 
 use crate::config::{QueueOptions, WhenFull};
 use crate::error::BroadcasterStopped;
+use crate::metrics;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The distributor shared by recorders, watchers and their broadcaster.
@@ -51,6 +54,10 @@ struct Slot {
     stopped: bool,
     /// Writes its events: whoever waits for one waits for this.
     writes: bool,
+    /// A task reads it, which ends with its runtime.
+    has_task: bool,
+    /// That task is gone: nothing will read it any more.
+    gone: bool,
     waker: Option<Waker>,
     counts: Arc<QueueCounts>,
 }
@@ -61,11 +68,13 @@ struct Queue {
     bytes: usize,
 }
 
-/// What was offered to one watcher and what its full queue made it miss. Written only under the mux's lock.
+/// What was offered to one watcher, what its full queue made it miss, and what came when its task was gone. Written only under the mux's lock.
 #[derive(Debug, Default)]
 pub(crate) struct QueueCounts {
     offered: AtomicU64,
     missed: AtomicU64,
+    lost: AtomicU64,
+    gone: AtomicBool,
 }
 
 /// What became of a published event.
@@ -110,18 +119,27 @@ impl Mux {
         self: &Arc<Self>,
         prefix: Vec<Event>,
     ) -> Result<Receiver, BroadcasterStopped> {
-        self.register(prefix, false)
+        self.register(prefix, false, false)
     }
 
     /// Registers a watcher that writes what it sees.
     pub(crate) fn watch_to_write(self: &Arc<Self>) -> Result<Receiver, BroadcasterStopped> {
-        self.register(Vec::new(), true)
+        self.register(Vec::new(), true, false)
+    }
+
+    /// Registers a watcher that is read by a task, which `writes` what it sees or hands it to a function.
+    pub(crate) fn watch_by_task(
+        self: &Arc<Self>,
+        writes: bool,
+    ) -> Result<Receiver, BroadcasterStopped> {
+        self.register(Vec::new(), writes, true)
     }
 
     fn register(
         self: &Arc<Self>,
         prefix: Vec<Event>,
         writes: bool,
+        has_task: bool,
     ) -> Result<Receiver, BroadcasterStopped> {
         let mut state = self.state();
         if state.stopped {
@@ -142,6 +160,8 @@ impl Mux {
             from,
             stopped: false,
             writes,
+            has_task,
+            gone: false,
             waker: None,
             counts: Arc::clone(&counts),
         });
@@ -188,10 +208,13 @@ struct After {
     wakers: Vec<Waker>,
     /// Whose context may be the last of its kind, and wake somebody or end a span as it goes.
     dropped: Vec<Event>,
+    /// How many were lost to watchers whose task is gone.
+    lost: u64,
 }
 
 impl After {
     fn unlocked(self) {
+        metrics::runtime_gone(self.lost);
         for waker in self.wakers {
             waker.wake();
         }
@@ -215,6 +238,10 @@ impl State {
             {
                 let mut missed_by = 0;
                 for slot in self.slots.iter().filter(|slot| !slot.stopped) {
+                    if slot.gone {
+                        slot.lose(after);
+                        continue;
+                    }
                     add(&slot.counts.offered, 1);
                     add(&slot.counts.missed, 1);
                     missed_by += 1;
@@ -227,7 +254,7 @@ impl State {
             let sinks = self
                 .slots
                 .iter()
-                .filter(|slot| !slot.stopped && slot.writes);
+                .filter(|slot| !slot.stopped && !slot.gone && slot.writes);
             let sinks = Some(sinks.count()).filter(|sinks| *sinks > 0);
             return Published::Accepted {
                 missed_by: 0,
@@ -265,6 +292,11 @@ impl State {
                 event.take()
             };
             let Some(event) = shared else { break };
+            if slot.gone {
+                slot.lose(after);
+                after.dropped.push(event);
+                continue;
+            }
             add(&slot.counts.offered, 1);
             if slot.writes {
                 sinks = sinks.or(Some(0));
@@ -308,6 +340,7 @@ impl State {
         let size = event.size();
         self.slots.iter().all(|slot| {
             slot.stopped
+                || slot.gone
                 || sequence < slot.from
                 || slot
                     .queue
@@ -317,11 +350,21 @@ impl State {
 
     fn stop(&mut self, id: u64, options: &QueueOptions, after: &mut After) {
         let first = self.next_sequence - self.incoming.events.len() as u64;
-        let Some(slot) = self
+        let Some(index) = self
             .slots
-            .iter_mut()
-            .find(|slot| slot.id == id && !slot.stopped)
+            .iter()
+            .position(|slot| slot.id == id && !slot.stopped)
         else {
+            return;
+        };
+        if self.slots.get(index).is_some_and(|slot| slot.gone) {
+            let slot = self.slots.remove(index);
+            for _ in (first..self.next_sequence).filter(|sequence| *sequence >= slot.from) {
+                slot.lose(after);
+            }
+            return slot.counts.gone.store(false, Ordering::Release);
+        }
+        let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         // What was accepted before the stop is still this watcher's: it goes past the bound rather than hold up the others.
@@ -343,6 +386,7 @@ impl State {
             let sequence = self.next_sequence - self.incoming.events.len() as u64 - 1;
             self.hand_over(event, sequence, None, after);
         }
+        self.slots.retain(|slot| !slot.gone);
         for slot in &mut self.slots {
             slot.stopped = true;
             after.wakers.extend(slot.waker.take());
@@ -351,6 +395,13 @@ impl State {
 }
 
 impl Slot {
+    /// Offers it an event that nothing will read.
+    fn lose(&self, after: &mut After) {
+        add(&self.counts.offered, 1);
+        add(&self.counts.lost, 1);
+        after.lost += 1;
+    }
+
     /// Nobody waits for what a handler or a reader makes of an event, however long it keeps it.
     fn push(&mut self, event: Event, after: &mut After) {
         let is_awaited = event.context().is_some_and(|context| context.is_awaited());
@@ -399,13 +450,24 @@ impl QueueCounts {
         self.offered.load(Ordering::Relaxed)
     }
 
+    /// Events offered to the watcher when its task was gone.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Whether its task is gone without having been stopped: what is offered to it is lost.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
     /// Events the watcher's full queue made it miss.
     pub(crate) fn missed(&self) -> u64 {
         self.missed.load(Ordering::Acquire)
     }
 }
 
-/// The reading end of one watcher's queue. Dropping it detaches the watcher and forgets what is queued.
+/// The reading end of one watcher's queue. Dropping it forgets what is queued, and detaches the watcher; one that a task reads has to be stopped
+/// before, or counts what it would have seen as lost.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     mux: Arc<Mux>,
@@ -420,6 +482,11 @@ impl Receiver {
 
     pub(crate) fn counts(&self) -> &Arc<QueueCounts> {
         &self.counts
+    }
+
+    /// Detaches the watcher: it sees nothing accepted from now on.
+    pub(crate) fn stop(&self) {
+        self.mux.stop(self.id);
     }
 
     /// How many events are queued.
@@ -469,18 +536,26 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         let mut after = After::default();
-        let slot = {
+        let (slot, queue) = {
             let state = &mut *self.mux.state();
-            let slot = state
-                .slots
-                .iter()
-                .position(|slot| slot.id == self.id)
-                .map(|index| state.slots.remove(index));
+            let mut slots = state.slots.iter_mut();
+            let place = slots.position(|slot| slot.id == self.id);
+            let (mut gone, mut queue) = (None, Queue::default());
+            if let Some(slot) = place.and_then(|place| state.slots.get_mut(place))
+                && slot.has_task
+                && !slot.stopped
+            {
+                slot.gone = true;
+                slot.counts.gone.store(true, Ordering::Release);
+                std::mem::swap(&mut slot.queue, &mut queue);
+            } else {
+                gone = place.map(|place| state.slots.remove(place));
+            }
             state.advance(&self.mux.options, &mut after);
-            slot
+            (gone, queue)
         };
-        // Its events are freed outside the lock.
-        drop(slot);
+        // Events are freed outside the lock.
+        drop((slot, queue));
         after.unlocked();
     }
 }

@@ -1,6 +1,8 @@
 //! The books of one broadcaster: every task it started, what each did, and what the ended ones did before.
 //!
-//! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or dropped, each exactly once.
+//! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or dropped, each exactly once. A task that is
+//! gone with its runtime has dropped what it had in memory, and drops what is still offered to it until its watcher is stopped: its books stay
+//! open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +11,7 @@ use metrics::Counter;
 use tidings_core::{DropCause, DropCounts};
 use tokio::sync::watch;
 
-use crate::metrics::abandoned;
+use crate::metrics::{abandoned, runtime_gone};
 use crate::mux::QueueCounts;
 use crate::report::Counts;
 
@@ -50,7 +52,8 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct Books {
-    running: Vec<Arc<Progress>>,
+    /// Of tasks that run, or are gone with their runtime.
+    open: Vec<Arc<Progress>>,
     ended_sinks: Counts,
     ended_handlers: Counts,
 }
@@ -65,6 +68,8 @@ pub(crate) struct Progress {
     delivered: AtomicU64,
     aggregated: AtomicU64,
     dropped: Mutex<DropCounts>,
+    /// At the end: how many events are on disk, for the next process.
+    left_on_disk: Arc<AtomicU64>,
     ended: watch::Sender<bool>,
 }
 
@@ -99,9 +104,13 @@ impl Registry {
             delivered: AtomicU64::new(0),
             aggregated: AtomicU64::new(0),
             dropped: Mutex::default(),
+            left_on_disk: Arc::default(),
             ended: watch::Sender::new(false),
         });
-        self.books().running.push(Arc::clone(&progress));
+        let mut books = self.books();
+        books.close_ended();
+        books.open.push(Arc::clone(&progress));
+        drop(books);
         let ending = Ending {
             progress: Arc::clone(&progress),
             abandoned: (place.kind == TaskKind::Sink).then(abandoned),
@@ -142,24 +151,13 @@ impl Registry {
     pub(crate) fn counts(&self) -> (Counts, Counts) {
         let books = self.books();
         let (mut sinks, mut handlers) = (books.ended_sinks, books.ended_handlers);
-        for progress in &books.running {
+        for progress in &books.open {
             match progress.kind {
                 TaskKind::Sink => sinks.add(&progress.counts()),
                 TaskKind::Handler => handlers.add(&progress.counts()),
             }
         }
         (sinks, handlers)
-    }
-
-    fn close(&self, progress: &Arc<Progress>) {
-        let mut books = self.books();
-        books
-            .running
-            .retain(|running| !Arc::ptr_eq(running, progress));
-        match progress.kind {
-            TaskKind::Sink => books.ended_sinks.add(&progress.counts()),
-            TaskKind::Handler => books.ended_handlers.add(&progress.counts()),
-        }
     }
 
     /// How many sinks are written to.
@@ -169,6 +167,27 @@ impl Registry {
 
     fn books(&self) -> std::sync::MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    /// Adds up what tasks did that have ended, and to which nothing is offered any more.
+    fn close_ended(&mut self) {
+        let Self {
+            open,
+            ended_sinks,
+            ended_handlers,
+        } = self;
+        open.retain(|progress| {
+            let stays = !progress.is_ended() || progress.queue.is_gone();
+            if !stays {
+                match progress.kind {
+                    TaskKind::Sink => ended_sinks.add(&progress.counts()),
+                    TaskKind::Handler => ended_handlers.add(&progress.counts()),
+                }
+            }
+            stays
+        });
     }
 }
 
@@ -199,6 +218,7 @@ impl Progress {
         let aggregated = self.aggregated.load(Ordering::Acquire);
         let mut dropped = *self.drops();
         dropped.add(DropCause::QueueFull, self.queue.missed());
+        dropped.add(DropCause::RuntimeGone, self.queue.lost());
         // Read last: what was settled was offered before. Whoever sees it as settled sees it as offered, too, as each is released when it
         // is counted and acquired here.
         let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
@@ -210,6 +230,19 @@ impl Progress {
             dropped,
             pending: offered.saturating_sub(settled),
         }
+    }
+
+    /// Where a spill says at its end how many events it leaves on disk; all there are, if it does not know.
+    pub(crate) fn left_on_disk(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.left_on_disk)
+    }
+
+    /// Books as dropped what a task that is gone with its runtime had in memory only. Returns how many events that is.
+    fn lose_memory(&self) -> u64 {
+        let on_disk = self.left_on_disk.load(Ordering::Acquire);
+        let lost = self.counts().pending.saturating_sub(on_disk);
+        self.dropped(DropCause::RuntimeGone, lost);
+        lost
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -252,10 +285,18 @@ pub(crate) struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        if self.progress.queue.is_gone() {
+            let lost = self.progress.lose_memory();
+            runtime_gone(lost);
+            tracing::error!(
+                dropped = lost,
+                "The runtime of a sink or handler has ended, or none could be started: its events are dropped until it is stopped"
+            );
+        }
         if let Some(abandoned) = &self.abandoned {
             abandoned.increment(self.progress.counts().pending);
         }
-        self.place.registry.close(&self.progress);
         self.progress.ended.send_replace(true);
+        self.place.registry.books().close_ended();
     }
 }

@@ -43,6 +43,8 @@ impl Watch {
     }
 
     /// Detaches it: it works off the events recorded before, sees none recorded after, and ends. Idempotent; others are not affected.
+    ///
+    /// To one that is gone with its runtime events are offered until then, and dropped as [`DropCause::RuntimeGone`].
     pub fn stop(&self) {
         if let Some(running) = &self.0 {
             running.mux.stop(running.id);
@@ -187,7 +189,7 @@ pub(crate) async fn run_handler(
     while next_batch(&mut receiver, phase.clone(), &mut batch).await {
         while !batch.is_empty() {
             if *phase.borrow() == Phase::Abandoned {
-                return;
+                return receiver.stop();
             }
             let mut done = 0;
             let turn = catch_unwind(AssertUnwindSafe(|| {
@@ -201,12 +203,13 @@ pub(crate) async fn run_handler(
             if turn.is_err() {
                 counter!(HANDLER_PANICS).increment(1);
                 tracing::error!("Event handler panicked: its watcher ends");
-                return;
+                return receiver.stop();
             }
             tokio::task::yield_now().await;
         }
         tokio::time::sleep(REST).await;
     }
+    receiver.stop();
 }
 
 async fn next_batch(

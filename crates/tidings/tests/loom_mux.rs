@@ -16,6 +16,12 @@ mod config {
 mod error {
     pub(crate) use tidings::BroadcasterStopped;
 }
+mod metrics {
+    pub(crate) fn runtime_gone(_events: u64) {}
+}
+mod metrics {
+    pub(crate) fn runtime_gone(_events: u64) {}
+}
 mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 

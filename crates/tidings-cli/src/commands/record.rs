@@ -144,6 +144,7 @@ fn delivery() -> SinkOptions {
     let mut delivery = DeliveryOptions::default();
     delivery.retry.tries_max = u32::MAX;
     delivery.retry.unauthorized_tries_max = u32::MAX;
+    delivery.retry.rate_limited_tries_max = u32::MAX;
     SinkOptions::default().delivery(delivery)
 }
 

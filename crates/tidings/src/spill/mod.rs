@@ -20,6 +20,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidings_core::{Event, EventContext, Monotonic};
@@ -137,6 +138,8 @@ pub(crate) struct Spill {
     behind: bool,
     /// Those who wait for events that lie on disk only, by their places.
     awaited: BTreeMap<u64, Arc<dyn EventContext>>,
+    /// Where to say at the end how many events are left on disk.
+    left: Arc<AtomicU64>,
     metrics: SpillMetrics,
 }
 
@@ -154,8 +157,15 @@ impl Spill {
             done: Vec::new(),
             behind: false,
             awaited: BTreeMap::new(),
+            left: Arc::default(),
             metrics: SpillMetrics::new(),
         }
+    }
+
+    /// The same, which says there how many events it leaves on disk; `u64::MAX` if that is not known.
+    pub(crate) fn leaving(mut self, left: Arc<AtomicU64>) -> Self {
+        self.left = left;
+        self
     }
 
     /// Opens the folder, and finds what an earlier process left there.
@@ -371,10 +381,17 @@ fn in_memory(events: Vec<Event>) -> Vec<Kept> {
 
 impl Drop for Spill {
     fn drop(&mut self) {
-        if let Some(log) = &mut self.log {
+        let left = if let Some(log) = &mut self.log {
             // Before files go with their last marks.
             self.metrics.bytes.decrement(log.bytes() as f64);
             log.mark_done(&self.done);
-        }
+            log.unsettled() as u64
+        } else if self.open_at.is_some() {
+            0
+        } else {
+            // It is at work, and may come to its end or not.
+            u64::MAX
+        };
+        self.left.store(left, Ordering::Release);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidings::EventType::Normal;
 use tidings::{
     Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, QueueOptions,
-    RecordError, SeriesOptions, SinkAnswer, SinkOptions, WhenFull, WriteError,
+    RecordError, SeriesOptions, SinkAnswer, SinkOptions, SpillOptions, Watch, WhenFull, WriteError,
 };
 use tokio::sync::Notify;
 
@@ -253,21 +253,90 @@ async fn the_deadline_of_a_dropped_shutdown_holds() {
     assert_eq!((report.delivered, report.pending), (1, 0), "{report}");
 }
 
-/// The runtime that a sink ran on is gone before the shutdown: nothing hangs, and nothing goes uncounted.
-#[test]
-fn a_runtime_that_ends_first_leaves_its_events_pending() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .unwrap();
+        .unwrap()
+}
+
+/// The runtime that a sink ran on is gone: what it had is dropped for that cause, and so is what comes after, until it is stopped.
+#[test]
+fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
+    for options in [QueueOptions::default(), {
+        QueueOptions {
+            when_full: WhenFull::Wait,
+            ..QueueOptions::default()
+        }
+    }] {
+        let gone = runtime();
+        let broadcaster =
+            Broadcaster::with_options(BroadcasterOptions::default().queue(options)).unwrap();
+        let recorder = broadcaster.recorder(source());
+        let record = || recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+        let (sink, handler) = gone.block_on(async {
+            let sink = broadcaster.start_recording_to_sink(MemorySink::new());
+            (sink, broadcaster.start_event_watcher(|_| {}))
+        });
+        record();
+        drop(gone);
+        assert!(sink.is_ended() && handler.is_ended());
+        let lost = |watch: &Watch| {
+            let counts = watch.counts();
+            assert_eq!((counts.delivered, counts.pending), (0, 0));
+            let lost = counts.dropped.get(DropCause::RuntimeGone);
+            assert_eq!(lost, counts.offered, "{counts}");
+            lost
+        };
+        assert_eq!((lost(&sink), lost(&handler)), (1, 1), "what was queued");
+        record();
+        record();
+        assert_eq!((lost(&sink), lost(&handler)), (3, 3), "and what came after");
+
+        // One that lives sees everything, and nothing waits for those that are gone.
+        let lives = broadcaster.start_recording_to_sink(MemorySink::new());
+        handler.stop();
+        record();
+        assert_eq!((lost(&sink), lost(&handler)), (4, 3));
+        assert_adds_up(&broadcaster.report());
+        sink.stop();
+        record();
+        let report = futures::executor::block_on(broadcaster.shutdown(LONG));
+        assert_eq!(lives.counts().delivered + lives.counts().aggregated, 2);
+        assert_eq!((lost(&sink), lost(&handler)), (4, 3));
+        assert_eq!((report.offered, report.pending), (6, 0), "{report}");
+        assert_eq!(report.dropped.get(DropCause::RuntimeGone), 4);
+        assert_eq!(report.handlers.offered, 3);
+        assert_adds_up(&report);
+    }
+}
+
+/// What lies on disk is not lost with the runtime: it is there for the next process. What came after is.
+#[test]
+fn what_a_runtime_leaves_on_disk_is_pending() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = runtime();
     let broadcaster = Broadcaster::new();
     let recorder = broadcaster.recorder(source());
-    let watch = runtime.block_on(async { broadcaster.start_recording_to_sink(MemorySink::new()) });
+    let sink = MemorySink::new();
+    let _held = sink.hold();
+    let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
+    let watch = gone.block_on(async {
+        let watch = broadcaster
+            .start_recording_to_sink_with(sink.clone(), options)
+            .unwrap();
+        recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+        while sink.calls().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        watch
+    });
+    drop(gone);
     recorder.event(&pod("foo", "bar"), Normal, "Started", "");
-    drop(runtime);
-    assert!(watch.is_ended());
+    let counts = watch.counts();
+    assert_eq!((counts.offered, counts.pending), (2, 1), "{counts}");
+    assert_eq!(counts.dropped.get(DropCause::RuntimeGone), 1);
     let report = futures::executor::block_on(broadcaster.shutdown(LONG));
-    assert_eq!((report.offered, report.pending), (1, 1));
     assert_adds_up(&report);
 }
 
