@@ -43,7 +43,7 @@ drop_causes! {
     /// What was to take it is gone without having been stopped: the tokio runtime it was started in has ended, or no
     /// thread could be started for it.
     RuntimeGone = "runtime_gone",
-    /// It alone is larger than the queue, or than a record on disk may be, or than the server accepts (413).
+    /// It alone is larger than the queue, or than the server accepts (413).
     TooLarge = "too_large",
     /// The sink could not make a request of it (a namespace it may not write to, for example).
     InvalidRequest = "invalid_request",

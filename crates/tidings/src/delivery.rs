@@ -324,11 +324,13 @@ impl SinkTask {
         ];
         let timeout = times.into_iter().flatten().min();
         let asking = self.is_asking();
+        // What is in the queue comes after what the spill holds.
+        let takes_more = !self.ended && !self.spill.as_ref().is_some_and(Spill::holds);
         // What is in hand cannot be correlated until the sink has answered, or there is room for it.
         let takes = if !asking && self.may_correlate() {
-            !self.ended || !self.batch.is_empty()
+            takes_more || !self.batch.is_empty()
         } else {
-            !self.ended && self.batch.is_empty() && (asking || self.spill.is_some())
+            takes_more && self.batch.is_empty() && (asking || self.spill.is_some())
         };
         let Self {
             receiver,
@@ -387,6 +389,7 @@ impl SinkTask {
         let Some(spill) = &mut self.spill else {
             return false;
         };
+        spill.append_held().await;
         let pending = self.delivery.pending();
         let (events, bytes) = (self.room.events, self.room.bytes);
         let has_room = pending <= events / 2 && self.delivery.pending_bytes() <= bytes / 2;

@@ -19,9 +19,6 @@ mod error {
 mod metrics {
     pub(crate) fn runtime_gone(_events: u64) {}
 }
-mod metrics {
-    pub(crate) fn runtime_gone(_events: u64) {}
-}
 mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 

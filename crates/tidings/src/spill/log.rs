@@ -1,4 +1,5 @@
-//! The files of a spill: events in order, in files of an eighth of the bound, each with a second file of marks beside it. Plain blocking I/O.
+//! The files of a spill: events in order, in files of an eighth of the bound or 8 MiB, each with a second file of marks beside it. Plain blocking
+//! I/O. Events are made into bytes, and written, about a megabyte at a time.
 //!
 //! ```text
 //!   0000000000000001.events  0000000000000001.done    oldest
@@ -9,7 +10,8 @@
 //!
 //! Invariants: a place (`sequence`) is never given twice, and grows along the files; a file is removed when it is not appended to any more and
 //! everything in it is done, its marks last, so that nothing that is done is found without its mark. Marks that outlive their file are removed at
-//! the next start, and no file gets a number that has marks.
+//! the next start, and no file gets a number that has marks. With `sync` this holds for the death of the machine, too: the folder is synced
+//! before an append to a new file counts, and before marks are removed.
 //!
 //! What is damaged costs the events it is in, and no others: reading goes on at the next record that is whole. A file that is gone costs what was
 //! in it. One that cannot be read is tried again for a minute, and then left for the next process.
@@ -24,6 +26,12 @@ use tidings_core::Event;
 use super::record::{self, Found};
 use super::{Kept, SpillError, SpillOptions};
 use crate::recorder::is_sampled;
+
+/// The most that a file has before another is begun, and what a process reads at once when it opens one.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// How many bytes are written at a time, and one event more.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// How much is read of a file at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -69,6 +77,8 @@ pub(super) struct Log {
     active: File,
     /// A write to that failed: there may be part of a record at its end.
     torn: bool,
+    /// A file was made since the folder was synced.
+    folder_changed: bool,
     cursor: Cursor,
     /// How often reading failed there.
     read_tries: u32,
@@ -81,6 +91,8 @@ pub(super) struct Log {
     next_sequence: u64,
     refused: u64,
     failures: u64,
+    #[cfg(test)]
+    pub(super) folder_syncs: u64,
     _lock: File,
 }
 
@@ -92,7 +104,7 @@ impl Log {
             folder: folder.clone(),
             message: error.to_string(),
         };
-        fs::create_dir_all(&folder).map_err(failed)?;
+        make_folder(&folder, options.sync).map_err(failed)?;
         let lock = File::create(folder.join("lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -154,6 +166,7 @@ impl Log {
             segments,
             active,
             torn: false,
+            folder_changed: true,
             read_tries: 0,
             damaged,
             unsettled,
@@ -161,6 +174,8 @@ impl Log {
             next_sequence,
             refused: 0,
             failures: 0,
+            #[cfg(test)]
+            folder_syncs: 0,
             _lock: lock,
         };
         log.remove_done();
@@ -186,29 +201,51 @@ impl Log {
         self.bytes() > self.bytes_max / 2
     }
 
-    /// Appends as many of `events` as there is room for.
+    /// Appends `events` up to the first that finds no room or cannot be written: what comes after it would overtake it.
     pub(super) fn append(&mut self, events: Vec<Event>) -> Vec<Kept> {
-        let mut room = self.bytes_max.saturating_sub(self.bytes());
-        let (mut out, mut sequence) = (Vec::new(), self.next_sequence);
-        let mut kept: Vec<Kept> = Vec::with_capacity(events.len());
-        for event in events {
-            let before = out.len();
-            let written = record::write(&mut out, sequence, &event);
-            let size = (out.len() - before) as u64;
-            let fits = written && size <= room;
-            if fits {
-                room -= size;
-                sequence += 1;
-            } else {
-                out.truncate(before);
+        let mut kept = super::in_memory(events);
+        let (mut rest, mut on_disk) = (kept.as_mut_slice(), 0);
+        let mut bytes = Vec::new();
+        while !rest.is_empty() {
+            let room = self.bytes_max.saturating_sub(self.bytes());
+            bytes.clear();
+            let (first, mut number) = (self.next_sequence, 0);
+            for (kept, sequence) in rest.iter().zip(first..) {
+                let room = usize::try_from(room).unwrap_or(usize::MAX) - bytes.len();
+                if bytes.len() >= CHUNK_BYTES
+                    || !record::write(&mut bytes, sequence, &kept.event, room)
+                {
+                    break;
+                }
+                number += 1;
             }
-            kept.push(Kept {
-                event,
-                sequence: fits.then(|| sequence - 1),
-                recovered: false,
-            });
+            let Some((chunk, later)) = rest.split_at_mut_checked(number).filter(|_| number > 0)
+            else {
+                break;
+            };
+            // Used up whatever happens: a torn write may have left some of them.
+            self.next_sequence += number as u64;
+            let file = match self.write(&bytes) {
+                Ok(file) => file,
+                Err(error) => {
+                    self.failed(
+                        &error,
+                        "Unable to write events to disk: they are in memory only",
+                    );
+                    return kept;
+                }
+            };
+            for (kept, sequence) in chunk.iter_mut().zip(first..) {
+                kept.sequence = Some(sequence);
+                self.unsettled.insert(sequence, file);
+            }
+            if let Some(segment) = self.segments.back_mut() {
+                segment.unsettled += number;
+            }
+            on_disk += number;
+            rest = later;
         }
-        let refused = kept.iter().filter(|kept| kept.sequence.is_none()).count() as u64;
+        let refused = (kept.len() - on_disk) as u64;
         if refused > 0 {
             if is_sampled(self.refused, refused) {
                 tracing::error!(
@@ -218,47 +255,26 @@ impl Log {
             }
             self.refused += refused;
         }
-        // Used up whatever happens: a torn write may have left some of them.
-        self.next_sequence = sequence;
-        if out.is_empty() {
-            return kept;
-        }
-        match self.write(&out) {
-            Ok(number) => {
-                let places = kept.iter().filter_map(|kept| kept.sequence);
-                self.unsettled.extend(places.map(|place| (place, number)));
-                let written = kept.iter().filter(|kept| kept.sequence.is_some()).count();
-                if let Some(segment) = self.segments.back_mut() {
-                    segment.unsettled += written;
-                }
-            }
-            Err(error) => {
-                self.failed(
-                    &error,
-                    "Unable to write events to disk: they are in memory only",
-                );
-                for kept in &mut kept {
-                    kept.sequence = None;
-                }
-            }
-        }
         kept
     }
 
     /// Writes `bytes` to the file in turn, or to a new one if that is full or a write to it failed. Returns its number.
     fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
-        let full = self.bytes_max / 8;
+        let full = (self.bytes_max / 8).min(FILE_BYTES_MAX);
         // What follows a torn record would not be found.
         if self.torn || self.segments.back().is_none_or(|last| last.bytes >= full) {
             self.rotate()?;
         }
         let written = self.active.write_all(bytes);
         let synced = written.and_then(|()| {
-            if self.sync {
-                self.active.sync_data()
-            } else {
-                Ok(())
+            if !self.sync {
+                return Ok(());
             }
+            self.active.sync_data()?;
+            if self.folder_changed {
+                self.sync_folder()?;
+            }
+            Ok(())
         });
         let last = self.segments.back_mut().ok_or(io::ErrorKind::NotFound)?;
         if let Err(error) = synced {
@@ -275,10 +291,22 @@ impl Log {
         Ok(last.number)
     }
 
+    /// Has the folder keep what files are in it.
+    fn sync_folder(&mut self) -> io::Result<()> {
+        sync_folder(&self.folder)?;
+        self.folder_changed = false;
+        #[cfg(test)]
+        {
+            self.folder_syncs += 1;
+        }
+        Ok(())
+    }
+
     fn rotate(&mut self) -> io::Result<()> {
         let number = self.segments.back().map_or(1, |last| last.number + 1);
         self.active = create(&self.folder, number)?;
         self.torn = false;
+        self.folder_changed = true;
         self.segments.push_back(Segment {
             number,
             bytes: 0,
@@ -493,19 +521,25 @@ impl Log {
             .into_iter()
             .partition(|segment| segment.unsettled == 0 && Some(segment.number) != last);
         self.segments = kept;
-        for segment in gone {
-            for path in [
-                events_path(&self.folder, segment.number),
-                done_path(&self.folder, segment.number),
-            ] {
-                match fs::remove_file(path) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => {
-                        self.failed(&error, "Unable to remove a file of events that are done");
-                    }
-                }
-            }
+        for segment in &gone {
+            self.remove(&events_path(&self.folder, segment.number));
+        }
+        if self.sync
+            && !gone.is_empty()
+            && let Err(error) = self.sync_folder()
+        {
+            self.failed(&error, "Unable to sync the folder of events");
+        }
+        for segment in &gone {
+            self.remove(&done_path(&self.folder, segment.number));
+        }
+    }
+
+    fn remove(&mut self, path: &Path) {
+        match fs::remove_file(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.failed(&error, "Unable to remove a file of events that are done"),
         }
     }
 
@@ -534,6 +568,34 @@ fn done_path(folder: &Path, number: u64) -> PathBuf {
 
 fn create(folder: &Path, number: u64) -> io::Result<File> {
     File::create_new(events_path(folder, number))
+}
+
+/// Makes the folder and those it is in. `sync`: each is known to the one above it before this returns.
+fn make_folder(folder: &Path, sync: bool) -> io::Result<()> {
+    let missing = folder.ancestors().take_while(|folder| !folder.exists());
+    let missing: Vec<&Path> = missing.collect();
+    fs::create_dir_all(folder)?;
+    if sync {
+        for made in missing {
+            match made.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent)?,
+                _ => sync_folder(Path::new("."))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the names of a folder's files are on the disk.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Elsewhere folders cannot be synced, or need not be.
+#[cfg(not(unix))]
+fn sync_folder(_folder: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// Appends behind the last mark that is whole: behind a torn one they would not be found.

@@ -3,11 +3,15 @@
 //!
 //! ```text
 //!   queue ──▶ append ──┬─ room in memory ──────────────▶ correlate, deliver ──▶ settled: marked as done
-//!                      └─ none, or others wait on disk ─▶ read back in order, when there is room again
+//!                      ├─ none, or others wait on disk ─▶ read back in order, when there is room again
+//!                      └─ and no room on disk either ───▶ held, and nothing more is taken from the queue, until its turn has come
 //! ```
 //!
-//! Invariants: an event is appended before anything is done with it; events are handed on in the order they were appended; a file goes when
-//! every event in it is done. An event that the spill has no room for, or cannot write, is counted, and delivered from memory.
+//! Invariants: an event is appended before anything is done with it; events are handed on in the order they were taken from the queue, wherever
+//! they wait; a file goes when every event in it is done. An event that the spill has no room for, or cannot write, is counted, and delivered from
+//! memory, unless there is room on disk before its turn has come.
+//!
+//! What an earlier process left in a folder that could not be opened at start, or in a file that could not be read, comes out of order: later.
 //!
 //! Delivery is at least once: what was written to the API server but not marked as done when the program died is written again at the next
 //! start. A create is recognised by its name; a repeat is counted once more.
@@ -17,7 +21,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +57,8 @@ pub struct SpillOptions {
 impl SpillOptions {
     /// A spill in `folder`, which is made if it is not there, and belongs to one sink of one process at a time. Up to 64 MiB, which is
     /// about 100,000 events.
+    ///
+    /// It takes up to 12 MiB of memory beside what [`Broadcaster`](crate::Broadcaster) says, and about 40 bytes for each event that lies on disk.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -76,8 +82,10 @@ impl SpillOptions {
         Ok(())
     }
 
-    /// Whether each append is synced to the disk. Default false: the death of the process loses nothing that was appended, that of the machine
-    /// may lose the last seconds.
+    /// Whether each append is synced to the disk, and the folder with it where a file is new. Default false: the death of the process loses
+    /// nothing that was appended, that of the machine what its file system had not written by then: on Linux up to half a minute, by default.
+    ///
+    /// Marks of what is done are not synced in either case: what they stood for is delivered again.
     pub fn sync(mut self, sync: bool) -> Self {
         self.sync = sync;
         self
@@ -133,6 +141,10 @@ pub(crate) struct Spill {
     lost: u64,
     /// The disk gave no answer: not read before this.
     read_again: Option<Monotonic>,
+    /// Found no room on disk when there was none in memory, or others were before them on disk. Never more than was once taken from the queue.
+    held: VecDeque<Event>,
+    /// How many bytes lay on disk when it had no room for these.
+    held_at: u64,
     done: Vec<u64>,
     /// Whether events lie on disk that are not in memory.
     behind: bool,
@@ -154,6 +166,8 @@ impl Spill {
             recovered: 0,
             lost: 0,
             read_again: None,
+            held: VecDeque::new(),
+            held_at: 0,
             done: Vec::new(),
             behind: false,
             awaited: BTreeMap::new(),
@@ -232,14 +246,19 @@ impl Spill {
         std::mem::take(&mut self.lost)
     }
 
-    /// Whether events lie on disk that are not in memory.
+    /// Whether events wait here for their turn: on disk, or for those that do.
     pub(crate) fn is_behind(&self) -> bool {
-        self.behind
+        self.behind || self.holds()
     }
 
-    /// Whether they can be read now.
+    /// Whether events wait in memory for the turn of those on disk: what is still in the queue comes after them.
+    pub(crate) fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether what waits can be read now.
     pub(crate) fn may_read(&self) -> bool {
-        self.behind && self.read_again.is_none()
+        self.is_behind() && self.read_again.is_none()
     }
 
     /// Whether half of the room on disk is taken.
@@ -247,44 +266,73 @@ impl Spill {
         self.log.as_ref().is_some_and(|log| log.is_filling())
     }
 
-    /// Appends events. Gives back those to go on with now: all of them, or, if others are before them on disk or there is no room in memory,
-    /// those the disk has no room for.
+    /// Appends events. Gives back those to go on with now: all of them, or, if others wait before them or there is no room in memory, none.
     pub(crate) async fn append(&mut self, events: Vec<Event>, has_room: bool) -> Vec<Kept> {
+        if self.holds() {
+            self.held.extend(events);
+            return Vec::new();
+        }
         let direct = has_room && !self.behind;
         let appended = events.len();
-        let events = if self.log.is_some() {
-            let step = self.step(move |log| {
-                let events = log.append(events);
-                if direct {
-                    log.skip_read();
-                }
-                events
-            });
-            step.await.unwrap_or_default()
-        } else {
-            in_memory(events)
-        };
-        let (mut on_disk, mut now) = (0, Vec::new());
-        for kept in events {
-            on_disk += usize::from(kept.sequence.is_some());
-            match kept.sequence {
-                Some(place) if !direct => {
-                    let context = kept.event.context();
-                    let awaited = context.filter(|context| context.is_awaited());
-                    self.awaited
-                        .extend(awaited.map(|context| (place, Arc::clone(context))));
-                }
-                _ => now.push(kept),
-            }
+        let kept = self.write(events, direct).await;
+        let refused = appended - kept.iter().filter(|kept| kept.sequence.is_some()).count();
+        self.metrics.refused.increment(refused as u64);
+        if direct {
+            return kept;
         }
-        self.behind |= !direct && on_disk > 0;
-        self.metrics.spilled.increment(on_disk as u64);
-        self.metrics.refused.increment((appended - on_disk) as u64);
-        now
+        self.put_by(kept);
+        Vec::new()
     }
 
-    /// The next events that lie on disk and are not in memory, and not many more than there is room for. None if the disk gives no answer: it is
-    /// asked again after a while.
+    /// Appends what is held, if there is room on disk for it by now.
+    pub(crate) async fn append_held(&mut self) {
+        let has_room = self
+            .log
+            .as_ref()
+            .is_some_and(|log| log.bytes() < self.held_at);
+        if self.holds() && self.behind && has_room {
+            let events = std::mem::take(&mut self.held).into();
+            let kept = self.write(events, false).await;
+            self.put_by(kept);
+        }
+    }
+
+    /// Writes events to disk, up to the first that it has no room for.
+    async fn write(&mut self, events: Vec<Event>, direct: bool) -> Vec<Kept> {
+        if self.log.is_none() {
+            return in_memory(events);
+        }
+        let step = self.step(move |log| {
+            let kept = log.append(events);
+            if direct {
+                log.skip_read();
+            }
+            kept
+        });
+        let kept = step.await.unwrap_or_default();
+        let on_disk = kept.iter().filter(|kept| kept.sequence.is_some()).count();
+        self.metrics.spilled.increment(on_disk as u64);
+        kept
+    }
+
+    /// Has events wait for their turn where they are.
+    fn put_by(&mut self, kept: Vec<Kept>) {
+        for kept in kept {
+            let Some(place) = kept.sequence else {
+                self.held.push_back(kept.event);
+                continue;
+            };
+            self.behind = true;
+            let context = kept.event.context();
+            let awaited = context.filter(|context| context.is_awaited());
+            self.awaited
+                .extend(awaited.map(|context| (place, Arc::clone(context))));
+        }
+        self.held_at = self.log.as_ref().map_or(0, |log| log.bytes());
+    }
+
+    /// The next events that wait, and not many more than there is room for: those on disk, then those that found no room there. None if the disk
+    /// gives no answer: it is asked again after a while.
     pub(crate) async fn read(
         &mut self,
         now: Monotonic,
@@ -292,6 +340,29 @@ impl Spill {
         room_bytes: usize,
     ) -> Vec<Kept> {
         let events_max = room.min(READ_EVENTS);
+        if self.behind {
+            let kept = self.read_disk(now, events_max, room_bytes).await;
+            if self.behind {
+                return kept;
+            }
+        }
+        let mut bytes = 0_usize;
+        let fits = self.held.iter().take(events_max).take_while(|event| {
+            let fits = bytes <= room_bytes;
+            bytes = bytes.saturating_add(event.size());
+            fits
+        });
+        let fits = fits.count();
+        in_memory(self.held.drain(..fits).collect())
+    }
+
+    /// The next events that lie on disk and are not in memory.
+    async fn read_disk(
+        &mut self,
+        now: Monotonic,
+        events_max: usize,
+        room_bytes: usize,
+    ) -> Vec<Kept> {
         let read = self
             .step(move |log| log.read_next(events_max, room_bytes))
             .await;

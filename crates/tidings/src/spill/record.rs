@@ -6,6 +6,8 @@
 //!
 //! Numbers are little-endian. The checksum is XXH3 with the length for a seed, so that a file of zeros has no records.
 
+use std::io::{self, Write};
+
 use k8s_openapi::api::core::v1;
 use tidings_core::Event;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -20,12 +22,39 @@ pub(super) const MARK_BYTES: usize = 16;
 /// What mixes a mark's checksum apart from that of a body.
 const MARK_SEED: u64 = 0x7469_6469_6e67_7321;
 
-/// Appends the record of `event` to `out`; false, and nothing is appended, if it cannot be one.
-pub(super) fn write(out: &mut Vec<u8>, sequence: u64, event: &Event) -> bool {
+/// The most that a record may take: more than an API server takes of an event.
+pub(super) const RECORD_BYTES_MAX: usize = 4 << 20;
+
+/// A buffer that takes so many bytes and no more.
+struct Bounded<'a> {
+    out: &'a mut Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.out.len().saturating_add(bytes.len()) > self.bytes_max {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends the record of `event` to `out`; false, and nothing is appended, if it would take more than `room`, or cannot be one.
+pub(super) fn write(out: &mut Vec<u8>, sequence: u64, event: &Event, room: usize) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_BYTES]);
     out.extend_from_slice(&sequence.to_le_bytes());
-    let written = serde_json::to_writer(&mut *out, &event.to_wire()).is_ok();
+    let bounded = Bounded {
+        bytes_max: start.saturating_add(room.min(RECORD_BYTES_MAX)),
+        out,
+    };
+    let written = serde_json::to_writer(bounded, &event.to_wire()).is_ok();
     let body = out.get(start + HEAD_BYTES..).unwrap_or_default();
     let length = u32::try_from(body.len()).ok().filter(|_| written);
     let Some(length) = length else {

@@ -7,6 +7,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1;
 use proptest::prelude::*;
 
+use super::record;
 use super::*;
 
 fn event(number: usize, message: &str) -> Event {
@@ -112,6 +113,95 @@ fn only_file(folder: &Path) -> std::path::PathBuf {
     let mut paths = paths.map(|entry| entry.unwrap().path());
     let is_events = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "events");
     paths.find(is_events).unwrap()
+}
+
+/// What finds no room on disk waits for its turn behind what lies there, and what is recorded later behind both; where there is room again before
+/// that, it goes to disk after all.
+#[tokio::test]
+async fn what_finds_no_room_on_disk_overtakes_nothing() {
+    for makes_room in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spill = Spill::new(SpillOptions::new(folder.path()).bytes_max(1 << 20));
+        spill.open().unwrap();
+        let long = "x".repeat(100_000);
+        let messages = |range: std::ops::Range<usize>| range.map(|number| event(number, &long));
+        // The last of the second batch would find room where the large one did not.
+        assert!(
+            spill
+                .append(messages(0..6).collect(), false)
+                .await
+                .is_empty()
+        );
+        let mut batch: Vec<Event> = messages(6..14).collect();
+        batch.push(event(14, "short"));
+        assert!(spill.append(batch, false).await.is_empty());
+        assert!(spill.holds() && spill.is_behind());
+        let held = spill.held.len();
+        assert!((2..9).contains(&held), "{held}");
+
+        let (mut read, mut on_disk) = (Vec::new(), 0);
+        while spill.is_behind() {
+            let kept = spill.read(Monotonic::ZERO, 2, 1 << 20).await;
+            let places: Vec<u64> = kept.iter().filter_map(|kept| kept.sequence).collect();
+            on_disk += places.len();
+            read.extend(names(&kept));
+            if makes_room {
+                spill.settled(places);
+                spill.mark().await;
+                spill.append_held().await;
+            }
+        }
+        let expected: Vec<String> = (0..15).map(|number| format!("web.{number}")).collect();
+        assert_eq!(read, expected);
+        assert_eq!(on_disk == 15, makes_room, "{on_disk} were on disk");
+        assert!(!spill.holds());
+    }
+}
+
+/// The JSON of a batch is made and written in parts, and files stay short, however much comes at once.
+#[test]
+fn a_long_batch_is_written_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::open(&SpillOptions::new(folder.path()).bytes_max(1 << 30)).unwrap();
+    let long = "x".repeat(100_000);
+    let kept = log.append((0..300).map(|number| event(number, &long)).collect());
+    assert!(kept.iter().all(|kept| kept.sequence.is_some()));
+    let lengths = fs::read_dir(folder.path()).unwrap();
+    let lengths: Vec<u64> = lengths
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .collect();
+    let longest = lengths.iter().max().copied().unwrap_or_default();
+    assert!(longest < 10 << 20, "a file of {longest} bytes");
+    assert_eq!(read_all(&mut log).len(), 300);
+    // One that is larger than any server takes is in memory only, and costs no more than that.
+    let kept = log.append(vec![event(300, &"x".repeat(5 << 20))]);
+    assert_eq!(kept[0].sequence, None);
+    let mut part = Vec::new();
+    assert!(!record::write(&mut part, 0, &event(0, &long), 50_000));
+    assert!(part.is_empty() && part.capacity() <= 100_000);
+}
+
+/// A new file is in its folder, and a removed one gone, before anything relies on it, where the death of the machine is to cost nothing.
+#[test]
+fn a_folder_is_synced_when_its_files_change() {
+    let parent = tempfile::tempdir().unwrap();
+    for sync in [true, false] {
+        let folder = parent.path().join(format!("a/{sync}/b"));
+        let options = SpillOptions::new(folder).bytes_max(1 << 20).sync(sync);
+        let mut log = Log::open(&options).unwrap();
+        let long = "x".repeat(100_000);
+        let mut syncs = Vec::new();
+        let mut places = Vec::new();
+        for number in 0..3 {
+            let kept = log.append(vec![event(number, &long)]);
+            places.extend(kept.iter().filter_map(|kept| kept.sequence));
+            syncs.push(log.folder_syncs);
+        }
+        log.mark_done(&places);
+        syncs.push(log.folder_syncs);
+        let expected = if sync { [1, 1, 2, 3] } else { [0; 4] };
+        assert_eq!(syncs, expected, "for each new file, and for one that goes");
+    }
 }
 
 #[tokio::test]
@@ -256,15 +346,25 @@ async fn what_was_damaged_before_the_start_costs_itself_only() {
 fn what_is_damaged_is_no_more_than_there_is() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = vec![b'x'; 100];
-    assert!(record::write(&mut bytes, u64::MAX, &event(0, "m")));
+    assert!(record::write(
+        &mut bytes,
+        u64::MAX,
+        &event(0, "m"),
+        usize::MAX
+    ));
     fs::write(folder.path().join("0000000000000001.events"), bytes).unwrap();
     let mut log = open(folder.path());
     assert_eq!((log.unsettled(), log.take_damaged().len()), (2, 1));
     drop(log);
     let mut bytes = Vec::new();
-    assert!(record::write(&mut bytes, 0, &event(0, "m")));
+    assert!(record::write(&mut bytes, 0, &event(0, "m"), usize::MAX));
     bytes.extend([b'x'; 100]);
-    assert!(record::write(&mut bytes, u64::MAX, &event(1, "m")));
+    assert!(record::write(
+        &mut bytes,
+        u64::MAX,
+        &event(1, "m"),
+        usize::MAX
+    ));
     fs::write(folder.path().join("0000000000000001.events"), bytes).unwrap();
     assert_eq!(open(folder.path()).take_damaged().len(), 100);
 }
@@ -278,7 +378,7 @@ fn an_append_that_failed_leaves_nothing_behind() {
     let path = only_file(folder.path());
     let whole = fs::read(&path).unwrap();
     let mut second = Vec::new();
-    assert!(record::write(&mut second, 1, &event(1, "m")));
+    assert!(record::write(&mut second, 1, &event(1, "m"), usize::MAX));
     fs::write(&path, [whole, second].concat()).unwrap();
     log.fail_appends();
     assert_eq!(
