@@ -30,7 +30,8 @@ pub(crate) fn client_go(occurrence: &Occurrence) -> Vec<u8> {
 }
 
 /// The same, but a time that is not set changes nothing, and annotations and labels that differ from the stored ones come along.
-pub(crate) fn mended(occurrence: &Occurrence) -> Vec<u8> {
+/// Of the stored event's version, unless that is empty.
+pub(crate) fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     object(&mut out, |o| {
         o.number("count", occurrence.count().into());
@@ -38,10 +39,13 @@ pub(crate) fn mended(occurrence: &Occurrence) -> Vec<u8> {
             o.time("lastTimestamp", Some(last), Precision::Seconds);
         }
         o.optional("message", Some(occurrence.message()));
-        if let Some((annotations, labels)) = occurrence.changed_metadata() {
+        let changed = occurrence.changed_metadata();
+        if changed.is_some() || !resource_version.is_empty() {
+            let (annotations, labels) = changed.unwrap_or_default();
             o.object("metadata", |o| {
                 o.map("annotations", annotations);
                 o.map("labels", labels);
+                o.optional("resourceVersion", Some(resource_version));
             });
         }
     });
@@ -49,15 +53,20 @@ pub(crate) fn mended(occurrence: &Occurrence) -> Vec<u8> {
 }
 
 /// The patch of client-go's `tools/events`: the series, and nothing else but its last note, where that is to be shown. Nothing of a series of one, which is none.
-pub(crate) fn series(occurrence: &Occurrence) -> Vec<u8> {
+/// Of the stored event's version, unless that is empty.
+pub(crate) fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     if occurrence.count() < 2 {
         return Vec::new();
     }
     let mut out = Vec::with_capacity(96);
     object(&mut out, |o| {
-        if let Some(note) = occurrence.last_note() {
+        let note = occurrence.last_note();
+        if note.is_some() || !resource_version.is_empty() {
             o.object("metadata", |o| {
-                o.object("annotations", |o| o.text(LAST_NOTE_ANNOTATION, &note));
+                if let Some(note) = &note {
+                    o.object("annotations", |o| o.text(LAST_NOTE_ANNOTATION, note));
+                }
+                o.optional("resourceVersion", Some(resource_version));
             });
         }
         o.object("series", |o| {

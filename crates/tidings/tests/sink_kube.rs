@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sink_support::occurrences;
+use sink_support::{occurrences, states};
 use tidings::{
-    Backoff, Broadcaster, DeliveryOptions, EventSource, EventType, KubeSink, Reference,
-    ReferenceFields, RetryPolicy, Sink, SinkOptions, StatusFailure, WriteError, WriteErrorKind,
+    Backoff, Broadcaster, CorrelatorOptions, DeliveryOptions, EventSource, EventType, KubeSink,
+    Occurrence, Reference, ReferenceFields, RetryPolicy, Sink, SinkOptions, StatusFailure,
+    WriteError, WriteErrorKind,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -203,6 +204,127 @@ async fn each_verb_is_one_request_to_the_namespace_of_the_event() {
         assert_eq!(seen.body, body, "{line}");
         assert_eq!(seen.connection, 0, "{line}: the connection is used again");
     }
+}
+
+/// A patch names the version it was made for; one that is not known is asked for, and so is another's.
+#[tokio::test]
+async fn a_patch_names_the_version_it_is_for() {
+    let event = |version: &str| {
+        answer(
+            200,
+            &format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#),
+        )
+    };
+    let [first, second, third] = states(CorrelatorOptions::default(), "default", "p");
+    let version = |occurrence: &Occurrence, version| {
+        let body = occurrence.patch_body_of_version(version).unwrap();
+        let own = String::from_utf8(occurrence.patch_body()).unwrap();
+        let of_version = format!(r#","metadata":{{"resourceVersion":"{version}"}}}}"#);
+        assert_eq!(
+            String::from_utf8(body.clone()).unwrap(),
+            own.trim_end_matches('}').to_owned() + &of_version
+        );
+        body
+    };
+    let ask = b"{}".to_vec();
+    // It is done, but the answer is lost.
+    let server = Server::start([
+        event("1"),
+        Reply::Close,
+        status(409, "Conflict"),
+        event("2"),
+        event("3"),
+        event("4"),
+    ])
+    .await;
+    let sink = server.sink();
+    sink.create(&first).await.unwrap();
+    assert_eq!(
+        sink.patch(&second).await.unwrap_err().kind,
+        WriteErrorKind::Transport
+    );
+    sink.patch(&third).await.unwrap();
+    sink.clone().patch(&third).await.unwrap();
+    let bodies: Vec<Vec<u8>> = server
+        .seen()
+        .into_iter()
+        .skip(1)
+        .map(|seen| seen.body)
+        .collect();
+    assert_eq!(
+        bodies,
+        [
+            version(&second, "1"),
+            version(&third, "1"),
+            ask.clone(),
+            version(&third, "2"),
+            version(&third, "3")
+        ]
+    );
+
+    // Another process created it, and a third writes it all the time; it is gone; and the server that created it anew gives no versions.
+    let changed = || status(409, "Conflict");
+    let server = Server::start([
+        event("1"),
+        changed(),
+        event("2"),
+        changed(),
+        status(404, "NotFound"),
+        answer(201, "{}"),
+        answer(200, "{}"),
+    ])
+    .await;
+    let sink = server.sink();
+    for code in [409, 409, 404] {
+        assert_eq!(code_of(&sink.patch(&second).await.unwrap_err()), code);
+    }
+    sink.create(&second).await.unwrap();
+    sink.patch(&third).await.unwrap();
+    let bodies: Vec<Vec<u8>> = server.seen().into_iter().map(|seen| seen.body).collect();
+    let expected = [
+        ask.clone(),
+        version(&second, "1"),
+        ask.clone(),
+        version(&second, "2"),
+        ask,
+        second.create_body(),
+        third.patch_body(),
+    ];
+    assert_eq!(bodies, expected);
+
+    // client-go's name none; nor do those of a sink that is to remember none, or forgot.
+    let [_, as_client_go] = states(CorrelatorOptions::client_go(), "default", "p");
+    let server = Server::start([
+        event("1"),
+        event("2"),
+        event("3"),
+        event("4"),
+        event("5"),
+        event("6"),
+    ])
+    .await;
+    server.sink().patch(&as_client_go).await.unwrap();
+    server.sink().versions_max(0).patch(&second).await.unwrap();
+    let sink = server.sink().versions_max(1);
+    sink.create(&first).await.unwrap();
+    sink.create(&occurrences("default", "other").0)
+        .await
+        .unwrap();
+    sink.patch(&second).await.unwrap();
+    let seen = server.seen();
+    let bodies: Vec<&[u8]> = [0, 1, 4, 5]
+        .into_iter()
+        .map(|place: usize| &*seen[place].body)
+        .collect();
+    assert_eq!(
+        bodies,
+        [
+            &*as_client_go.patch_body(),
+            &second.patch_body(),
+            b"{}",
+            &version(&second, "5")
+        ]
+    );
 }
 
 /// The failing halves of client-go's TestCreateWithEventNamespace, TestPatchWithEventNamespace and TestUpdateWithEventNamespace.

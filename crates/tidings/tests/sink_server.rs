@@ -12,12 +12,16 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::json;
-use sink_support::occurrences;
+use sink_support::{occurrences, states};
 use tidings::{
-    Broadcaster, BroadcasterOptions, Clock, EventApi, EventSource, EventType, KubeSink, Occurrence,
-    Reference, ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError, WriteErrorKind,
+    Broadcaster, BroadcasterOptions, Clock, CorrelatorOptions, EventApi, EventSource, EventType,
+    KubeSink, Occurrence, Reference, ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError,
+    WriteErrorKind,
 };
 use tidings_server::{Running, StartOptions, start};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
 
 struct Cluster {
     server: Running,
@@ -108,6 +112,106 @@ async fn stores_what_an_occurrence_says(sink: &KubeSink, events: &Api<v1::Event>
         .delete(&name, &DeleteParams::default())
         .await
         .unwrap();
+}
+
+/// Between a client and a server. When it is told to hold, what clients send on the connections there are is sent on only when it is told to go
+/// on, also when they have gone by then. New connections are not held.
+struct Late {
+    address: std::net::SocketAddr,
+    holds: watch::Sender<bool>,
+    /// What was held has been answered.
+    answered: mpsc::UnboundedReceiver<()>,
+}
+
+impl Late {
+    async fn start(server: std::net::SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (holds, told) = watch::channel(false);
+        let (answers, answered) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let server = TcpStream::connect(server).await.unwrap();
+                let told = (!*told.borrow()).then(|| told.clone());
+                tokio::spawn(carry(client, server, told, answers.clone()));
+            }
+        });
+        Self {
+            address,
+            holds,
+            answered,
+        }
+    }
+}
+
+async fn carry(
+    client: TcpStream,
+    server: TcpStream,
+    told: Option<watch::Receiver<bool>>,
+    answers: mpsc::UnboundedSender<()>,
+) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let (came, mut comes) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut part = vec![0; 1 << 16];
+        while let Ok(bytes @ 1..) = from_server.read(&mut part).await {
+            let _ = to_client.write_all(&part[..bytes]).await;
+            let _ = came.send(());
+        }
+    });
+    let (mut held, mut part) = (Vec::new(), vec![0; 1 << 16]);
+    while let Ok(bytes @ 1..) = from_client.read(&mut part).await {
+        if told.as_ref().is_some_and(|told| *told.borrow()) {
+            held.extend_from_slice(&part[..bytes]);
+        } else {
+            to_server.write_all(&part[..bytes]).await.unwrap();
+        }
+    }
+    if let Some(mut told) = told
+        && !held.is_empty()
+    {
+        told.wait_for(|holds| !holds).await.unwrap();
+        while comes.try_recv().is_ok() {}
+        // Without the alert by which the client said that it goes: a record of nothing but its two bytes and what TLS 1.3 adds.
+        let mut records = &held[..];
+        while let Some((head, rest)) = records.split_first_chunk::<5>() {
+            let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
+            let (body, rest) = rest.split_at(length);
+            if length > 19 {
+                to_server.write_all(head).await.unwrap();
+                to_server.write_all(body).await.unwrap();
+            }
+            records = rest;
+        }
+        let _ = comes.recv().await;
+        let _ = answers.send(());
+    }
+}
+
+/// A patch is held up on its way, given up, and arrives when its successor is long done: the count does not go back.
+#[tokio::test]
+async fn a_patch_that_arrives_late_undoes_none_that_came_after_it() {
+    let cluster = Cluster::start().await;
+    let mut late = Late::start(cluster.server.address()).await;
+    let mut config = cluster.config.clone();
+    config.cluster_url = format!("https://localhost:{}", late.address.port())
+        .parse()
+        .unwrap();
+    let sink = KubeSink::from_config(config).unwrap();
+    let hasty = sink.clone().request_timeout(Duration::from_millis(200));
+    let [first, second, third] = states(CorrelatorOptions::default(), "default", "web-0");
+    sink.create(&first).await.unwrap();
+    late.holds.send_replace(true);
+    let error = hasty.patch(&second).await.unwrap_err();
+    assert_eq!(error.kind, WriteErrorKind::Timeout);
+    sink.patch(&third).await.unwrap();
+    late.holds.send_replace(false);
+    late.answered.recv().await.unwrap();
+    let stored = cluster.events().get(&first.name()).await.unwrap();
+    assert_eq!(stored.count, Some(3));
+    cluster.server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -60,6 +60,8 @@ pub(super) enum PatchForm {
     CountAndMetadata,
     /// The series of events.k8s.io/v1, and nothing else.
     Series,
+    /// The same, as client-go sends it.
+    ClientGoSeries,
 }
 
 type Metadata<'a> = Option<&'a BTreeMap<String, String>>;
@@ -172,7 +174,7 @@ impl Occurrence {
     pub(crate) fn is_repeat(&self) -> bool {
         match self.patch {
             PatchForm::Nothing => false,
-            PatchForm::Series => self.count > 1,
+            PatchForm::Series | PatchForm::ClientGoSeries => self.count > 1,
             PatchForm::ClientGo | PatchForm::Count | PatchForm::CountAndMetadata => true,
         }
     }
@@ -192,9 +194,11 @@ impl Occurrence {
             })
         };
         // client-go writes none of a repeat's, and a series takes none.
-        matches!(self.patch, PatchForm::ClientGo | PatchForm::Series)
-            || (brings(self.event.annotations(), earlier.event.annotations())
-                && brings(self.event.labels(), earlier.event.labels()))
+        matches!(
+            self.patch,
+            PatchForm::ClientGo | PatchForm::Series | PatchForm::ClientGoSeries
+        ) || (brings(self.event.annotations(), earlier.event.annotations())
+            && brings(self.event.labels(), earlier.event.labels()))
     }
 
     /// About how many bytes of memory it keeps, for bounds on queues: itself, the event, the first of its kind, and what it is compared by.
@@ -276,11 +280,30 @@ impl Occurrence {
     /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is a [`OccurrenceKind::Create`], except
     /// that client-go patches, with nothing, an event whose first occurrence came with a count above 1.
     pub fn patch_body(&self) -> Vec<u8> {
+        self.patch_of("")
+    }
+
+    /// The same for a stored event of this resourceVersion: the server refuses it with 409 if the event has been changed since, so that a patch
+    /// that arrives late undoes none that was written after it. `None` for an event that is patched as client-go does, which names no version.
+    pub fn patch_body_of_version(&self, resource_version: &str) -> Option<Vec<u8>> {
+        self.has_versioned_patch()
+            .then(|| self.patch_of(resource_version))
+    }
+
+    /// Whether [`Occurrence::patch_body_of_version`] makes one.
+    pub fn has_versioned_patch(&self) -> bool {
+        matches!(
+            self.patch,
+            PatchForm::Count | PatchForm::CountAndMetadata | PatchForm::Series
+        )
+    }
+
+    fn patch_of(&self, resource_version: &str) -> Vec<u8> {
         match self.patch {
             PatchForm::Nothing => Vec::new(),
             PatchForm::ClientGo => patch::client_go(self),
-            PatchForm::Count | PatchForm::CountAndMetadata => patch::mended(self),
-            PatchForm::Series => patch::series(self),
+            PatchForm::Count | PatchForm::CountAndMetadata => patch::mended(self, resource_version),
+            PatchForm::Series | PatchForm::ClientGoSeries => patch::series(self, resource_version),
         }
     }
 

@@ -331,7 +331,8 @@ impl Series {
     fn write(&mut self, now: Monotonic, key: &Key) {
         if let Some(open) = self.open.peek(key) {
             self.behind -= open.behind;
-            self.writes.push_back(open.hand_out(key));
+            self.writes
+                .push_back(open.hand_out(key, self.options.client_go));
             if open.count > 1 {
                 open.not_before = now.saturating_add(self.options.heartbeat);
             }
@@ -386,7 +387,8 @@ impl Series {
         }
         if open.behind > 0 {
             self.behind -= open.behind;
-            self.writes.push_back(open.hand_out(key));
+            self.writes
+                .push_back(open.hand_out(key, self.options.client_go));
         }
     }
 
@@ -428,7 +430,7 @@ impl Series {
 }
 
 impl Open {
-    fn hand_out(&mut self, key: &Key) -> Occurrence {
+    fn hand_out(&mut self, key: &Key, client_go: bool) -> Occurrence {
         let kind = if self.handed > 0 {
             OccurrenceKind::Patch
         } else {
@@ -443,7 +445,11 @@ impl Open {
             count: self.count,
             kind,
             aggregate: false,
-            patch: PatchForm::Series,
+            patch: if client_go {
+                PatchForm::ClientGoSeries
+            } else {
+                PatchForm::Series
+            },
             series: Some(self.last),
             events: std::mem::take(&mut self.behind),
             context: self.context.take(),

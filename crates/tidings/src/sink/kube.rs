@@ -1,8 +1,9 @@
 //! The sink that writes events to a Kubernetes API server, in the API group they are meant for: client-go's two `EventSinkImpl` over
 //! `CreateWithEventNamespace`, `PatchWithEventNamespace` and `UpdateWithEventNamespace`.
 //!
-//! Invariants: one HTTP request per call, but for the one whose protobuf is not taken; every request ends within the request timeout; an event's name and namespace never reach another
-//! path than its own.
+//! Invariants: one HTTP request per call, but for the one whose protobuf is not taken, and for a patch of an event whose version is not known or
+//! was another's by then; every request ends within the request timeout; an event's name and namespace never reach another path than its own; a
+//! patch undoes none that was written after it, however late it arrives.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tidings_core::{EventApi, Occurrence, WriteError, WriteErrorKind};
 
 use super::access::AccessError;
 use super::protobuf::PROTOBUF;
+use super::versions::Versions;
 use super::{Sink, response};
 
 /// How long a request may take unless [`KubeSink::request_timeout`] says otherwise.
@@ -30,7 +32,12 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most that is read of an answer that is not about an event.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
+/// Of how many events the version is known unless [`KubeSink::versions_max`] says otherwise: as many as the correlator counts.
+const VERSIONS_MAX: usize = 131_072;
+
 const JSON: &str = "application/json";
+
+const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
 /// What is accepted where protobuf is: a proxy may answer for the server, and an older server may not have it.
 const ACCEPT_PROTOBUF: &str = "application/vnd.kubernetes.protobuf, application/json";
@@ -47,6 +54,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 ///
 /// Each event goes to its own namespace. Requests share the client's connections, carry no field manager, and end after 30 s unless
 /// [`KubeSink::request_timeout`] says otherwise; dropping the future of a call cancels its request.
+///
+/// A patch names the resourceVersion of the event it was made for, so that one which was given up and arrives after its successor is refused: the
+/// count and times of a stored event never go back ([`KubeSink::versions_max`]).
 ///
 /// ```no_run
 /// use tidings::{Broadcaster, KubeSink};
@@ -67,6 +77,7 @@ pub struct KubeSink {
     protobuf: bool,
     /// The server has refused protobuf.
     refuses_protobuf: Arc<AtomicBool>,
+    versions: Arc<Versions>,
     /// Where the permissions are asked for at start; empty for all namespaces.
     checked_namespaces: Vec<String>,
 }
@@ -83,6 +94,7 @@ impl KubeSink {
             request_timeout: REQUEST_TIMEOUT,
             protobuf: false,
             refuses_protobuf: Arc::default(),
+            versions: Arc::new(Versions::new(VERSIONS_MAX)),
             checked_namespaces: Vec::new(),
         }
     }
@@ -113,6 +125,18 @@ impl KubeSink {
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
+        self
+    }
+
+    /// Of how many events the resourceVersion is remembered, those written last, at about 100 bytes each; 0 for none. Default 131,072.
+    ///
+    /// A patch carries it, and the server refuses a patch of an older version. Of an event whose version is not remembered, or has been changed by
+    /// another, it is first asked for with an empty patch, which changes nothing and needs no other permission. With 0 patches name no version, as
+    /// client-go's do not (nor do those of the `client_go` presets): one that was given up, after the request timeout for example, may then arrive
+    /// after its successor and set the stored count back, until the event is seen again.
+    #[must_use]
+    pub fn versions_max(mut self, events: usize) -> Self {
+        self.versions = Arc::new(Versions::new(events));
         self
     }
 
@@ -190,12 +214,13 @@ impl KubeSink {
             })
     }
 
+    /// Returns what [`response::read`] says.
     async fn send(
         &self,
         verb: &str,
         occurrence: &Occurrence,
         request: Request<Vec<u8>>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Option<String>, WriteError> {
         let namespace = occurrence.namespace();
         if let Some(own) = &self.namespace
             && own != namespace
@@ -254,14 +279,26 @@ impl KubeSink {
         path: &str,
         occurrence: &Occurrence,
     ) -> Result<(), WriteError> {
+        let sent = self.send_whole(verb, method, path, occurrence).await?;
+        self.versions.put(occurrence, sent.as_deref());
+        Ok(())
+    }
+
+    async fn send_whole(
+        &self,
+        verb: &str,
+        method: Method,
+        path: &str,
+        occurrence: &Occurrence,
+    ) -> Result<Option<String>, WriteError> {
         if self.speaks_protobuf() {
             let body = occurrence.create_body_protobuf();
             let request = self.request(method.clone(), path, PROTOBUF, body)?;
             let result = self.send(verb, occurrence, request).await;
             let Err(error) = result else {
-                return Ok(());
+                return result;
             };
-            if !is_unsupported_media_type(&error) {
+            if !has_code(&error, 415) {
                 return Err(error);
             }
             if !self.refuses_protobuf.swap(true, Ordering::Relaxed) {
@@ -270,6 +307,46 @@ impl KubeSink {
         }
         let request = self.request(method, path, JSON, occurrence.create_body())?;
         self.send(verb, occurrence, request).await
+    }
+
+    async fn send_patch(
+        &self,
+        path: &str,
+        occurrence: &Occurrence,
+        body: Vec<u8>,
+    ) -> Result<Option<String>, WriteError> {
+        let request = self.request(Method::PATCH, path, STRATEGIC_MERGE, body)?;
+        self.send("patch", occurrence, request).await
+    }
+
+    /// Patches the event if it is of this version; `None` if it is of the version it now has.
+    async fn patch_version(
+        &self,
+        path: &str,
+        occurrence: &Occurrence,
+        version: Option<Box<str>>,
+    ) -> Result<(), WriteError> {
+        let version = if let Some(version) = version {
+            version
+        } else {
+            let asked = self.send_patch(path, occurrence, b"{}".to_vec()).await?;
+            let version = asked.unwrap_or_default();
+            self.versions.put(occurrence, Some(&version));
+            version.into()
+        };
+        let body = Some(&*version).filter(|version| !version.is_empty());
+        let body = body.and_then(|version| occurrence.patch_body_of_version(version));
+        let body = body.unwrap_or_else(|| occurrence.patch_body());
+        let result = self.send_patch(path, occurrence, body).await;
+        match &result {
+            Ok(version) => self.versions.put(occurrence, version.as_deref()),
+            // It is gone, or of another version. After a failure without an answer the version stays: what may still arrive was for that one.
+            Err(error) if has_code(error, 404) || has_code(error, 409) => {
+                self.versions.put(occurrence, None);
+            }
+            Err(_) => {}
+        }
+        result.map(drop)
     }
 }
 
@@ -282,13 +359,20 @@ impl Sink for KubeSink {
 
     async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
         let path = event_path(occurrence)?;
-        let request = self.request(
-            Method::PATCH,
-            &path,
-            "application/strategic-merge-patch+json",
-            occurrence.patch_body(),
-        )?;
-        self.send("patch", occurrence, request).await
+        if self.versions.is_off() || !occurrence.has_versioned_patch() {
+            let body = occurrence.patch_body();
+            return self.send_patch(&path, occurrence, body).await.map(drop);
+        }
+        let known = self.versions.get(occurrence);
+        let was_known = known.is_some();
+        let result = self.patch_version(&path, occurrence, known).await;
+        match result {
+            // Written by another, or by a try of ours that had no answer: no other patch of that version can arrive any more.
+            Err(error) if was_known && has_code(&error, 409) => {
+                self.patch_version(&path, occurrence, None).await
+            }
+            result => result,
+        }
     }
 
     /// Asks for the resources of the group: they have events among them, or the server answers 404.
@@ -352,8 +436,8 @@ impl std::fmt::Debug for KubeSink {
     }
 }
 
-fn is_unsupported_media_type(error: &WriteError) -> bool {
-    matches!(&error.kind, WriteErrorKind::Status(failure) if failure.code == 415)
+fn has_code(error: &WriteError, code: u16) -> bool {
+    matches!(&error.kind, WriteErrorKind::Status(failure) if failure.code == code)
 }
 
 fn group_path(api: EventApi) -> &'static str {

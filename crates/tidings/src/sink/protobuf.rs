@@ -1,4 +1,5 @@
-//! The little of Kubernetes' protobuf that is read here: a `Status` in its envelope, which is how a server refuses what was asked for in protobuf.
+//! The little of Kubernetes' protobuf that is read here: a `Status` in its envelope, which is how a server refuses what was asked for in protobuf,
+//! and the version of an event, which is of its answer to a write.
 //!
 //! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is not understood is left out.
 
@@ -28,6 +29,15 @@ pub(super) fn status(body: &[u8]) -> Option<Said> {
         }
     }
     Some(said)
+}
+
+/// The resourceVersion of the object in `body`, if it is one in protobuf; empty if it has none.
+pub(super) fn resource_version(body: &[u8]) -> Option<String> {
+    let unknown = body.strip_prefix(MAGIC)?;
+    let message = fields(unknown).find_map(|field| field.bytes(2))?;
+    let metadata = fields(message).find_map(|field| field.bytes(1))?;
+    let version = fields(metadata).find_map(|field| field.bytes(6));
+    Some(lossy(version.unwrap_or_default()))
 }
 
 fn read_details(message: &[u8], said: &mut Said) {
@@ -140,6 +150,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_version_of_an_event_is_read() {
+        let event =
+            b"k8s\0\x0a\x0b\x0a\x02v1\x12\x05Event\x12\x0b\x0a\x09\x0a\x03web\x32\x0242\x1a\0";
+        assert_eq!(resource_version(event), Some("42".to_owned()));
+        let bare = b"k8s\0\x0a\x0b\x0a\x02v1\x12\x05Event\x12\x04\x0a\0\x12\0";
+        assert_eq!(resource_version(bare), Some(String::new()));
+        assert_eq!(resource_version(b"{}"), None);
+    }
+
     proptest! {
         /// Bytes of others, and ours with one of them changed or the end gone.
         #[test]
@@ -149,6 +169,7 @@ mod tests {
             let mut changed = REFUSAL.to_vec();
             changed[at] = with;
             let _ = status(&changed);
+            let _ = resource_version(&changed);
         }
     }
 }

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use kube::core::Status;
+use serde::Deserialize;
 use tidings_core::{StatusFailure, WriteError};
 
 use super::protobuf;
@@ -15,7 +16,7 @@ use super::protobuf;
 /// The most that is read of the body of an error answer: a Status object is a few hundred bytes.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The most that is read, and thrown away, of the event that comes back with success: reading to the end keeps the connection usable.
+/// The most that is read of the event that comes back with success, for its version; reading to the end keeps the connection usable, too.
 const EVENT_BODY_BYTES_MAX: usize = 2 << 20;
 
 /// How long the rest of a success is waited for: it follows at once, or the connection is of no more use.
@@ -48,23 +49,40 @@ impl From<Status> for Said {
     }
 }
 
-/// The result of a write that was answered with `response`, at `deadline` at the latest.
+/// Of an event, as far as it is read.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    metadata: WrittenMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMetadata {
+    #[serde(default)]
+    resource_version: String,
+}
+
+/// The result of a write that was answered with `response`, at `deadline` at the latest: of a success, the resourceVersion of what was written, empty
+/// if the answer has none, `None` if it could not be read.
 pub(super) async fn read<B>(
     response: Response<B>,
     deadline: impl Future<Output = ()>,
-) -> Result<(), WriteError>
+) -> Result<Option<String>, WriteError>
 where
     B: BodyExt<Data: AsRef<[u8]>> + Unpin,
 {
     let (head, body) = response.into_parts();
     if head.status.is_success() {
         // The write is done, whatever the body is and whether it arrives or not.
+        let mut bytes = Vec::new();
+        let keep = |chunk: &[u8]| bytes.extend_from_slice(chunk);
         tokio::select! {
-            () = read_body(body, EVENT_BODY_BYTES_MAX, |_| {}) => {}
+            () = read_body(body, EVENT_BODY_BYTES_MAX, keep) => {}
             () = tokio::time::sleep(EVENT_BODY_TIMEOUT) => {}
             () = deadline => {}
         }
-        return Ok(());
+        return Ok(resource_version(&bytes));
     }
     let mut bytes = Vec::new();
     let keep = |chunk: &[u8]| bytes.extend_from_slice(chunk);
@@ -91,6 +109,13 @@ pub(super) fn failure(error: &kube::Error) -> WriteError {
         kube::Error::HttpError(_) | kube::Error::BuildRequest(_) => WriteError::invalid(message),
         _ => WriteError::transport(message),
     }
+}
+
+/// What was written is cut where it cannot be read: then nothing is known of it.
+fn resource_version(body: &[u8]) -> Option<String> {
+    let in_json = || serde_json::from_slice::<Written>(body).ok();
+    protobuf::resource_version(body)
+        .or_else(|| in_json().map(|written| written.metadata.resource_version))
 }
 
 /// Hands the body's bytes to `keep`, up to about `bytes_max`. An error ends it.
@@ -259,6 +284,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_version_of_what_was_written_is_read_if_all_of_it_is_there() {
+        let event = br#"{"kind":"Event","metadata":{"name":"web","resourceVersion":"42","managedFields":[{}]},"count":1}"#;
+        let version = |text: &str| Some(text.to_owned());
+        assert_eq!(resource_version(event), version("42"));
+        for body in [&b"{}"[..], br#"{"metadata":{}}"#] {
+            assert_eq!(resource_version(body), version(""));
+        }
+        for body in [
+            &event[..90],
+            b"",
+            b"\0garbage",
+            br#"{"metadata":{"resourceVersion":7}}"#,
+        ] {
+            assert_eq!(resource_version(body), None);
+        }
+    }
+
     /// What has arrived of the body by then is used; nothing is waited for beyond.
     #[tokio::test(start_paused = true)]
     async fn an_answer_ends_at_its_deadline() {
@@ -270,7 +313,7 @@ mod tests {
             let read = tokio::time::timeout(Duration::from_millis(101), read(answer, deadline));
             let result = read.await.expect("no wait beyond the deadline");
             match kind {
-                None => assert_eq!(result, Ok(())),
+                None => assert_eq!(result, Ok(None)),
                 Some(code) => {
                     let error = result.unwrap_err();
                     assert!(error.message.ends_with("too busy to"), "{error}");

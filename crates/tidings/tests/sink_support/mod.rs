@@ -11,8 +11,18 @@ use tidings_core::{Correlated, Correlator, NameStamps, NewEvent, Now, TEXT_BYTES
 
 /// The first and the second state of one event about a pod, a second apart.
 pub(crate) fn occurrences(namespace: &str, pod: &str) -> (Occurrence, Occurrence) {
+    let [first, second] = states(CorrelatorOptions::default(), namespace, pod);
+    (first, second)
+}
+
+/// The first states of one event about a pod, a second apart.
+pub(crate) fn states<const N: usize>(
+    options: CorrelatorOptions,
+    namespace: &str,
+    pod: &str,
+) -> [Occurrence; N] {
     let names = Arc::new(NameStamps::new(1));
-    let mut correlator = Correlator::new(CorrelatorOptions::default(), Arc::clone(&names)).unwrap();
+    let mut correlator = Correlator::new(options, Arc::clone(&names)).unwrap();
     let pod = Reference::new(ReferenceFields {
         api_version: "v1",
         kind: "Pod",
@@ -43,5 +53,9 @@ pub(crate) fn occurrences(namespace: &str, pod: &str) -> (Occurrence, Occurrence
         correlator.acknowledged(&occurrence);
         occurrence
     };
-    (next(0), next(1))
+    let mut second = 0;
+    std::array::from_fn(|_| {
+        second += 1;
+        next(second - 1)
+    })
 }
