@@ -101,6 +101,47 @@ mod tests {
         }
     }
 
+    /// In the order of its keys, beside what else is of the metadata, and never of an event that is patched as client-go does.
+    #[test]
+    fn a_patch_may_be_for_one_version() {
+        let second = |options, annotations| {
+            let mut correlator = Correlator::new(options, Arc::new(NameStamps::new(1))).unwrap();
+            let now = Now::at(jiff::Timestamp::UNIX_EPOCH);
+            let event = |annotations| {
+                Event::from_wire(
+                    serde_json::from_value(
+                        json!({"message": "m", "metadata": {"annotations": annotations}}),
+                    )
+                    .unwrap(),
+                )
+            };
+            correlator.correlate(now, &event(json!({})));
+            match correlator.correlate(now, &event(annotations)) {
+                Correlated::Write(occurrence) => occurrence,
+                Correlated::Filtered => panic!("two are no flood"),
+            }
+        };
+        let text = |body: Option<Vec<u8>>| body.map(|body| String::from_utf8(body).unwrap());
+        for (annotations, expected) in [
+            (
+                json!({}),
+                r#"{"count":2,"message":"m","metadata":{"resourceVersion":"7"}}"#,
+            ),
+            (
+                json!({"a": "b"}),
+                r#"{"count":2,"message":"m","metadata":{"annotations":{"a":"b"},"resourceVersion":"7"}}"#,
+            ),
+        ] {
+            let mended = second(CorrelatorOptions::default(), annotations.clone());
+            assert_eq!(
+                text(mended.patch_body_of_version("7")).as_deref(),
+                Some(expected)
+            );
+            let as_client_go = second(CorrelatorOptions::client_go(), annotations);
+            assert_eq!(as_client_go.patch_body_of_version("7"), None);
+        }
+    }
+
     /// Each is what `strategicpatch.CreateTwoWayMergePatch` gives `eventLogger.eventObserve`; then ours.
     #[test]
     fn odd_events_are_patched_as_client_go_does() {

@@ -14,11 +14,11 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use sink_support::{occurrences, states};
 use tidings::{
-    Broadcaster, BroadcasterOptions, Clock, CorrelatorOptions, EventApi, EventSource, EventType,
-    KubeSink, Occurrence, Reference, ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError,
-    WriteErrorKind,
+    Backoff, Broadcaster, BroadcasterOptions, Clock, CorrelatorOptions, DeliveryOptions, DropCause,
+    EventApi, EventSource, EventType, KubeSink, Occurrence, Reference, ReferenceFields,
+    RetryPolicy, SeriesOptions, Sink, SinkOptions, SpillOptions, WriteError, WriteErrorKind,
 };
-use tidings_server::{Running, StartOptions, start};
+use tidings_server::{EventRateLimitOptions, Running, StartOptions, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -31,9 +31,14 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Self {
+        Self::start_with(EventRateLimitOptions::default()).await
+    }
+
+    async fn start_with(limits: EventRateLimitOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut options = StartOptions::new(folder.path());
         options.secure_port = 0;
+        options.api.event_rate_limit = limits;
         let server = start(options).await.unwrap();
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
@@ -112,6 +117,68 @@ async fn stores_what_an_occurrence_says(sink: &KubeSink, events: &Api<v1::Event>
         .delete(&name, &DeleteParams::default())
         .await
         .unwrap();
+}
+
+/// A server that limits the rate of events about an object refuses some, and is as ready for the others as ever: none of those is held up or lost. What
+/// is refused is dropped for that cause after a few tries, and lies on disk no longer.
+#[tokio::test]
+async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
+    let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
+        limits: [{type: SourceAndObject, qps: 1, burst: 5, cacheSize: 100}]";
+    let cluster = Cluster::start_with(EventRateLimitOptions::parse(limits).unwrap()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let retry = RetryPolicy {
+        backoff: Backoff::Constant(Duration::ZERO),
+        ..RetryPolicy::default()
+    };
+    let delivery = DeliveryOptions {
+        retry,
+        ..DeliveryOptions::default()
+    };
+    let options = SinkOptions::default()
+        .correlator(
+            CorrelatorOptions::default()
+                .without_spam_filter()
+                .without_aggregation(),
+        )
+        .delivery(delivery)
+        .spill(SpillOptions::new(folder.path()));
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(cluster.sink(), options.clone())
+        .unwrap();
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    let record = |name: &str, number: u64| {
+        let pod = Reference::new(ReferenceFields {
+            kind: "Pod",
+            namespace: "default",
+            name,
+            ..ReferenceFields::default()
+        });
+        recorder.event(&pod, EventType::Normal, "Started", number);
+    };
+    for number in 0..100 {
+        record("noisy", number);
+        record(&format!("quiet-{number}"), number);
+    }
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    let limited = report.dropped.get(DropCause::RateLimited);
+    assert_eq!(
+        (report.dropped.total(), report.pending),
+        (limited, 0),
+        "{report}"
+    );
+    assert!((50..=95).contains(&limited), "{report}");
+    let stored = cluster.events().list(&ListParams::default()).await.unwrap();
+    let quiet = |event: &&v1::Event| event.involved_object.name.as_deref() != Some("noisy");
+    assert_eq!(stored.iter().filter(quiet).count(), 100);
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(cluster.sink(), options)
+        .unwrap();
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    assert_eq!(report.offered, 0, "nothing is left on disk: {report}");
+    cluster.server.shutdown().await;
 }
 
 /// Between a client and a server. When it is told to hold, what clients send on the connections there are is sent on only when it is told to go

@@ -80,6 +80,46 @@ async fn an_outage_longer_than_the_memory_allows_loses_nothing() {
     assert_eq!(broadcaster.shutdown(LONG).await.offered, 0);
 }
 
+/// What finds no room on disk either waits in the queue: nothing is lost, and nothing overtakes what was recorded before it.
+#[tokio::test]
+async fn an_outage_longer_than_the_disk_allows_changes_no_order() {
+    const EVENTS: usize = 3000;
+    let folder = tempfile::tempdir().unwrap();
+    let delivery = DeliveryOptions {
+        pending_events_max: 64,
+        workers: 1,
+        ..DeliveryOptions::default()
+    };
+    let options = unfiltered()
+        .delivery(delivery)
+        .spill(SpillOptions::new(folder.path()).bytes_max(1 << 20));
+    let sink = MemorySink::new();
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(sink.clone(), options)
+        .unwrap();
+    let recorder = broadcaster.recorder(source());
+    let held = sink.hold();
+    for number in 0..EVENTS {
+        let name = format!("web-{number}");
+        recorder.event(
+            &pod(&name, ""),
+            Warning,
+            "BackOff",
+            format_args!("{number:0>1000}"),
+        );
+        if number % 100 == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    assert_eq!(broadcaster.report().pending, EVENTS as u64);
+    drop(held);
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!(report.delivered, EVENTS as u64, "{report}");
+    assert_eq!(stored(&sink), (0..EVENTS).collect::<Vec<_>>());
+}
+
 /// As events they fit into the room there is; as writes, which keep the first of their kind, too, they would not.
 #[tokio::test]
 async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
