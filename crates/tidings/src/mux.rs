@@ -56,8 +56,6 @@ struct Slot {
     writes: bool,
     /// A task reads it, which ends with its runtime.
     has_task: bool,
-    /// That task is gone: nothing will read it any more.
-    gone: bool,
     waker: Option<Waker>,
     counts: Arc<QueueCounts>,
 }
@@ -161,7 +159,6 @@ impl Mux {
             stopped: false,
             writes,
             has_task,
-            gone: false,
             waker: None,
             counts: Arc::clone(&counts),
         });
@@ -238,7 +235,7 @@ impl State {
             {
                 let mut missed_by = 0;
                 for slot in self.slots.iter().filter(|slot| !slot.stopped) {
-                    if slot.gone {
+                    if slot.is_gone() {
                         slot.lose(after);
                         continue;
                     }
@@ -254,7 +251,7 @@ impl State {
             let sinks = self
                 .slots
                 .iter()
-                .filter(|slot| !slot.stopped && !slot.gone && slot.writes);
+                .filter(|slot| !slot.stopped && !slot.is_gone() && slot.writes);
             let sinks = Some(sinks.count()).filter(|sinks| *sinks > 0);
             return Published::Accepted {
                 missed_by: 0,
@@ -292,7 +289,7 @@ impl State {
                 event.take()
             };
             let Some(event) = shared else { break };
-            if slot.gone {
+            if slot.is_gone() {
                 slot.lose(after);
                 after.dropped.push(event);
                 continue;
@@ -340,7 +337,7 @@ impl State {
         let size = event.size();
         self.slots.iter().all(|slot| {
             slot.stopped
-                || slot.gone
+                || slot.is_gone()
                 || sequence < slot.from
                 || slot
                     .queue
@@ -357,7 +354,7 @@ impl State {
         else {
             return;
         };
-        if self.slots.get(index).is_some_and(|slot| slot.gone) {
+        if self.slots.get(index).is_some_and(Slot::is_gone) {
             let slot = self.slots.remove(index);
             for _ in (first..self.next_sequence).filter(|sequence| *sequence >= slot.from) {
                 slot.lose(after);
@@ -386,7 +383,7 @@ impl State {
             let sequence = self.next_sequence - self.incoming.events.len() as u64 - 1;
             self.hand_over(event, sequence, None, after);
         }
-        self.slots.retain(|slot| !slot.gone);
+        self.slots.retain(|slot| !slot.is_gone());
         for slot in &mut self.slots {
             slot.stopped = true;
             after.wakers.extend(slot.waker.take());
@@ -395,6 +392,11 @@ impl State {
 }
 
 impl Slot {
+    /// Whether its task is gone: nothing will read it any more.
+    fn is_gone(&self) -> bool {
+        self.counts.is_gone()
+    }
+
     /// Offers it an event that nothing will read.
     fn lose(&self, after: &mut After) {
         add(&self.counts.offered, 1);
@@ -545,7 +547,6 @@ impl Drop for Receiver {
                 && slot.has_task
                 && !slot.stopped
             {
-                slot.gone = true;
                 slot.counts.gone.store(true, Ordering::Release);
                 std::mem::swap(&mut slot.queue, &mut queue);
             } else {
