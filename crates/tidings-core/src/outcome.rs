@@ -8,7 +8,8 @@ use std::fmt;
 /// The causes, each with its label: the one place where a cause is added.
 macro_rules! drop_causes {
     ($($(#[$doc:meta])+ $cause:ident = $label:literal,)+) => {
-        /// Why an event was given up. One list for the whole library, so that every loss has exactly one name.
+        /// Why an event was given up. One list for the whole library, so that every loss has
+        /// exactly one name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum DropCause {
@@ -40,8 +41,8 @@ drop_causes! {
     InvalidEvent = "invalid_event",
     /// It was recorded after shutdown.
     Stopped = "stopped",
-    /// What was to take it is gone without having been stopped: the tokio runtime it was started in has ended, or no
-    /// thread could be started for it.
+    /// What was to take it is gone without having been stopped: the tokio runtime it was started in
+    /// has ended, or no thread could be started for it.
     RuntimeGone = "runtime_gone",
     /// It alone is larger than the queue, or than the server accepts (413).
     TooLarge = "too_large",
@@ -59,7 +60,8 @@ drop_causes! {
     RejectedForbidden = "rejected_forbidden",
     /// The namespace does not exist, or the server knows no events (404 to a create).
     RejectedNotFound = "rejected_not_found",
-    /// The server takes no more events like it for now (429 of EventRateLimit), also not at the last of a few tries.
+    /// The server takes no more events like it for now (429 of EventRateLimit), also not at the
+    /// last of a few tries.
     RateLimited = "rate_limited",
     /// Any other refusal that trying again does not change.
     RejectedOther = "rejected_other",

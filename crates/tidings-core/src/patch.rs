@@ -101,7 +101,8 @@ mod tests {
         }
     }
 
-    /// In the order of its keys, beside what else is of the metadata, and never of an event that is patched as client-go does.
+    /// In the order of its keys, beside what else is of the metadata, and never of an event that is
+    /// patched as client-go does.
     #[test]
     fn a_patch_may_be_for_one_version() {
         let second = |options, annotations| {

@@ -94,8 +94,9 @@ impl WriteError {
         }
     }
 
-    /// Whether the server refused this event because events like it come too fast, and asks for no wait: what kube-apiserver's EventRateLimit
-    /// says. A server that is busy answers 429 as well, but with a wait, or with no Status.
+    /// Whether the server refused this event because events like it come too fast, and asks for no
+    /// wait: what kube-apiserver's EventRateLimit says. A server that is busy answers 429 as well,
+    /// but with a wait, or with no Status.
     pub fn is_rate_limited(&self) -> bool {
         matches!(&self.kind, WriteErrorKind::Status(failure) if failure.is_rate_limited())
     }
@@ -214,18 +215,21 @@ pub struct RetryPolicy {
     /// How many failures that might pass an event may meet before it is given up; at least 1. Default 30, which is two to four minutes.
     pub tries_max: u32,
     /// Whether an event is given up although every other may fare no better. Default true. If false, only such failures count as tries as are the
-    /// event's own: not that the server is out of reach (no answer, 429 of a busy server, 502, 503, 504), and any other only if another event was written since this
-    /// one last failed. A server that answers 500 or 401 to everything for an hour then costs no event; one that refuses an event for its rate
-    /// does in any case. Where events that wait lie on disk
+    /// event's own: not that the server is out of reach (no answer, 429 of a busy server, 502, 503,
+    /// 504), and any other only if another event was written since this one last failed. A server
+    /// that answers 500 or 401 to everything for an hour then costs no event; one that refuses an
+    /// event for its rate does in any case. Where events that wait lie on disk
     /// ([`SinkOptions::spill`] of the `tidings` crate, which sets this) they can as well wait for the end of that.
     ///
     /// [`SinkOptions::spill`]: https://docs.rs/tidings
     pub give_up_out_of_reach: bool,
     /// How many of these may be 401; at least 1. Default 18, which is more than a minute: by then a client reads a rotated token file again.
     pub unauthorized_tries_max: u32,
-    /// How often an event is tried that the server refuses for its rate ([`WriteError::is_rate_limited`]) before it is given up as
-    /// [`DropCause::RateLimited`]; at least 1. Default 5, which is two to four seconds: client-go gives it up at once, and a recorder that
-    /// goes on asking is what such a limit is there for. Other events are not held up meanwhile.
+    /// How often an event is tried that the server refuses for its rate
+    /// ([`WriteError::is_rate_limited`]) before it is given up as [`DropCause::RateLimited`]; at
+    /// least 1. Default 5, which is two to four seconds: client-go gives it up at once, and a
+    /// recorder that goes on asking is what such a limit is there for. Other events are not held up
+    /// meanwhile.
     pub rate_limited_tries_max: u32,
     /// The wait between tries. Default: exponential from 250 ms to 10 s.
     pub backoff: Backoff,
@@ -349,8 +353,8 @@ impl RetryPolicy {
 }
 
 impl StatusFailure {
-    /// apimachinery's `NewTooManyRequestsError`, as against `NewTooManyRequests`, which has a wait, and the text with a `Retry-After` of what
-    /// limits requests.
+    /// apimachinery's `NewTooManyRequestsError`, as against `NewTooManyRequests`, which has a wait,
+    /// and the text with a `Retry-After` of what limits requests.
     fn is_rate_limited(&self) -> bool {
         self.code == 429 && self.reason == "TooManyRequests" && self.retry_after.is_none()
     }
@@ -525,7 +529,8 @@ mod tests {
         }
     }
 
-    /// kube-apiserver's EventRateLimit answers `NewTooManyRequestsError`; what says that the server is busy asks for a wait, or is no Status.
+    /// kube-apiserver's EventRateLimit answers `NewTooManyRequestsError`; what says that the server
+    /// is busy asks for a wait, or is no Status.
     #[test]
     fn a_refusal_for_the_rate_is_no_busy_server() {
         let status_asking = |seconds| {

@@ -40,15 +40,17 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 /// Handlers and sinks run on the tokio runtime in whose context they are started, which must have its timer enabled
 /// (`#[tokio::main]` does), else on a thread of their own. Recorders run nowhere: they only fill queues.
 ///
-/// What runs on a runtime ends with it. Events that a sink then has in memory, and all that are recorded after, until it is stopped by its
-/// [`Watch`], are dropped as [`DropCause::RuntimeGone`]; those on disk wait for the next process ([`SinkOptions::spill`]).
+/// What runs on a runtime ends with it. Events that a sink then has in memory, and all that are
+/// recorded after, until it is stopped by its [`Watch`], are dropped as [`DropCause::RuntimeGone`];
+/// those on disk wait for the next process ([`SinkOptions::spill`]).
 ///
 /// # Limits
 /// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending events
 /// ([`DeliveryOptions`](crate::DeliveryOptions)) and caches ([`CorrelatorOptions`](crate::CorrelatorOptions)). With the defaults a sink
 /// takes a burst of 32,768 events, and never more memory than 96 MiB (queue, batch in hand and pending events, 32 MiB each) and its three
-/// caches, whatever is recorded and however slow the server. `KubeSink` adds 13 MiB at most for the versions of events, and answers while they are
-/// read, up to 2 MiB each; a [`SinkOptions::spill`] adds what [`SpillOptions::new`](crate::SpillOptions::new) says.
+/// caches, whatever is recorded and however slow the server. `KubeSink` adds 14 MiB at most for the
+/// versions of events, and answers while they are read, up to 2 MiB each; a [`SinkOptions::spill`]
+/// adds what [`SpillOptions::new`](crate::SpillOptions::new) says.
 #[derive(Clone, Debug)]
 pub struct Broadcaster {
     owner: Arc<Owner>,
@@ -374,7 +376,8 @@ impl Shared {
     }
 }
 
-/// Runs `task` in the background. One that cannot be run is dropped: its handle has ended, and its events count as dropped.
+/// Runs `task` in the background. One that cannot be run is dropped: its handle has ended, and its
+/// events count as dropped.
 fn spawn(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     if let Err(error) = runtime::spawn(name, task) {
         tracing::error!(%error, task = name, "Unable to start a thread (will not retry!)");

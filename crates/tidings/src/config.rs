@@ -254,9 +254,10 @@ impl SinkOptions {
     /// would be first anyway, as many as it takes: of a few series that repeat a lot that is a write for tens of thousands of events, of very many
     /// series that seldom repeat up to a write for each event. A larger bound makes it rarer.
     ///
-    /// What finds no room is in memory only, which is logged and counted; behind others that wait on disk it waits for its turn, and what is recorded
-    /// after it in the queue. What an earlier process left in a folder that could not be used at first comes later than what was written until then.
-    /// What is damaged or gone on disk is counted as
+    /// What finds no room is in memory only, which is logged and counted; behind others that wait
+    /// on disk it waits for its turn, and what is recorded after it in the queue. What an earlier
+    /// process left in a folder that could not be used at first comes later than what was written
+    /// until then. What is damaged or gone on disk is counted as
     /// [`DropCause::InvalidEvent`](crate::DropCause::InvalidEvent); a file that cannot be read for a minute is left for the next process, its events
     /// pending. Timestamps of events read back are those of the wire: in whole seconds.
     ///

@@ -77,8 +77,10 @@
 //!
 //! # Nothing is lost without a name
 //!
-//! Every queue, cache and retry is bounded (but for those while the server is out of reach, where events lie on disk), so events can be lost: to
-//! a server that is down for too long, or that limits their rate, or to a program that records faster than it can be written. Each loss is counted by its cause, and at any time
+//! Every queue, cache and retry is bounded (but for those while the server is out of reach, where
+//! events lie on disk), so events can be lost: to a server that is down for too long, or that
+//! limits their rate, or to a program that records faster than it can be written. Each loss is
+//! counted by its cause, and at any time
 //!
 //! ```text
 //! offered = delivered + aggregated + dropped, by cause + pending

@@ -6,7 +6,8 @@
 //! Invariants:
 //! - Every accepted event has a sequence number. A watcher is handed exactly the events accepted between its registration and its
 //!   stop, in order, less those its full queue made it miss, which are counted.
-//! - A watcher whose task is gone without having been stopped, with the runtime it ran on, keeps its place: every event is still offered to it,
+//! - A watcher whose task is gone without having been stopped, with the runtime it ran on, keeps
+//!   its place: every event is still offered to it,
 //!   and counted as lost, until it is stopped.
 //! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any watcher does or omits.
 //! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher has no room for its first event.
@@ -66,7 +67,8 @@ struct Queue {
     bytes: usize,
 }
 
-/// What was offered to one watcher, what its full queue made it miss, and what came when its task was gone. Written only under the mux's lock.
+/// What was offered to one watcher, what its full queue made it miss, and what came when its task
+/// was gone. Written only under the mux's lock.
 #[derive(Debug, Default)]
 pub(crate) struct QueueCounts {
     offered: AtomicU64,
@@ -125,7 +127,8 @@ impl Mux {
         self.register(Vec::new(), true, false)
     }
 
-    /// Registers a watcher that is read by a task, which `writes` what it sees or hands it to a function.
+    /// Registers a watcher that is read by a task, which `writes` what it sees or hands it to a
+    /// function.
     pub(crate) fn watch_by_task(
         self: &Arc<Self>,
         writes: bool,
@@ -468,8 +471,9 @@ impl QueueCounts {
     }
 }
 
-/// The reading end of one watcher's queue. Dropping it forgets what is queued, and detaches the watcher; one that a task reads has to be stopped
-/// before, or counts what it would have seen as lost.
+/// The reading end of one watcher's queue. Dropping it forgets what is queued, and detaches the
+/// watcher; one that a task reads has to be stopped before, or counts what it would have seen as
+/// lost.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     mux: Arc<Mux>,

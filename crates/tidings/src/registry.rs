@@ -1,8 +1,8 @@
 //! The books of one broadcaster: every task it started, what each did, and what the ended ones did before.
 //!
-//! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or dropped, each exactly once. A task that is
-//! gone with its runtime has dropped what it had in memory, and drops what is still offered to it until its watcher is stopped: its books stay
-//! open.
+//! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or
+//! dropped, each exactly once. A task that is gone with its runtime has dropped what it had in
+//! memory, and drops what is still offered to it until its watcher is stopped: its books stay open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -232,12 +232,14 @@ impl Progress {
         }
     }
 
-    /// Where a spill says at its end how many events it leaves on disk; all there are, if it does not know.
+    /// Where a spill says at its end how many events it leaves on disk; all there are, if it does
+    /// not know.
     pub(crate) fn left_on_disk(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.left_on_disk)
     }
 
-    /// Books as dropped what a task that is gone with its runtime had in memory only. Returns how many events that is.
+    /// Books as dropped what a task that is gone with its runtime had in memory only. Returns how
+    /// many events that is.
     fn lose_memory(&self) -> u64 {
         let on_disk = self.left_on_disk.load(Ordering::Acquire);
         let lost = self.counts().pending.saturating_sub(on_disk);

@@ -44,7 +44,8 @@ impl Watch {
 
     /// Detaches it: it works off the events recorded before, sees none recorded after, and ends. Idempotent; others are not affected.
     ///
-    /// To one that is gone with its runtime events are offered until then, and dropped as [`DropCause::RuntimeGone`].
+    /// To one that is gone with its runtime events are offered until then, and dropped as
+    /// [`DropCause::RuntimeGone`].
     pub fn stop(&self) {
         if let Some(running) = &self.0 {
             running.mux.stop(running.id);

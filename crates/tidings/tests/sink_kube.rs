@@ -206,7 +206,8 @@ async fn each_verb_is_one_request_to_the_namespace_of_the_event() {
     }
 }
 
-/// A patch names the version it was made for; one that is not known is asked for, and so is another's.
+/// A patch names the version it was made for; one that is not known is asked for, and so is
+/// another's.
 #[tokio::test]
 async fn a_patch_names_the_version_it_is_for() {
     let event = |version: &str| {
@@ -262,7 +263,8 @@ async fn a_patch_names_the_version_it_is_for() {
         ]
     );
 
-    // Another process created it, and a third writes it all the time; it is gone; and the server that created it anew gives no versions.
+    // Another process created it, and a third writes it all the time; it is gone; and the server
+    // that created it anew gives no versions.
     let changed = || status(409, "Conflict");
     let server = Server::start([
         event("1"),

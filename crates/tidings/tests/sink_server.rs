@@ -119,8 +119,9 @@ async fn stores_what_an_occurrence_says(sink: &KubeSink, events: &Api<v1::Event>
         .unwrap();
 }
 
-/// A server that limits the rate of events about an object refuses some, and is as ready for the others as ever: none of those is held up or lost. What
-/// is refused is dropped for that cause after a few tries, and lies on disk no longer.
+/// A server that limits the rate of events about an object refuses some, and is as ready for the
+/// others as ever: none of those is held up or lost. What is refused is dropped for that cause
+/// after a few tries, and lies on disk no longer.
 #[tokio::test]
 async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
     let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
@@ -181,8 +182,9 @@ async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
     cluster.server.shutdown().await;
 }
 
-/// Between a client and a server. When it is told to hold, what clients send on the connections there are is sent on only when it is told to go
-/// on, also when they have gone by then. New connections are not held.
+/// Between a client and a server. When it is told to hold, what clients send on the connections
+/// there are is sent on only when it is told to go on, also when they have gone by then. New
+/// connections are not held.
 struct Late {
     address: std::net::SocketAddr,
     holds: watch::Sender<bool>,
@@ -241,7 +243,8 @@ async fn carry(
     {
         told.wait_for(|holds| !holds).await.unwrap();
         while comes.try_recv().is_ok() {}
-        // Without the alert by which the client said that it goes: a record of nothing but its two bytes and what TLS 1.3 adds.
+        // Without the alert by which the client said that it goes: a record of nothing but its two
+        // bytes and what TLS 1.3 adds.
         let mut records = &held[..];
         while let Some((head, rest)) = records.split_first_chunk::<5>() {
             let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
@@ -257,7 +260,8 @@ async fn carry(
     }
 }
 
-/// A patch is held up on its way, given up, and arrives when its successor is long done: the count does not go back.
+/// A patch is held up on its way, given up, and arrives when its successor is long done: the count
+/// does not go back.
 #[tokio::test]
 async fn a_patch_that_arrives_late_undoes_none_that_came_after_it() {
     let cluster = Cluster::start().await;

@@ -283,8 +283,9 @@ impl Occurrence {
         self.patch_of("")
     }
 
-    /// The same for a stored event of this resourceVersion: the server refuses it with 409 if the event has been changed since, so that a patch
-    /// that arrives late undoes none that was written after it. `None` for an event that is patched as client-go does, which names no version.
+    /// The same for a stored event of this resourceVersion: the server refuses it with 409 if the
+    /// event has been changed since, so that a patch that arrives late undoes none that was written
+    /// after it. `None` for an event that is patched as client-go does, which names no version.
     pub fn patch_body_of_version(&self, resource_version: &str) -> Option<Vec<u8>> {
         self.has_versioned_patch()
             .then(|| self.patch_of(resource_version))

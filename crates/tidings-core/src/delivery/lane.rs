@@ -99,8 +99,9 @@ impl<T: Deliverable> Entry<T> {
         }
     }
 
-    /// A later event of the same object takes this one's place, with tries of its own, but for those that were refused for their rate: repeats
-    /// that come faster than the limit would be tried for ever. Gives back the earlier one.
+    /// A later event of the same object takes this one's place, with tries of its own, but for
+    /// those that were refused for their rate: repeats that come faster than the limit would be
+    /// tried for ever. Gives back the earlier one.
     pub(super) fn replace(&mut self, mut later: Self) -> Self {
         later.follow(self);
         later.rate_limited_tries = self.rate_limited_tries;

@@ -9,12 +9,12 @@
 //!         settled: dropped └────────────────────────────── wait for another try
 //! ```
 //!
-//! Events of one key share a lane. At most one write of a lane is in flight, and they go out in the order they were offered: no later count is
-//! sent before it is known, or given up to know, what became of an earlier one. Lanes take turns; a lane that waits for another try holds up no
-//! other.
+//! Events of one key share a lane. At most one write of a lane is in flight, and they go out in the
+//! order they were offered: no later count is sent before it is known, or given up to know, what
+//! became of an earlier one. Lanes take turns; a lane that waits for another try holds up no other.
 //!
-//! A write that had no answer may still be done, after one that was sent later. Nothing here can prevent that: the sink has the server refuse it
-//! (ADR 8).
+//! A write that had no answer may still be done, after one that was sent later. Nothing here can
+//! prevent that: the sink has the server refuse it (ADR 8).
 //!
 //! What is written follows from what is known of the object at the server: a create that was answered makes patches of the lane's later
 //! events, a patch of something that is gone becomes a create, a create whose first answer was lost is not taken for somebody else's

@@ -42,8 +42,10 @@ pub struct DeliveryOptions {
     /// Writing pauses altogether, but for one probe at a time, when this many keys have found the server out of reach one after the other:
     /// a server that is down then costs few requests, however many events wait. 0 never pauses. Default 4.
     ///
-    /// Out of reach is no answer, 429 of a busy server, 502, 503 or 504. Any other answer, be it 500 or the 429 of EventRateLimit, counts as
-    /// one: an event that the server cannot write holds up no other, and is itself tried no more often than [`RetryPolicy::backoff`] says. The pauses are those of the back-off, too. The
+    /// Out of reach is no answer, 429 of a busy server, 502, 503 or 504. Any other answer, be it
+    /// 500 or the 429 of EventRateLimit, counts as one: an event that the server cannot write holds
+    /// up no other, and is itself tried no more often than [`RetryPolicy::backoff`] says. The
+    /// pauses are those of the back-off, too. The
     /// first answer ends them.
     pub pause_after_keys: u32,
 }

@@ -149,8 +149,8 @@ fn an_event_the_server_cannot_write_holds_up_no_other() {
     }
 }
 
-/// EventRateLimit refuses events of some keys. They are given up after a few tries at their own pace, for a cause of their own, whatever is waited
-/// for otherwise; all others go out meanwhile.
+/// EventRateLimit refuses events of some keys. They are given up after a few tries at their own
+/// pace, for a cause of their own, whatever is waited for otherwise; all others go out meanwhile.
 #[test]
 fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
     for give_up_out_of_reach in [true, false] {
@@ -185,7 +185,8 @@ fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
         assert!(bench.now.as_nanos() < 4_000_000_000);
     }
 
-    // Repeats that come faster than the limit are merged, and given up with what they stand for: not tried for ever.
+    // Repeats that come faster than the limit are merged, and given up with what they stand for:
+    // not tried for ever.
     let mut bench = Bench::new(DeliveryOptions::default());
     bench.offer(create(1));
     for count in 2..=6 {

@@ -1,8 +1,9 @@
 //! The sink that writes events to a Kubernetes API server, in the API group they are meant for: client-go's two `EventSinkImpl` over
 //! `CreateWithEventNamespace`, `PatchWithEventNamespace` and `UpdateWithEventNamespace`.
 //!
-//! Invariants: one HTTP request per call, but for the one whose protobuf is not taken, and for a patch of an event whose version is not known or
-//! was another's by then; every request ends within the request timeout; an event's name and namespace never reach another path than its own; a
+//! Invariants: one HTTP request per call, but for the one whose protobuf is not taken, and for a
+//! patch of an event whose version is not known or was another's by then; every request ends within
+//! the request timeout; an event's name and namespace never reach another path than its own; a
 //! patch undoes none that was written after it, however late it arrives.
 
 use std::pin::pin;
@@ -32,7 +33,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most that is read of an answer that is not about an event.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Of how many events the version is known unless [`KubeSink::versions_max`] says otherwise: as many as the correlator counts.
+/// Of how many events the version is known unless [`KubeSink::versions_max`] says otherwise: as
+/// many as the correlator counts.
 const VERSIONS_MAX: usize = 131_072;
 
 const JSON: &str = "application/json";
@@ -55,8 +57,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// Each event goes to its own namespace. Requests share the client's connections, carry no field manager, and end after 30 s unless
 /// [`KubeSink::request_timeout`] says otherwise; dropping the future of a call cancels its request.
 ///
-/// A patch names the resourceVersion of the event it was made for, so that one which was given up and arrives after its successor is refused: the
-/// count and times of a stored event never go back ([`KubeSink::versions_max`]).
+/// A patch names the resourceVersion of the event it was made for, so that one which was given up
+/// and arrives after its successor is refused: the count and times of a stored event never go back
+/// ([`KubeSink::versions_max`]).
 ///
 /// ```no_run
 /// use tidings::{Broadcaster, KubeSink};
@@ -128,12 +131,15 @@ impl KubeSink {
         self
     }
 
-    /// Of how many events the resourceVersion is remembered, those written last, at about 100 bytes each; 0 for none. Default 131,072.
+    /// Of how many events the resourceVersion is remembered, those written last, at about 100 bytes
+    /// each; 0 for none. Default 131,072.
     ///
-    /// A patch carries it, and the server refuses a patch of an older version. Of an event whose version is not remembered, or has been changed by
-    /// another, it is first asked for with an empty patch, which changes nothing and needs no other permission. With 0 patches name no version, as
-    /// client-go's do not (nor do those of the `client_go` presets): one that was given up, after the request timeout for example, may then arrive
-    /// after its successor and set the stored count back, until the event is seen again.
+    /// A patch carries it, and the server refuses a patch of an older version. Of an event whose
+    /// version is not remembered, or has been changed by another, it is first asked for with an
+    /// empty patch, which changes nothing and needs no other permission. With 0 patches name no
+    /// version, as client-go's do not (nor do those of the `client_go` presets): one that was given
+    /// up, after the request timeout for example, may then arrive after its successor and set the
+    /// stored count back, until the event is seen again.
     #[must_use]
     pub fn versions_max(mut self, events: usize) -> Self {
         self.versions = Arc::new(Versions::new(events));
@@ -340,7 +346,8 @@ impl KubeSink {
         let result = self.send_patch(path, occurrence, body).await;
         match &result {
             Ok(version) => self.versions.put(occurrence, version.as_deref()),
-            // It is gone, or of another version. After a failure without an answer the version stays: what may still arrive was for that one.
+            // It is gone, or of another version. After a failure without an answer the version
+            // stays: what may still arrive was for that one.
             Err(error) if has_code(error, 404) || has_code(error, 409) => {
                 self.versions.put(occurrence, None);
             }
@@ -367,7 +374,8 @@ impl Sink for KubeSink {
         let was_known = known.is_some();
         let result = self.patch_version(&path, occurrence, known).await;
         match result {
-            // Written by another, or by a try of ours that had no answer: no other patch of that version can arrive any more.
+            // Written by another, or by a try of ours that had no answer: no other patch of that
+            // version can arrive any more.
             Err(error) if was_known && has_code(&error, 409) => {
                 self.patch_version(&path, occurrence, None).await
             }

@@ -1,5 +1,6 @@
-//! The little of Kubernetes' protobuf that is read here: a `Status` in its envelope, which is how a server refuses what was asked for in protobuf,
-//! and the version of an event, which is of its answer to a write.
+//! The little of Kubernetes' protobuf that is read here: a `Status` in its envelope, which is how a
+//! server refuses what was asked for in protobuf, and the version of an event, which is of its
+//! answer to a write.
 //!
 //! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is not understood is left out.
 

@@ -16,7 +16,8 @@ use super::protobuf;
 /// The most that is read of the body of an error answer: a Status object is a few hundred bytes.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The most that is read of the event that comes back with success, for its version; reading to the end keeps the connection usable, too.
+/// The most that is read of the event that comes back with success, for its version; reading to the
+/// end keeps the connection usable, too.
 const EVENT_BODY_BYTES_MAX: usize = 2 << 20;
 
 /// How long the rest of a success is waited for: it follows at once, or the connection is of no more use.
@@ -63,8 +64,9 @@ struct WrittenMetadata {
     resource_version: String,
 }
 
-/// The result of a write that was answered with `response`, at `deadline` at the latest: of a success, the resourceVersion of what was written, empty
-/// if the answer has none, `None` if it could not be read.
+/// The result of a write that was answered with `response`, at `deadline` at the latest: of a
+/// success, the resourceVersion of what was written, empty if the answer has none, `None` if it
+/// could not be read.
 pub(super) async fn read<B>(
     response: Response<B>,
     deadline: impl Future<Output = ()>,

@@ -1,5 +1,6 @@
-//! The files of a spill: events in order, in files of an eighth of the bound or 8 MiB, each with a second file of marks beside it. Plain blocking
-//! I/O. Events are made into bytes, and written, about a megabyte at a time.
+//! The files of a spill: events in order, in files of an eighth of the bound or 8 MiB, each with a
+//! second file of marks beside it. Plain blocking I/O. Events are made into bytes, and written,
+//! about a megabyte at a time.
 //!
 //! ```text
 //!   0000000000000001.events  0000000000000001.done    oldest
@@ -10,8 +11,9 @@
 //!
 //! Invariants: a place (`sequence`) is never given twice, and grows along the files; a file is removed when it is not appended to any more and
 //! everything in it is done, its marks last, so that nothing that is done is found without its mark. Marks that outlive their file are removed at
-//! the next start, and no file gets a number that has marks. With `sync` this holds for the death of the machine, too: the folder is synced
-//! before an append to a new file counts, and before marks are removed.
+//! the next start, and no file gets a number that has marks. With `sync` this holds for the death
+//! of the machine, too: the folder is synced before an append to a new file counts, and before
+//! marks are removed.
 //!
 //! What is damaged costs the events it is in, and no others: reading goes on at the next record that is whole. A file that is gone costs what was
 //! in it. One that cannot be read is tried again for a minute, and then left for the next process.
@@ -27,7 +29,8 @@ use super::record::{self, Found};
 use super::{Kept, SpillError, SpillOptions};
 use crate::recorder::is_sampled;
 
-/// The most that a file has before another is begun, and what a process reads at once when it opens one.
+/// The most that a file has before another is begun, and what a process reads at once when it opens
+/// one.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
 /// How many bytes are written at a time, and one event more.
@@ -201,7 +204,8 @@ impl Log {
         self.bytes() > self.bytes_max / 2
     }
 
-    /// Appends `events` up to the first that finds no room or cannot be written: what comes after it would overtake it.
+    /// Appends `events` up to the first that finds no room or cannot be written: what comes after
+    /// it would overtake it.
     pub(super) fn append(&mut self, events: Vec<Event>) -> Vec<Kept> {
         let mut kept = super::in_memory(events);
         let (mut rest, mut on_disk) = (kept.as_mut_slice(), 0);
@@ -570,7 +574,8 @@ fn create(folder: &Path, number: u64) -> io::Result<File> {
     File::create_new(events_path(folder, number))
 }
 
-/// Makes the folder and those it is in. `sync`: each is known to the one above it before this returns.
+/// Makes the folder and those it is in. `sync`: each is known to the one above it before this
+/// returns.
 fn make_folder(folder: &Path, sync: bool) -> io::Result<()> {
     let missing = folder.ancestors().take_while(|folder| !folder.exists());
     let missing: Vec<&Path> = missing.collect();

@@ -3,15 +3,17 @@
 //!
 //! ```text
 //!   queue ──▶ append ──┬─ room in memory ──────────────▶ correlate, deliver ──▶ settled: marked as done
-//!                      ├─ none, or others wait on disk ─▶ read back in order, when there is room again
+//! ├─ none, or others wait on disk ─▶ read back in order, when there is room again
 //!                      └─ and no room on disk either ───▶ held, and nothing more is taken from the queue, until its turn has come
 //! ```
 //!
-//! Invariants: an event is appended before anything is done with it; events are handed on in the order they were taken from the queue, wherever
-//! they wait; a file goes when every event in it is done. An event that the spill has no room for, or cannot write, is counted, and delivered from
+//! Invariants: an event is appended before anything is done with it; events are handed on in the
+//! order they were taken from the queue, wherever they wait; a file goes when every event in it is
+//! done. An event that the spill has no room for, or cannot write, is counted, and delivered from
 //! memory, unless there is room on disk before its turn has come.
 //!
-//! What an earlier process left in a folder that could not be opened at start, or in a file that could not be read, comes out of order: later.
+//! What an earlier process left in a folder that could not be opened at start, or in a file that
+//! could not be read, comes out of order: later.
 //!
 //! Delivery is at least once: what was written to the API server but not marked as done when the program died is written again at the next
 //! start. A create is recognised by its name; a repeat is counted once more.
@@ -58,7 +60,8 @@ impl SpillOptions {
     /// A spill in `folder`, which is made if it is not there, and belongs to one sink of one process at a time. Up to 64 MiB, which is
     /// about 100,000 events.
     ///
-    /// It takes up to 12 MiB of memory beside what [`Broadcaster`](crate::Broadcaster) says, and about 40 bytes for each event that lies on disk.
+    /// It takes up to 12 MiB of memory beside what [`Broadcaster`](crate::Broadcaster) says, and
+    /// about 40 bytes for each event that lies on disk.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -82,8 +85,9 @@ impl SpillOptions {
         Ok(())
     }
 
-    /// Whether each append is synced to the disk, and the folder with it where a file is new. Default false: the death of the process loses
-    /// nothing that was appended, that of the machine what its file system had not written by then: on Linux up to half a minute, by default.
+    /// Whether each append is synced to the disk, and the folder with it where a file is new.
+    /// Default false: the death of the process loses nothing that was appended, that of the machine
+    /// what its file system had not written by then: on Linux up to half a minute, by default.
     ///
     /// Marks of what is done are not synced in either case: what they stood for is delivered again.
     pub fn sync(mut self, sync: bool) -> Self {
@@ -141,7 +145,8 @@ pub(crate) struct Spill {
     lost: u64,
     /// The disk gave no answer: not read before this.
     read_again: Option<Monotonic>,
-    /// Found no room on disk when there was none in memory, or others were before them on disk. Never more than was once taken from the queue.
+    /// Found no room on disk when there was none in memory, or others were before them on disk.
+    /// Never more than was once taken from the queue.
     held: VecDeque<Event>,
     /// How many bytes lay on disk when it had no room for these.
     held_at: u64,
@@ -176,7 +181,8 @@ impl Spill {
         }
     }
 
-    /// The same, which says there how many events it leaves on disk; `u64::MAX` if that is not known.
+    /// The same, which says there how many events it leaves on disk; `u64::MAX` if that is not
+    /// known.
     pub(crate) fn leaving(mut self, left: Arc<AtomicU64>) -> Self {
         self.left = left;
         self
@@ -251,7 +257,8 @@ impl Spill {
         self.behind || self.holds()
     }
 
-    /// Whether events wait in memory for the turn of those on disk: what is still in the queue comes after them.
+    /// Whether events wait in memory for the turn of those on disk: what is still in the queue
+    /// comes after them.
     pub(crate) fn holds(&self) -> bool {
         !self.held.is_empty()
     }
@@ -266,7 +273,8 @@ impl Spill {
         self.log.as_ref().is_some_and(|log| log.is_filling())
     }
 
-    /// Appends events. Gives back those to go on with now: all of them, or, if others wait before them or there is no room in memory, none.
+    /// Appends events. Gives back those to go on with now: all of them, or, if others wait before
+    /// them or there is no room in memory, none.
     pub(crate) async fn append(&mut self, events: Vec<Event>, has_room: bool) -> Vec<Kept> {
         if self.holds() {
             self.held.extend(events);
@@ -331,8 +339,9 @@ impl Spill {
         self.held_at = self.log.as_ref().map_or(0, |log| log.bytes());
     }
 
-    /// The next events that wait, and not many more than there is room for: those on disk, then those that found no room there. None if the disk
-    /// gives no answer: it is asked again after a while.
+    /// The next events that wait, and not many more than there is room for: those on disk, then
+    /// those that found no room there. None if the disk gives no answer: it is asked again after a
+    /// while.
     pub(crate) async fn read(
         &mut self,
         now: Monotonic,

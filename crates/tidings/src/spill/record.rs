@@ -25,7 +25,7 @@ const MARK_SEED: u64 = 0x7469_6469_6e67_7321;
 /// The most that a record may take: more than an API server takes of an event.
 pub(super) const RECORD_BYTES_MAX: usize = 4 << 20;
 
-/// A buffer that takes so many bytes and no more.
+/// A buffer of bounded length.
 struct Bounded<'a> {
     out: &'a mut Vec<u8>,
     bytes_max: usize,
@@ -45,7 +45,8 @@ impl Write for Bounded<'_> {
     }
 }
 
-/// Appends the record of `event` to `out`; false, and nothing is appended, if it would take more than `room`, or cannot be one.
+/// Appends the record of `event` to `out`; false, and nothing is appended, if it would take more
+/// than `room`, or cannot be one.
 pub(super) fn write(out: &mut Vec<u8>, sequence: u64, event: &Event, room: usize) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_BYTES]);

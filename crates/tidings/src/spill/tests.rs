@@ -115,8 +115,8 @@ fn only_file(folder: &Path) -> std::path::PathBuf {
     paths.find(is_events).unwrap()
 }
 
-/// What finds no room on disk waits for its turn behind what lies there, and what is recorded later behind both; where there is room again before
-/// that, it goes to disk after all.
+/// What finds no room on disk waits for its turn behind what lies there, and what is recorded later
+/// behind both; where there is room again before that, it goes to disk after all.
 #[tokio::test]
 async fn what_finds_no_room_on_disk_overtakes_nothing() {
     for makes_room in [false, true] {
@@ -158,7 +158,8 @@ async fn what_finds_no_room_on_disk_overtakes_nothing() {
     }
 }
 
-/// The JSON of a batch is made and written in parts, and files stay short, however much comes at once.
+/// The JSON of a batch is made and written in parts, and files stay short, however much comes at
+/// once.
 #[test]
 fn a_long_batch_is_written_in_parts() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,7 +182,8 @@ fn a_long_batch_is_written_in_parts() {
     assert!(part.is_empty() && part.capacity() <= 100_000);
 }
 
-/// A new file is in its folder, and a removed one gone, before anything relies on it, where the death of the machine is to cost nothing.
+/// A new file is in its folder, and a removed one gone, before anything relies on it, where the
+/// death of the machine is to cost nothing.
 #[test]
 fn a_folder_is_synced_when_its_files_change() {
     let parent = tempfile::tempdir().unwrap();

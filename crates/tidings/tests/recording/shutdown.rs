@@ -260,7 +260,8 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// The runtime that a sink ran on is gone: what it had is dropped for that cause, and so is what comes after, until it is stopped.
+/// The runtime that a sink ran on is gone: what it had is dropped for that cause, and so is what
+/// comes after, until it is stopped.
 #[test]
 fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
     for options in [QueueOptions::default(), {
@@ -311,7 +312,8 @@ fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
     }
 }
 
-/// What lies on disk is not lost with the runtime: it is there for the next process. What came after is.
+/// What lies on disk is not lost with the runtime: it is there for the next process. What came
+/// after is.
 #[test]
 fn what_a_runtime_leaves_on_disk_is_pending() {
     let folder = tempfile::tempdir().unwrap();

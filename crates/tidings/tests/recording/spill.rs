@@ -80,7 +80,8 @@ async fn an_outage_longer_than_the_memory_allows_loses_nothing() {
     assert_eq!(broadcaster.shutdown(LONG).await.offered, 0);
 }
 
-/// What finds no room on disk either waits in the queue: nothing is lost, and nothing overtakes what was recorded before it.
+/// What finds no room on disk either waits in the queue: nothing is lost, and nothing overtakes
+/// what was recorded before it.
 #[tokio::test]
 async fn an_outage_longer_than_the_disk_allows_changes_no_order() {
     const EVENTS: usize = 3000;
