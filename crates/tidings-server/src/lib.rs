@@ -71,6 +71,7 @@ mod bounded;
 pub mod clock;
 mod codec;
 mod compress;
+mod connections;
 mod continuation;
 mod encoded;
 mod error;

@@ -2,7 +2,9 @@
 //!
 //! Nobody holds one for nothing: the handshake, the first request, and the pause between two requests each have a deadline,
 //! whichever protocol is spoken. A request that is being answered, a watch above all, keeps its connection until its time
-//! is over; what the client has not taken some time after that, it never will, and its connection is ended.
+//! is over; what the client has not taken some time after that, it never will, and its connection is ended. Connections on
+//! which no request has shown good credentials have a time of their own, and one answer where HTTP/2 is spoken; how many
+//! connections there are is bounded in `connections.rs`.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -23,21 +25,23 @@ use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use crate::auth::certificate::PeerCertificate;
 use crate::clock;
+use crate::connections::Visitor;
+use crate::metrics::Ending;
 use crate::paced::{self, Lasting};
 use crate::router;
-use crate::server::{ApiOptions, ApiServer};
+use crate::server::ApiServer;
 use crate::tls::Tls;
 
 /// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer comes.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// So many requests are open at once on one HTTP/2 connection; kube-apiserver's own value.
+/// Maximum of open requests on one HTTP/2 connection; kube-apiserver's own value.
 const HTTP2_STREAMS_MAX: u32 = 100;
 /// Longest line and headers of a request together, in bytes, over either protocol: kube-apiserver's
 /// own limit and the slack Go adds. Longer ones are answered with 431, and a URI of more than
@@ -46,6 +50,16 @@ const HTTP2_STREAMS_MAX: u32 = 100;
 /// Over HTTP/1.1 hyper takes 100 headers. More have to be asked for, and cost every request some
 /// time.
 const HEADER_BYTES_MAX: usize = 1024 * 1024 + 4096;
+/// Maximum of bytes of one request's body that a client may send before they are read; kube-apiserver's own value.
+const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
+/// The same for all bodies of one connection.
+const HTTP2_CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Maximum of requests that a client has taken back before they were looked at. One more ends the connection.
+const HTTP2_PENDING_RESETS_MAX: usize = 20;
+/// Maximum of requests of one connection that were refused for errors of the protocol. One more ends the connection.
+const HTTP2_ERRORS_MAX: usize = 100;
+/// A client without credentials has about this long to end a connection once it is told to.
+const LINGER: Duration = Duration::from_secs(1);
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -60,7 +74,6 @@ pub async fn serve(
 ) {
     let tls = tls.into();
     let api = TowerToHyperService::new(router(server.clone()));
-    let places = Arc::new(Semaphore::new(server.options.max_connections));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(async {
         shutdown.await;
@@ -72,22 +85,35 @@ pub async fn serve(
             () = &mut shutdown => break,
             // Those that ended are forgotten.
             Some(_) = connections.join_next() => continue,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = listener.accept() => accepted,
         };
-        match accepted {
-            Ok((stream, place)) => {
-                let acceptor = TlsAcceptor::from(tls.current());
-                let (server, api) = (server.clone(), api.clone());
-                connections.spawn(async move {
-                    let _place = place;
-                    connection(stream, acceptor, &server, api).await;
-                });
-            }
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
             }
-        }
+        };
+        let place = tokio::select! {
+            () = &mut shutdown => break,
+            place = server.connections.enter(peer.ip(), &server.metrics) => place,
+        };
+        let Some(place) = place else {
+            tracing::debug!(%peer, "a connection is refused: its peer has as many as it may");
+            continue;
+        };
+        let acceptor = TlsAcceptor::from(tls.current());
+        let (server, api) = (server.clone(), api.clone());
+        connections.spawn(async move {
+            tokio::select! {
+                () = place.needed() => {
+                    tracing::debug!(%peer, "a connection without credentials is ended to make room");
+                    server.metrics.connection_ended(Ending::Room);
+                }
+                () = connection(stream, peer, place.visitor(), acceptor, &server, api) => {}
+            }
+        });
     }
     drop(listener);
     server.stop();
@@ -104,22 +130,17 @@ pub async fn serve(
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let place = places
-        .clone()
-        .acquire_owned()
-        .await
-        .map_err(std::io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
-}
-
 /// One connection, from the handshake to its end.
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer, api: Api) {
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    visitor: &Arc<Visitor>,
+    acceptor: TlsAcceptor,
+    server: &ApiServer,
+    api: Api,
+) {
     let options = &server.options;
+    let stranger_until = paced::deadline(options.unauthenticated_connection_timeout);
     // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
     let _ = stream.set_nodelay(true);
     // Who is gone without a word is found out also where there is nothing to say to it, as on a quiet watch.
@@ -129,22 +150,33 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer
     if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
         tracing::debug!(%error, "a connection is not kept alive");
     }
-    let peer = stream.peer_addr().ok();
-    let stream =
-        match tokio::time::timeout(options.tls_handshake_timeout, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
-            Err(_) => return tracing::debug!("TLS handshake timed out"),
-        };
+    let handshake = tokio::time::timeout(options.tls_handshake_timeout, acceptor.accept(stream));
+    let stream = match handshake.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            server.metrics.handshake_failed();
+            return tracing::debug!(%peer, %error, "TLS handshake failed");
+        }
+        Err(_) => {
+            server.metrics.handshake_failed();
+            return tracing::debug!(%peer, "TLS handshake timed out");
+        }
+    };
     let (_, session) = stream.get_ref();
     let http2 = session.alpn_protocol() == Some(b"h2");
     let certificate = session
         .peer_certificates()
         .map(|chain| Arc::new(PeerCertificate::new(chain.to_vec())));
-    let activity = Arc::new(Activity::default());
+    let activity = Arc::new(Activity {
+        visitor: Arc::clone(visitor),
+        begun: AtomicU64::new(0),
+        open: Mutex::default(),
+        answered_stranger: Notify::new(),
+    });
     let service = Connected {
         api,
         peer,
+        http2,
         certificate,
         activity: activity.clone(),
         request_timeout: options.request_timeout,
@@ -159,8 +191,12 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer
             .keep_alive_timeout(KEEP_ALIVE)
             .max_concurrent_streams(HTTP2_STREAMS_MAX)
             .max_header_list_size(HEADER_BYTES_MAX as u32)
+            .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
+            .max_pending_accept_reset_streams(HTTP2_PENDING_RESETS_MAX)
+            .max_local_error_reset_streams(HTTP2_ERRORS_MAX)
             .serve_connection(stream, service);
-        drive(connection, &activity, stopped, options).await;
+        drive(connection, &activity, stopped, stranger_until, server).await;
     } else {
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -168,21 +204,25 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, server: &ApiServer
             .max_header_size(HEADER_BYTES_MAX)
             .max_buf_size(HEADER_BYTES_MAX)
             .serve_connection(stream, service);
-        drive(connection, &activity, stopped, options).await;
+        drive(connection, &activity, stopped, stranger_until, server).await;
     }
 }
 
-/// Serves a connection until its client ends it, has nothing to ask for too long, or the server stops.
+/// Serves a connection until its client ends it, has nothing to ask for too long, shows no credentials for too long, or the
+/// server stops.
 async fn drive<C>(
     connection: C,
     activity: &Activity,
     stopped: impl Future<Output = ()>,
-    options: &ApiOptions,
+    stranger_until: Instant,
+    server: &ApiServer,
 ) where
     C: GracefulConnection,
     C::Error: std::fmt::Display,
 {
+    let (options, metrics) = (&server.options, &server.metrics);
     let mut connection = pin!(connection);
+    let mut stranger = pin!(activity.stranger(stranger_until));
     let mut stopped = pin!(stopped);
     let mut idle = pin!(activity.idle(options.read_header_timeout, options.idle_timeout));
     let longest = options
@@ -200,6 +240,7 @@ async fn drive<C>(
             }
             () = &mut overdue => {
                 tracing::debug!("a client did not take an answer in time");
+                metrics.connection_ended(Ending::Untaken);
                 if activity.all_are_overdue() {
                     return;
                 }
@@ -207,11 +248,17 @@ async fn drive<C>(
                 overdue.set(activity.overdue(longest, Overdue::All));
             }
             () = &mut stopped, if !ending => {}
+            () = &mut stranger, if !ending => {
+                tracing::debug!("a connection without credentials is ended");
+                metrics.connection_ended(Ending::Unauthenticated);
+                idle.set(activity.idle(LINGER, LINGER));
+            }
             () = &mut idle => {
                 if ending {
                     return tracing::debug!("a client would not end an idle connection");
                 }
                 tracing::debug!("an idle connection is ended");
+                metrics.connection_ended(Ending::Idle);
                 idle.set(activity.idle(options.read_header_timeout, options.read_header_timeout));
             }
         }
@@ -221,12 +268,14 @@ async fn drive<C>(
 }
 
 /// What happens on one connection.
-#[derive(Default)]
 struct Activity {
+    visitor: Arc<Visitor>,
     /// Requests that were begun.
     begun: AtomicU64,
     /// Requests whose answers are not sent in full, by their numbers, and when each has to be over.
     open: Mutex<HashMap<u64, Instant>>,
+    /// An answer was given over HTTP/2, and no request has shown good credentials.
+    answered_stranger: Notify,
 }
 
 #[derive(Clone, Copy)]
@@ -249,6 +298,20 @@ impl Activity {
                 return;
             }
             before = now;
+        }
+    }
+
+    /// Resolves when the connection has had its time without credentials: all of it, or over HTTP/2 one answer. A connection
+    /// on which a hundred requests cost a client next to nothing is not for everybody (`UnauthenticatedHTTP2DOSMitigation`
+    /// of `k8s.io/apiserver`).
+    async fn stranger(&self, until: Instant) {
+        tokio::select! {
+            () = self.answered_stranger.notified() => {}
+            () = tokio::time::sleep_until(until) => {
+                if self.visitor.is_authenticated() {
+                    std::future::pending().await
+                }
+            }
         }
     }
 
@@ -289,7 +352,8 @@ struct Connected {
     api: Api,
     certificate: Option<Arc<PeerCertificate>>,
     /// Whose address it is, for the audit log.
-    peer: Option<SocketAddr>,
+    peer: SocketAddr,
+    http2: bool,
     activity: Arc<Activity>,
     request_timeout: Duration,
     /// A client has this long to take what is left of an answer whose time is over.
@@ -307,12 +371,16 @@ impl Service<Request<Incoming>> for Connected {
         if let Some(certificate) = &self.certificate {
             request.extensions_mut().insert(certificate.clone());
         }
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
-        }
+        request.extensions_mut().insert(self.peer);
+        let visitor = &self.activity.visitor;
+        request.extensions_mut().insert(Arc::clone(visitor));
+        let http2 = self.http2;
         let answered = self.api.call(request);
         Box::pin(async move {
             let response = answered.await?;
+            if http2 && !open.activity.visitor.is_authenticated() {
+                open.activity.answered_stranger.notify_one();
+            }
             if let Some(Lasting(time)) = response.extensions().get() {
                 open.lasts(time.saturating_add(grace));
             }
@@ -330,7 +398,12 @@ struct Open {
 impl Open {
     fn new(activity: &Arc<Activity>, time: Duration) -> Self {
         let number = activity.begun.fetch_add(1, Ordering::Relaxed);
-        activity.open().insert(number, paced::deadline(time));
+        let mut open = activity.open();
+        if open.is_empty() {
+            activity.visitor.set_busy(true);
+        }
+        open.insert(number, paced::deadline(time));
+        drop(open);
         Self {
             number,
             activity: activity.clone(),
@@ -348,7 +421,11 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.activity.open().remove(&self.number);
+        let mut open = self.activity.open();
+        open.remove(&self.number);
+        if open.is_empty() {
+            self.activity.visitor.set_busy(false);
+        }
     }
 }
 

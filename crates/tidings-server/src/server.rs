@@ -15,6 +15,7 @@ use crate::audit::{AuditCounts, AuditLog};
 use crate::auth::{AccessCounters, Authenticator, Authorizer};
 use crate::clock::Clock;
 use crate::codec::{self, Api};
+use crate::connections::Connections;
 use crate::encoded::EncodedEvents;
 use crate::error::Status;
 use crate::limits::BODY_BYTES_MAX;
@@ -54,8 +55,17 @@ pub struct ApiOptions {
     pub min_request_timeout: Duration,
     /// A watcher that allows bookmarks gets one this often, also when nothing happens. Default: one minute.
     pub bookmark_interval: Duration,
-    /// So many connections are open at once (`--max-connections`); more wait to be accepted. Default: 10,000.
+    /// Maximum of open connections (`--max-connections`). A new one beyond it takes the place of the oldest without
+    /// credentials, an idle one if there is one. A tenth of the places is kept for connections that have shown good
+    /// credentials, and a tenth for those that have not, as probes. Default: 10,000.
     pub max_connections: usize,
+    /// Maximum of open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or a /64 network of IPv6. A
+    /// new one beyond it takes the place of the peer's oldest without credentials; if all have shown good ones, it is
+    /// refused. 0 is no limit, for servers behind a proxy. Default: 1,000.
+    pub max_connections_per_peer: usize,
+    /// A connection on which no request has shown good credentials ends after this, once nothing is asked on it
+    /// (`--unauthenticated-connection-timeout`). Default: 30 seconds.
+    pub unauthenticated_connection_timeout: Duration,
     /// A client has this long for the TLS handshake. Default: ten seconds.
     pub tls_handshake_timeout: Duration,
     /// A client has this long from the handshake to its first request, and to take what is left of an answer when the time
@@ -110,6 +120,8 @@ impl Default for ApiOptions {
             min_request_timeout: Duration::from_secs(1800),
             bookmark_interval: Duration::from_secs(60),
             max_connections: 10_000,
+            max_connections_per_peer: 1000,
+            unauthenticated_connection_timeout: Duration::from_secs(30),
             tls_handshake_timeout: Duration::from_secs(10),
             read_header_timeout: Duration::from_secs(32),
             idle_timeout: Duration::from_secs(90),
@@ -132,6 +144,7 @@ pub struct ApiServer {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) access: AccessCounters,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) admission: Admission,
     pub(crate) audit: Option<Arc<AuditLog>>,
     pub(crate) reads: Places,
@@ -176,6 +189,10 @@ impl ApiServer {
             authenticator,
             authorizer: Authorizer::default(),
             access: AccessCounters::default(),
+            connections: Arc::new(Connections::new(
+                options.max_connections,
+                options.max_connections_per_peer,
+            )),
             admission: Admission::new(&options),
             audit: None,
             reads: places(Level::ReadOnly),

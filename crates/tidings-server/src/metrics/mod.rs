@@ -4,6 +4,7 @@
 //! own (see [`series`]), so the number of series is bounded whatever clients send. A metric that begins with `tidings_`
 //! has no counterpart upstream.
 
+mod connections;
 mod flow;
 mod policy;
 mod process;
@@ -22,6 +23,8 @@ use crate::audit::AuditCounts;
 use crate::auth::AccessCounters;
 use crate::codec::Api;
 use crate::places::Places;
+use connections::ConnectionMetrics;
+pub(crate) use connections::Ending;
 use flow::FlowMetrics;
 pub(crate) use flow::Rejection;
 use policy::PolicyMetrics;
@@ -81,6 +84,7 @@ pub(crate) struct Metrics {
     lists: Counters<2>,
     listed_fetched: Counters<2>,
     listed_returned: Counters<2>,
+    connections: ConnectionMetrics,
     flow: FlowMetrics,
     policy: PolicyMetrics,
 }
@@ -144,6 +148,7 @@ impl Default for Metrics {
             lists: Counters::new(STORED),
             listed_fetched: Counters::new(STORED),
             listed_returned: Counters::new(STORED),
+            connections: ConnectionMetrics::default(),
             flow: FlowMetrics::default(),
             policy: PolicyMetrics::default(),
         }
@@ -158,6 +163,8 @@ pub(crate) struct Now<'a> {
     pub(crate) places: [&'a Places; 3],
     pub(crate) stats: Option<Stats>,
     pub(crate) access: &'a AccessCounters,
+    /// Connections with credentials and without.
+    pub(crate) connections: (usize, usize),
     pub(crate) admission: AdmissionCounts,
     /// `None` without an audit log.
     pub(crate) audit: Option<AuditCounts>,
@@ -317,6 +324,7 @@ impl Metrics {
             "Bytes of requests' bodies.",
             &self.body_sizes,
         );
+        self.connections.write(now.connections, &mut text);
         self.flow.write(&now.places, &mut text);
         self.write_long_running(&mut text);
         text.counters(

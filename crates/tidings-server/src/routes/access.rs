@@ -1,5 +1,7 @@
 //! What every request passes before it is served: whose it is, whom it wants to act as, and whether that is allowed.
 
+use std::sync::Arc;
+
 use axum::extract::Request;
 use http::{Method, Uri, header, request};
 
@@ -8,9 +10,10 @@ use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::Refusal;
 use crate::auth::authorizer::Decision;
 use crate::auth::impersonation;
-use crate::auth::{ReviewError, User};
+use crate::auth::{ANONYMOUS, ReviewError, User};
 use crate::clock;
 use crate::codec::Api;
+use crate::connections::Visitor;
 use crate::error::Status;
 use crate::metrics::RequestKind;
 use crate::server::{ApiServer, Key};
@@ -37,7 +40,14 @@ pub(super) async fn authenticate(
     // It has served its purpose, and cannot end in a log from here on.
     parts.headers.remove(header::AUTHORIZATION);
     let user = match found {
-        Ok(user) => identity.user.insert(user).clone(),
+        Ok(user) => {
+            if user.name != ANONYMOUS
+                && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
+            {
+                visitor.authenticate();
+            }
+            identity.user.insert(user).clone()
+        }
         Err(status) => return (identity, Err(status)),
     };
     match impersonated(server, &user, &parts.headers).await {

@@ -15,6 +15,7 @@ pub(crate) async fn metrics(State(server): State<Arc<ApiServer>>) -> Response {
         places: [&server.reads, &server.writes, &server.reviews],
         stats: server.observed.stats(&*server.store).await.ok(),
         access: &server.access,
+        connections: server.connections.counts(),
         admission: server.admission_counts(),
         audit: server.audit_counts(),
     };

@@ -1,5 +1,6 @@
 //! What a connection may cost: nobody holds one for nothing.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -34,10 +35,26 @@ async fn start(max_connections: usize) -> Server {
 }
 
 async fn tcp(server: &Server) -> TcpStream {
-    TcpStream::connect(server.running.address()).await.unwrap()
+    tcp_from(server, 1).await
+}
+
+/// From a peer of its own: all addresses that begin with 127 are this machine's.
+async fn tcp_from(server: &Server, peer: u8) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    let peer = SocketAddr::from(([127, 0, 0, peer], 0));
+    socket.bind(peer).unwrap();
+    socket.connect(server.running.address()).await.unwrap()
 }
 
 pub(crate) async fn tls(server: &Server, protocol: &str) -> TlsStream<TcpStream> {
+    tls_from(server, protocol, 1).await.unwrap()
+}
+
+async fn tls_from(
+    server: &Server,
+    protocol: &str,
+    peer: u8,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     let authority = server.folder.path().join("data/pki/ca.crt");
     roots
@@ -52,9 +69,8 @@ pub(crate) async fn tls(server: &Server, protocol: &str) -> TlsStream<TcpStream>
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     let name = ServerName::try_from("localhost").unwrap();
     TlsConnector::from(Arc::new(config))
-        .connect(name, tcp(server).await)
+        .connect(name, tcp_from(server, peer).await)
         .await
-        .unwrap()
 }
 
 /// Reads until the server ends the connection.
@@ -177,15 +193,14 @@ async fn a_watch_keeps_its_connection() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait() {
+async fn connections_beyond_the_limit_wait_for_clients() {
     let server = start(1).await;
     let mut first = tls(&server, "http/1.1").await;
-    let mut second = Box::pin(tls(&server, "http/1.1"));
-    assert!((&mut second).now_or_never().is_none());
     first.write_all(LIST.as_bytes()).await.unwrap();
     let mut bytes = [0; 12];
     first.read_exact(&mut bytes).await.unwrap();
     assert_eq!(&bytes, b"HTTP/1.1 200");
+    let mut second = Box::pin(tls(&server, "http/1.1"));
     assert!(
         (&mut second).now_or_never().is_none(),
         "there is place for one"
@@ -194,6 +209,214 @@ async fn connections_beyond_the_limit_wait() {
     let mut second = tokio::time::timeout(PATIENCE, second).await.unwrap();
     second.write_all(LIST.as_bytes()).await.unwrap();
     assert!(until_the_end(&mut second).await.starts_with("HTTP/1.1 200"));
+    server.running.shutdown().await;
+}
+
+const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
+
+/// Asks, and reads the whole answer. The connection stays open.
+async fn ask(stream: &mut TlsStream<TcpStream>, request: &str) -> String {
+    let answered = async {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        loop {
+            let mut bytes = [0; 4096];
+            let count = stream.read(&mut bytes).await.unwrap();
+            assert_ne!(count, 0, "the connection was ended");
+            answer.extend_from_slice(&bytes[..count]);
+            let text = String::from_utf8_lossy(&answer);
+            let Some((head, body)) = text.split_once("\r\n\r\n") else {
+                continue;
+            };
+            let len = head.lines().find_map(|line| {
+                let line = line.to_ascii_lowercase();
+                line.strip_prefix("content-length: ")?.parse::<usize>().ok()
+            });
+            let whole = match len {
+                Some(len) => body.len() == len,
+                None => body.ends_with("0\r\n\r\n"),
+            };
+            if whole {
+                return text.into_owned();
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered)
+        .await
+        .expect("no answer: strangers hold the server")
+}
+
+/// A new connection that asks one thing.
+async fn ask_anew(server: &Server, peer: u8, request: &str) -> String {
+    let connected = tokio::time::timeout(PATIENCE, tls_from(server, "http/1.1", peer));
+    let mut stream = connected
+        .await
+        .expect("no connection: strangers hold the server")
+        .unwrap();
+    ask(&mut stream, request).await
+}
+
+fn with_limits(max: usize, peer_max: usize) -> impl Future<Output = Server> {
+    Server::start(move |options, _| {
+        options.api.max_connections = max;
+        options.api.max_connections_per_peer = peer_max;
+    })
+}
+
+/// How many connections were ended for this reason.
+async fn ended(server: &Server, reason: &str) -> u64 {
+    let metrics = server.as_admin().await.get("/metrics").await;
+    let name = format!("tidings_connections_ended_total{{reason=\"{reason}\"}} ");
+    let text = metrics.body.as_str().unwrap();
+    let count = text.lines().find_map(|line| line.strip_prefix(&name));
+    count.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn idle_strangers_take_no_place_from_clients_and_probes() {
+    let server = with_limits(8, 0).await;
+    let mut client = tls(&server, "http/1.1").await;
+    assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
+    // Thrice as many as there are places, from as many peers, in every state in which nothing is asked.
+    let (mut silent, mut idle) = (Vec::new(), Vec::new());
+    for peer in (2..).take(8) {
+        silent.push(tcp_from(&server, peer).await);
+        let mut half = tls_from(&server, "http/1.1", peer).await.unwrap();
+        half.write_all(b"GET /api HTTP/1.1\r\nhost:").await.unwrap();
+        idle.push(half);
+        let mut asked = tls_from(&server, "http/1.1", peer).await.unwrap();
+        assert!(ask(&mut asked, LIVEZ).await.ends_with("ok"));
+        idle.push(asked);
+        idle.push(tls_from(&server, "h2", peer).await.unwrap());
+    }
+    assert!(ask_anew(&server, 1, LIST).await.starts_with("HTTP/1.1 200"));
+    assert!(ask_anew(&server, 1, LIVEZ).await.ends_with("ok"));
+    // The first to come is the first to go; who has shown credentials stays.
+    until_the_end(&mut silent[0]).await;
+    until_the_end(&mut idle[0]).await;
+    assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
+    assert!(ended(&server, "room").await >= 32 - 8);
+    server.running.shutdown().await;
+}
+
+/// A place is not safe because something is asked on it without credentials.
+#[tokio::test]
+async fn busy_strangers_take_no_place_from_clients_and_probes() {
+    let server = with_limits(8, 0).await;
+    let mut busy = Vec::new();
+    for peer in 2..12 {
+        let (mut read, mut write) = tokio::io::split(tls_from(&server, "h2", peer).await.unwrap());
+        write.write_all(NO_WINDOW).await.unwrap();
+        write.write_all(&get(1, "/", "")).await.unwrap();
+        // HEADERS: it is answered, and the answer not taken.
+        while frame(&mut read).await.0 != 1 {}
+        busy.push((read, write));
+    }
+    assert!(ask_anew(&server, 1, LIST).await.starts_with("HTTP/1.1 200"));
+    assert!(ask_anew(&server, 1, LIVEZ).await.ends_with("ok"));
+    server.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn clients_take_no_place_from_probes() {
+    let server = with_limits(4, 0).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut client = tls(&server, "http/1.1").await;
+        assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
+        clients.push(client);
+    }
+    for _ in 0..3 {
+        assert!(ask_anew(&server, 2, LIVEZ).await.ends_with("ok"));
+    }
+    // The last of four had no place that is kept for clients.
+    for client in &mut clients[..3] {
+        assert!(ask(client, LIST).await.starts_with("HTTP/1.1 200"));
+    }
+    until_the_end(&mut clients[3]).await;
+    server.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn one_peer_takes_no_more_than_its_share() {
+    let server = with_limits(100, 2).await;
+    let mut strangers = Vec::new();
+    for _ in 0..4 {
+        strangers.push(tls_from(&server, "http/1.1", 2).await.unwrap());
+    }
+    until_the_end(&mut strangers[0]).await;
+    until_the_end(&mut strangers[1]).await;
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut client = tls_from(&server, "http/1.1", 2).await.unwrap();
+        assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
+        clients.push(client);
+    }
+    assert!(tls_from(&server, "http/1.1", 2).await.is_err());
+    assert!(ask_anew(&server, 3, LIVEZ).await.ends_with("ok"));
+    assert_eq!(ended(&server, "peer-limit").await, 1);
+    server.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn strangers_have_a_short_time_however_they_pass_it() {
+    let server = Server::start(|options, _| {
+        options.api.unauthenticated_connection_timeout = Duration::from_secs(1);
+    })
+    .await;
+    let mut client = tls(&server, "http/1.1").await;
+    assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
+    let mut fresh = tls(&server, "http/1.1").await;
+    let mut asked = tls(&server, "http/1.1").await;
+    assert!(ask(&mut asked, LIVEZ).await.ends_with("ok"));
+    let mut wrong = tls(&server, "http/1.1").await;
+    let refused = ask(&mut wrong, &LIST.replace("t-admin", "t-wrong")).await;
+    assert!(refused.starts_with("HTTP/1.1 401"));
+    let mut half = tls(&server, "h2").await;
+    half.write_all(HTTP2_PREFACE).await.unwrap();
+    for stranger in [&mut fresh, &mut asked, &mut wrong, &mut half] {
+        // Sooner than anything else would end it.
+        let end = tokio::time::timeout(Duration::from_secs(25), until_the_end(stranger));
+        end.await.expect("a stranger is kept");
+    }
+    assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(ended(&server, "unauthenticated").await, 4);
+    server.running.shutdown().await;
+}
+
+/// As with kube-apiserver's `UnauthenticatedHTTP2DOSMitigation`.
+#[tokio::test]
+async fn strangers_have_one_answer_over_http2() {
+    const DATA: u8 = 0;
+    const GOAWAY: u8 = 7;
+    let server = with_limits(100, 0).await;
+    for (path, authorization, ends) in [
+        ("/livez", "", true),
+        ("/api", "Bearer t-wrong", true),
+        ("/api", "Bearer t-admin", false),
+    ] {
+        let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
+        write.write_all(HTTP2_PREFACE).await.unwrap();
+        let mut seen = Vec::new();
+        for stream in [1, 3] {
+            write
+                .write_all(&get(stream, path, authorization))
+                .await
+                .unwrap();
+            loop {
+                let (kind, of, _) = frame(&mut read).await;
+                seen.push(kind);
+                let last = if ends { kind == GOAWAY } else { kind == DATA };
+                if last && (ends || of == stream) {
+                    break;
+                }
+            }
+            if ends {
+                break;
+            }
+        }
+        assert_eq!(seen.contains(&GOAWAY), ends, "{path} {authorization}");
+    }
     server.running.shutdown().await;
 }
 

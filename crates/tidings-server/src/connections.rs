@@ -1,0 +1,424 @@
+//! Places for connections, and which connection ends where there is none left.
+//!
+//! A connection counts as one without credentials until a request on it has shown good ones. Invariants:
+//! - No more connections than there are places hold one, and none of those that were told to end is counted twice.
+//! - A tenth of the places is kept from connections without credentials, and a tenth from those with credentials: idle
+//!   strangers cannot shut out clients, and clients cannot shut out a probe, which has no credentials.
+//! - A new connection that finds no place is given that of the oldest connection without credentials, one on which
+//!   nothing is asked before all others. A connection with credentials is never ended for another.
+//! - The same holds among the connections of one peer address, if these are bounded.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::metrics::{Ending, Metrics};
+
+/// One place in so many is kept from connections without credentials, and one from those with credentials.
+const KEPT: usize = 10;
+
+/// Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 address that name a network. A host
+/// has all addresses of such a network at its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Peer(IpAddr);
+
+impl Peer {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> 64 << 64;
+                Self(Ipv6Addr::from_bits(network).into())
+            }
+            address => Self(address),
+        }
+    }
+}
+
+/// In which order connections without credentials end: those on which nothing is asked before others, then by age.
+type Rank = (bool, u64);
+
+/// The places.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    max: usize,
+    /// As many have credentials at most, and as many have none.
+    kind_max: usize,
+    /// 0 is no limit.
+    peer_max: usize,
+    taken: Mutex<Taken>,
+    /// A place was given back.
+    left: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// The number of the next connection.
+    next: u64,
+    /// Connections with credentials.
+    authenticated: usize,
+    /// Connections without credentials.
+    strangers: BTreeMap<Rank, Arc<Visitor>>,
+    /// Connections that were told to end and hold their places yet.
+    leaving: usize,
+    peers: HashMap<Peer, OfPeer>,
+}
+
+#[derive(Debug, Default)]
+struct OfPeer {
+    /// All of them.
+    count: usize,
+    strangers: BTreeSet<Rank>,
+    leaving: usize,
+}
+
+enum Entry {
+    Admitted(Arc<Visitor>),
+    /// A place will be free, or one was asked for.
+    Wait,
+    /// All of the peer's places are held by connections with credentials.
+    Refused,
+}
+
+impl Connections {
+    /// So many places, and so many of them for one peer address; 0 for the latter is no limit.
+    pub(crate) fn new(max: usize, peer_max: usize) -> Self {
+        let max = max.max(1);
+        let kept = max.div_ceil(KEPT).min(max - 1);
+        Self {
+            max,
+            kind_max: max - kept,
+            peer_max,
+            taken: Mutex::default(),
+            left: Notify::new(),
+        }
+    }
+
+    /// Waits for a place. There is one as soon as another connection has ended that was told to. `None`: the peer has too
+    /// many connections already.
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        address: IpAddr,
+        metrics: &Metrics,
+    ) -> Option<Place> {
+        let peer = Peer::of(address);
+        loop {
+            // Hears of places given back from here on.
+            let left = self.left.notified();
+            let entry = self.try_enter(peer);
+            match entry {
+                Entry::Admitted(visitor) => return Some(Place(visitor)),
+                Entry::Wait => left.await,
+                Entry::Refused => {
+                    metrics.connection_ended(Ending::PeerLimit);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn try_enter(self: &Arc<Self>, peer: Peer) -> Entry {
+        let mut taken = self.taken();
+        let taken = &mut *taken;
+        if let Some(of_peer) = taken.peers.get(&peer)
+            && self.peer_max > 0
+            && of_peer.count >= self.peer_max
+        {
+            let oldest = of_peer.strangers.first().copied();
+            return match (of_peer.leaving, oldest) {
+                (0, None) => Entry::Refused,
+                (0, Some(rank)) => {
+                    taken.end(rank);
+                    Entry::Wait
+                }
+                _ => Entry::Wait,
+            };
+        }
+        let strangers = taken.strangers.len() + taken.leaving;
+        if strangers >= self.kind_max || strangers + taken.authenticated >= self.max {
+            if taken.leaving == 0
+                && let Some((&rank, _)) = taken.strangers.first_key_value()
+            {
+                taken.end(rank);
+            }
+            return Entry::Wait;
+        }
+        let visitor = Arc::new(Visitor {
+            number: taken.next,
+            peer,
+            connections: Arc::clone(self),
+            authenticated: AtomicBool::new(false),
+            placed: AtomicBool::new(false),
+            leave: Notify::new(),
+        });
+        taken.next += 1;
+        taken.peers.entry(peer).or_default().count += 1;
+        taken.insert((false, visitor.number), &visitor);
+        Entry::Admitted(visitor)
+    }
+
+    /// How many connections have credentials, and how many have none.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let taken = self.taken();
+        (taken.authenticated, taken.strangers.len() + taken.leaving)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn insert(&mut self, rank: Rank, visitor: &Arc<Visitor>) {
+        if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+            of_peer.strangers.insert(rank);
+        }
+        self.strangers.insert(rank, Arc::clone(visitor));
+    }
+
+    fn remove(&mut self, rank: Rank) -> Option<Arc<Visitor>> {
+        let visitor = self.strangers.remove(&rank)?;
+        if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+            of_peer.strangers.remove(&rank);
+        }
+        Some(visitor)
+    }
+
+    /// Takes a connection from those without credentials, whatever its rank. `None`: it is not, or no longer, one of them.
+    fn take(&mut self, number: u64) -> Option<Arc<Visitor>> {
+        self.remove((false, number))
+            .or_else(|| self.remove((true, number)))
+    }
+
+    /// Tells a connection without credentials to end.
+    fn end(&mut self, rank: Rank) {
+        if let Some(visitor) = self.remove(rank) {
+            self.leaving += 1;
+            if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+                of_peer.leaving += 1;
+            }
+            visitor.leave.notify_one();
+        }
+    }
+}
+
+/// A connection's place. Dropped, it is free again.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Visitor>);
+
+impl Place {
+    pub(crate) fn visitor(&self) -> &Arc<Visitor> {
+        &self.0
+    }
+
+    /// Resolves when the place is needed for another connection.
+    pub(crate) async fn needed(&self) {
+        self.0.leave.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let visitor = &self.0;
+        {
+            let mut taken = visitor.connections.taken();
+            let placed = visitor.placed.load(Ordering::Relaxed);
+            let was_leaving = !placed && taken.take(visitor.number).is_none();
+            taken.authenticated -= usize::from(placed);
+            taken.leaving -= usize::from(was_leaving);
+            if let Some(of_peer) = taken.peers.get_mut(&visitor.peer) {
+                of_peer.leaving -= usize::from(was_leaving);
+                of_peer.count -= 1;
+                if of_peer.count == 0 {
+                    taken.peers.remove(&visitor.peer);
+                }
+            }
+        }
+        visitor.connections.left.notify_waiters();
+    }
+}
+
+/// A connection, as its place sees it. Outlives the place in requests that outlive their connection.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    number: u64,
+    peer: Peer,
+    connections: Arc<Connections>,
+    /// Whether a request has shown good credentials.
+    authenticated: AtomicBool,
+    /// Whether it has one of the places for connections with credentials. Written under the lock of `Taken`.
+    placed: AtomicBool,
+    leave: Notify,
+}
+
+impl Visitor {
+    /// A request on the connection has shown good credentials. It is safe from now on, if there is a place left for those
+    /// with credentials; otherwise with a later request.
+    pub(crate) fn authenticate(&self) {
+        self.authenticated.store(true, Ordering::Relaxed);
+        if self.placed.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut taken = self.connections.taken();
+        if taken.authenticated < self.connections.kind_max && taken.take(self.number).is_some() {
+            taken.authenticated += 1;
+            self.placed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.authenticated.load(Ordering::Relaxed)
+    }
+
+    /// Whether something is asked on the connection. Calls for one connection must not overlap.
+    pub(crate) fn set_busy(&self, busy: bool) {
+        if self.placed.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut taken = self.connections.taken();
+        if let Some(visitor) = taken.remove((!busy, self.number)) {
+            taken.insert((busy, self.number), &visitor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const A: &str = "10.0.0.1";
+    const B: &str = "10.0.0.2";
+
+    struct Door {
+        connections: Arc<Connections>,
+        metrics: Metrics,
+    }
+
+    impl Door {
+        fn new(max: usize, peer_max: usize) -> Self {
+            Self {
+                connections: Arc::new(Connections::new(max, peer_max)),
+                metrics: Metrics::default(),
+            }
+        }
+
+        /// What becomes of a new connection if nothing else happens.
+        fn enter(&self, address: &str) -> Option<Option<Place>> {
+            let entered = self
+                .connections
+                .enter(address.parse().unwrap(), &self.metrics);
+            entered.now_or_never()
+        }
+
+        fn place(&self, address: &str) -> Place {
+            self.enter(address).unwrap().unwrap()
+        }
+    }
+
+    fn is_needed(place: &Place) -> bool {
+        place.needed().now_or_never().is_some()
+    }
+
+    #[test]
+    fn the_oldest_idle_stranger_makes_room() {
+        let door = Door::new(4, 0);
+        let known = door.place(A);
+        known.visitor().authenticate();
+        let places = [door.place(A), door.place(B), door.place(A)];
+        places[0].visitor().set_busy(true);
+        assert!(door.enter(B).is_none(), "a place has to be given back");
+        // However often is asked, one makes room for one.
+        assert!(door.enter(B).is_none());
+        let needed = places.each_ref().map(is_needed);
+        assert_eq!(needed, [false, true, false]);
+        let [busy, second, third] = places;
+        drop(second);
+        let fourth = door.place(B);
+        assert_eq!(door.connections.counts(), (1, 3));
+
+        // What is asked is over: it is the oldest.
+        busy.visitor().set_busy(false);
+        assert!(door.enter(B).is_none());
+        assert!(
+            is_needed(&busy) && !is_needed(&third) && !is_needed(&fourth) && !is_needed(&known)
+        );
+        // One that was told to end is safe no more, whatever it shows.
+        busy.visitor().authenticate();
+        drop(busy);
+        assert_eq!(door.connections.counts(), (1, 2));
+        let fifth = door.place(B);
+
+        // Where something is asked on all, the oldest ends.
+        for place in [&third, &fourth, &fifth] {
+            place.visitor().set_busy(true);
+        }
+        assert!(door.enter(B).is_none());
+        assert!(is_needed(&third));
+        drop((known, third, fourth, fifth));
+        assert_eq!(door.connections.counts(), (0, 0));
+        assert!(door.connections.taken().peers.is_empty());
+    }
+
+    #[test]
+    fn each_kind_leaves_places_to_the_other() {
+        let door = Door::new(20, 0);
+        let strangers: Vec<Place> = (0..18).map(|_| door.place(A)).collect();
+        assert!(door.enter(A).is_none(), "two places are kept");
+        drop(strangers);
+
+        let clients: Vec<Place> = (0..18)
+            .map(|_| {
+                let place = door.place(A);
+                place.visitor().authenticate();
+                place
+            })
+            .collect();
+        let more = [door.place(A), door.place(A)];
+        for place in &more {
+            place.visitor().authenticate();
+            assert!(place.visitor().is_authenticated());
+        }
+        assert_eq!(door.connections.counts(), (18, 2));
+        assert!(door.enter(B).is_none());
+        assert!(is_needed(&more[0]) && !clients.iter().any(is_needed));
+        drop(more);
+        let probe = door.place(B);
+        drop(clients);
+        probe.visitor().authenticate();
+        assert_eq!(door.connections.counts(), (1, 0));
+
+        // A single place is everybody's.
+        let door = Door::new(1, 0);
+        let only = door.place(A);
+        only.visitor().authenticate();
+        assert!(door.enter(A).is_none() && !is_needed(&only));
+        drop(only);
+        door.place(A);
+    }
+
+    #[test]
+    fn a_peer_has_no_more_than_its_share() {
+        for [first, same, other] in [
+            ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"],
+            ["2001:db8:0:1::1", "2001:db8:0:1:ffff::2", "2001:db8:0:2::1"],
+        ] {
+            let door = Door::new(100, 2);
+            let client = door.place(first);
+            client.visitor().authenticate();
+            let stranger = door.place(same);
+            let elsewhere = door.place(other);
+            assert!(door.enter(same).is_none());
+            assert!(is_needed(&stranger) && !is_needed(&elsewhere));
+            drop(stranger);
+            let second = door.place(same);
+            second.visitor().authenticate();
+            assert!(door.enter(first).unwrap().is_none(), "refused");
+            drop(client);
+            door.place(same);
+        }
+    }
+}
