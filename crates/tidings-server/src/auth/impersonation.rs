@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
+use tidings_core::validate::{check_dns1123_label, is_dns1123_subdomain};
 
 use super::attributes::{Attributes, ResourceAttributes};
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, UserInfo};
@@ -79,10 +80,7 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
         name: name.to_owned().into(),
         ..ResourceAttributes::default()
     };
-    let account = name
-        .strip_prefix("system:serviceaccount:")
-        .and_then(|account| account.split_once(':'))
-        .filter(|(_, name)| !name.contains(':'));
+    let account = service_account(&name);
     match account {
         Some((namespace, account)) => {
             need(
@@ -140,6 +138,16 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
     Ok(Some(Impersonation { user, needed }))
 }
 
+/// Namespace and name of the service account a user is by its name. What could be the name of none is a user's like any
+/// other, and takes the permission for that (`SplitUsername` of `k8s.io/apiserver/pkg/authentication/serviceaccount`).
+fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user
+        .strip_prefix("system:serviceaccount:")?
+        .split_once(':')?;
+    let valid = check_dns1123_label(namespace).is_empty() && is_dns1123_subdomain(name);
+    valid.then_some((namespace, name))
+}
+
 #[cfg(test)]
 mod tests {
     use http::{HeaderName, HeaderValue};
@@ -167,6 +175,31 @@ mod tests {
             (
                 &["impersonate-user: system:serviceaccount:shop:robot"],
                 "system:serviceaccount:shop:robot [system:serviceaccounts,system:serviceaccounts:shop,system:authenticated] shop:serviceaccounts/robot",
+            ),
+            // Names of no service account are users' names.
+            (
+                &["impersonate-user: system:serviceaccount:shop:"],
+                "system:serviceaccount:shop: [system:authenticated] users/system:serviceaccount:shop:",
+            ),
+            (
+                &["impersonate-user: system:serviceaccount::robot"],
+                "system:serviceaccount::robot [system:authenticated] users/system:serviceaccount::robot",
+            ),
+            (
+                &["impersonate-user: system:serviceaccount:sh.op:robot"],
+                "system:serviceaccount:sh.op:robot [system:authenticated] users/system:serviceaccount:sh.op:robot",
+            ),
+            (
+                &["impersonate-user: system:serviceaccount:shop:Robot"],
+                "system:serviceaccount:shop:Robot [system:authenticated] users/system:serviceaccount:shop:Robot",
+            ),
+            (
+                &["impersonate-user: system:serviceaccount:shop:robot:x"],
+                "system:serviceaccount:shop:robot:x [system:authenticated] users/system:serviceaccount:shop:robot:x",
+            ),
+            (
+                &["impersonate-user: system:serviceaccount:shop:robot.v2"],
+                "system:serviceaccount:shop:robot.v2 [system:serviceaccounts,system:serviceaccounts:shop,system:authenticated] shop:serviceaccounts/robot.v2",
             ),
             (
                 &["impersonate-user: system:anonymous"],
