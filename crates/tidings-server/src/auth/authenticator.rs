@@ -38,8 +38,8 @@ impl std::fmt::Debug for Authenticator {
 /// Why nobody was found.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The credentials are wrong, or there are none.
-    Unauthorized,
+    /// The credentials are wrong, or there are none. If there is a certificate among them, why it is not accepted.
+    Unauthorized(Option<String>),
     /// The credentials could not be checked.
     Unchecked,
 }
@@ -99,10 +99,12 @@ impl Authenticator {
         let certificate = authority
             .as_ref()
             .and_then(|_| request.extensions.get::<Arc<PeerCertificate>>());
-        if let (Some(authority), Some(certificate)) = (&authority, certificate)
-            && let Some(user) = certificate.user(authority, wall)
-        {
-            return Ok(user);
+        let mut why = None;
+        if let (Some(authority), Some(certificate)) = (&authority, certificate) {
+            match certificate.user(authority, wall) {
+                Ok(user) => return Ok(user),
+                Err(refused) => why = Some(refused),
+            }
         }
         let Some(shown) = bearer_token(&request.headers) else {
             let nothing_shown =
@@ -111,7 +113,7 @@ impl Authenticator {
             return if nothing_shown && open {
                 Ok(User::anonymous())
             } else {
-                Err(Refusal::Unauthorized)
+                Err(Refusal::Unauthorized(why))
             };
         };
         let tokens = self
@@ -123,13 +125,13 @@ impl Authenticator {
             return Ok(user.clone());
         }
         let Some(cluster) = &self.cluster else {
-            return Err(Refusal::Unauthorized);
+            return Err(Refusal::Unauthorized(why));
         };
         let peer: Option<&SocketAddr> = request.extensions.get();
         let peer = peer.map(SocketAddr::ip);
         match cluster.user(shown, peer, now, counters).await {
             Ok(Some(user)) => Ok(user),
-            Ok(None) => Err(Refusal::Unauthorized),
+            Ok(None) => Err(Refusal::Unauthorized(why)),
             Err(error) => {
                 let error: &ReviewError = &error;
                 tracing::warn!(%error, "a token could not be checked; the request is refused");
@@ -164,6 +166,7 @@ mod tests {
             .await
         {
             Ok(user) => user.name.clone(),
+            Err(Refusal::Unauthorized(_)) => "Unauthorized".to_owned(),
             Err(refusal) => format!("{refusal:?}"),
         }
     }

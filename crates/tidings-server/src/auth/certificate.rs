@@ -7,6 +7,7 @@
 //! refused one for its authority, however often a client connects with it.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -14,21 +15,24 @@ use jiff::{SignedDuration, Timestamp};
 use quick_cache::sync::Cache;
 use ring::digest::{Context, SHA256};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, PeerMisbehaved, RootCertStore,
+    SignatureScheme,
+};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, UnixTime};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
+use webpki::RawPublicKeyEntity;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::User;
 
-/// A certificate found good is not looked at again for so long, unless it ends before.
-const GOOD_FOR: SignedDuration = SignedDuration::from_secs(60);
-/// A refused one is not looked at again for so long.
-const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(10);
-/// Refused certificates that are remembered.
+/// What was found of a certificate holds for this long, unless its time begins or ends before. To look at it costs many times
+/// what a request does, for one that is not good above all.
+const HOLDS_FOR: SignedDuration = SignedDuration::from_secs(60);
+/// Refused certificates that are remembered for all connections.
 const REFUSED_MAX: usize = 1024;
 
 /// What is wrong with a bundle of authorities.
@@ -69,8 +73,15 @@ pub(crate) struct ClientAuthority(Arc<Authority>);
 
 struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// When certificates were refused. Another authority begins with none.
-    refused: Cache<ChainDigest, Timestamp>,
+    /// Certificates that were refused. Another authority begins with none.
+    refused: Cache<ChainDigest, Refused>,
+}
+
+#[derive(Clone)]
+struct Refused {
+    why: String,
+    /// A clock that was set back forgets it.
+    holds: RangeInclusive<Timestamp>,
 }
 
 impl fmt::Debug for ClientAuthority {
@@ -110,54 +121,126 @@ impl ClientAuthority {
         Self(Arc::new(Authority { verifier, refused }))
     }
 
-    /// Whether a certificate was refused a short while ago. A clock that was set back forgets it.
-    fn was_refused(&self, digest: &ChainDigest, now: Timestamp) -> bool {
-        let at = self.0.refused.get(digest);
-        at.is_some_and(|at| (SignedDuration::ZERO..REFUSED_FOR).contains(&now.duration_since(at)))
+    /// Whose a certificate is, or why it is not accepted; and until when that holds. One that was refused is not looked at
+    /// again until then, by whichever connection it comes.
+    fn judge(
+        &self,
+        digest: &ChainDigest,
+        chain: &[CertificateDer<'static>],
+        now: Timestamp,
+    ) -> (Result<User, String>, Timestamp) {
+        let refused = self.0.refused.get(digest);
+        if let Some(refused) = refused.filter(|refused| refused.holds.contains(&now)) {
+            return (Err(refused.why), *refused.holds.end());
+        }
+        let (user, until) = self.user(chain, now);
+        if let Err(why) = &user {
+            tracing::debug!(why, "a client certificate is not accepted");
+            let refused = Refused {
+                why: why.clone(),
+                holds: now..=until,
+            };
+            self.0.refused.insert(*digest, refused);
+        }
+        (user, until)
     }
 
     /// For the handshake: asks for a certificate of one of these authorities, and takes any whose key the client has.
     pub(crate) fn handshake_verifier(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::new(Possession {
             authorities: self.0.verifier.root_hint_subjects().to_vec(),
-            provider: rustls::crypto::ring::default_provider(),
+            algorithms: rustls::crypto::ring::default_provider().signature_verification_algorithms,
         })
     }
 
-    fn user(&self, chain: &[CertificateDer<'static>], now: Timestamp) -> Option<(User, Timestamp)> {
-        let (certificate, intermediates) = chain.split_first()?;
+    /// Whose a certificate is, or why it is not accepted; and until when that holds.
+    fn user(
+        &self,
+        chain: &[CertificateDer<'static>],
+        now: Timestamp,
+    ) -> (Result<User, String>, Timestamp) {
+        let until = now.checked_add(HOLDS_FOR).unwrap_or(Timestamp::MAX);
+        let Some((certificate, intermediates)) = chain.split_first() else {
+            return (Err("there is none".to_owned()), until);
+        };
+        let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+            return (Err("it cannot be read".to_owned()), until);
+        };
+        let at = |time: x509_parser::time::ASN1Time| {
+            Timestamp::from_second(time.timestamp()).unwrap_or(Timestamp::MAX)
+        };
+        let validity = parsed.validity();
+        let (begins, ends) = (at(validity.not_before), at(validity.not_after));
+        let changes = if now < begins { begins } else { ends };
+        let until = if now <= changes {
+            until.min(changes)
+        } else {
+            until
+        };
+        let user = self
+            .verify(certificate, &parsed, intermediates, now)
+            .and_then(|()| user_of(&parsed));
+        (user, until)
+    }
+
+    fn verify(
+        &self,
+        certificate: &CertificateDer<'_>,
+        parsed: &X509Certificate<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: Timestamp,
+    ) -> Result<(), String> {
+        // Go takes both. Here they would be refused, too, in words that say less.
+        if parsed.version() != X509Version::V3 {
+            let version = parsed.version().0.saturating_add(1);
+            return Err(format!(
+                "it is of X.509 version {version}, and version 3 is needed"
+            ));
+        }
+        if parsed.is_ca() {
+            return Err("it is an authority's own (CA:TRUE), and a client's is needed".to_owned());
+        }
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        let verifier = &self.0.verifier;
-        if let Err(error) = verifier.verify_client_cert(certificate, intermediates, at) {
-            tracing::debug!(%error, "a client certificate is not accepted");
-            return None;
-        }
-        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-        let names = |attributes: &mut dyn Iterator<Item = Option<String>>| -> Option<Vec<String>> {
-            attributes.collect()
-        };
-        let subject = parsed.subject();
-        let groups = names(
-            &mut subject
-                .iter_organization()
-                .map(|name| name.as_str().ok().map(str::to_owned)),
-        )?;
-        // Of several the last is the name, as Go reads them.
-        let common_names = names(
-            &mut subject
-                .iter_common_name()
-                .map(|name| name.as_str().ok().map(str::to_owned)),
-        )?;
-        let name = common_names
-            .into_iter()
-            .next_back()
-            .filter(|name| !name.is_empty())?;
-        let ends = Timestamp::from_second(parsed.validity().not_after.timestamp())
-            .unwrap_or(Timestamp::MAX);
-        let looked_at_again = now.checked_add(GOOD_FOR).unwrap_or(Timestamp::MAX);
-        Some((User::new(name, "", groups), ends.min(looked_at_again)))
+        let verified = self.0.verifier.verify_client_cert(certificate, intermediates, at);
+        verified.map(|_| ()).map_err(|error| match error {
+            rustls::Error::InvalidCertificate(error) => match error {
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "it has expired".to_owned()
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "it is not valid yet".to_owned()
+                }
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    "no authority that is trusted here vouches for it".to_owned()
+                }
+                other => other.to_string(),
+            },
+            other => other.to_string(),
+        })
     }
+}
+
+/// The user by the subject.
+fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
+    let subject = certificate.subject();
+    let groups: Option<Vec<String>> = subject
+        .iter_organization()
+        .map(|name| name.as_str().ok().map(str::to_owned))
+        .collect();
+    let groups = groups.ok_or("an organization of its subject is no text")?;
+    let names: Option<Vec<&str>> = subject
+        .iter_common_name()
+        .map(|name| name.as_str().ok())
+        .collect();
+    // Of several the last is the name, as Go reads them.
+    let name = names
+        .ok_or("a common name of its subject is no text")?
+        .into_iter()
+        .next_back()
+        .filter(|name| !name.is_empty())
+        .ok_or("its subject has no common name")?;
+    Ok(User::new(name, "", groups))
 }
 
 /// The certificate a client showed, and what was last found about it. One for each connection.
@@ -172,7 +255,7 @@ pub(crate) struct PeerCertificate {
 struct Found {
     authority: ClientAuthority,
     until: Timestamp,
-    user: User,
+    user: Result<User, String>,
 }
 
 impl PeerCertificate {
@@ -198,36 +281,44 @@ impl PeerCertificate {
     }
 
     /// Whose the certificate is, if the authority vouches for it now.
-    pub(crate) fn user(&self, authority: &ClientAuthority, now: Timestamp) -> Option<User> {
+    ///
+    /// # Errors
+    /// Why it is not accepted.
+    pub(crate) fn user(&self, authority: &ClientAuthority, now: Timestamp) -> Result<User, String> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = &*found
             && Arc::ptr_eq(&found.authority.0, &authority.0)
             && now <= found.until
         {
-            return Some(found.user.clone());
+            return found.user.clone();
         }
-        *found = None;
-        if authority.was_refused(self.digest(), now) {
-            return None;
-        }
-        let Some((user, until)) = authority.user(&self.chain, now) else {
-            authority.0.refused.insert(*self.digest(), now);
-            return None;
-        };
+        let (user, until) = authority.judge(self.digest(), &self.chain, now);
         *found = Some(Found {
             authority: authority.clone(),
             until,
             user: user.clone(),
         });
-        Some(user)
+        user
     }
 }
 
-/// Checks that a client has the key of the certificate it shows, and nothing else.
+/// Checks that a client has the key of the certificate it shows, and nothing else. Of the certificate nothing is looked at
+/// but the key: one that webpki would not read is refused with an answer, as all others are, and not in the handshake.
 #[derive(Debug)]
 struct Possession {
     authorities: Vec<DistinguishedName>,
-    provider: CryptoProvider,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// A certificate's public key.
+fn public_key(
+    certificate: &CertificateDer<'_>,
+) -> Result<SubjectPublicKeyInfoDer<'static>, rustls::Error> {
+    let (_, parsed) =
+        X509Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    Ok(SubjectPublicKeyInfoDer::from(
+        parsed.public_key().raw.to_vec(),
+    ))
 }
 
 impl ClientCertVerifier for Possession {
@@ -254,8 +345,23 @@ impl ClientCertVerifier for Possession {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        let schemes = self.algorithms.mapping;
+        let (_, algorithms) = schemes
+            .iter()
+            .find(|(scheme, _)| *scheme == signature.scheme)
+            .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
+        let key = public_key(certificate)?;
+        let key = RawPublicKeyEntity::try_from(&key).map_err(|_| CertificateError::BadEncoding)?;
+        // TLS 1.2 does not say the curve: the algorithm is the one that is for the key.
+        let good = algorithms.iter().any(|algorithm| {
+            key.verify_signature(*algorithm, message, signature.signature())
+                .is_ok()
+        });
+        if good {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            Err(CertificateError::BadSignature.into())
+        }
     }
 
     fn verify_tls13_signature(
@@ -264,14 +370,12 @@ impl ClientCertVerifier for Possession {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        let key = public_key(certificate)?;
+        verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 
@@ -369,7 +473,8 @@ mod tests {
         let ann = certificate(&signer, &["ann"], &["dev"]);
         let name = |authority: &ClientAuthority, at: &str| {
             let user = ann.user(authority, at.parse().unwrap());
-            user.map(|user| format!("{} {:?}", user.name, user.groups))
+            user.ok()
+                .map(|user| format!("{} {:?}", user.name, user.groups))
         };
         let found = Some(r#"ann ["dev", "system:authenticated"]"#.to_owned());
         for (authority, at, expected) in [
@@ -394,13 +499,13 @@ mod tests {
         // Connects for each request.
         let is_let_in = |authority: &ClientAuthority, at: &str| {
             let again = PeerCertificate::new(ann.chain.clone());
-            again.user(authority, at.parse().unwrap()).is_some()
+            again.user(authority, at.parse().unwrap()).is_ok()
         };
         for (at, verified) in [
             ("2025-01-01T00:00:10Z", 1),
             ("2025-01-01T00:00:10Z", 1),
-            ("2025-01-01T00:00:19.9Z", 1),
-            ("2025-01-01T00:00:20Z", 2),
+            ("2025-01-01T00:01:10Z", 1),
+            ("2025-01-01T00:01:10.1Z", 2),
             // The clock was set back.
             ("2025-01-01T00:00:15Z", 3),
         ] {
@@ -413,13 +518,17 @@ mod tests {
         let both = PeerCertificate::new([ann.chain.clone(), bob.chain.clone()].concat());
         for certificate in [bob, both] {
             let at = "2025-01-01T00:00:15Z".parse().unwrap();
-            assert!(certificate.user(&strict, at).is_none());
+            assert!(certificate.user(&strict, at).is_err());
         }
         assert_eq!(counting.1.load(Ordering::Relaxed), 5);
         for number in 0..2 * REFUSED_MAX as u64 {
             let mut digest = [0; 32];
             digest[..8].copy_from_slice(&number.to_le_bytes());
-            strict.0.refused.insert(digest, Timestamp::UNIX_EPOCH);
+            let refused = Refused {
+                why: String::new(),
+                holds: Timestamp::MIN..=Timestamp::MIN,
+            };
+            strict.0.refused.insert(digest, refused);
         }
         assert!(strict.0.refused.len() <= REFUSED_MAX);
     }
@@ -430,7 +539,7 @@ mod tests {
         let at = "2025-01-01T00:00:00Z".parse().unwrap();
         for names in [&[][..], &[""]] {
             let nobody = certificate(&signer, names, &["system:masters"]);
-            assert!(nobody.user(&signer.authority, at).is_none(), "{names:?}");
+            assert!(nobody.user(&signer.authority, at).is_err(), "{names:?}");
         }
     }
 }

@@ -73,7 +73,7 @@ impl super::Metrics {
                 self.policy.users.of([username(&user.name)]).add(1);
                 "success"
             }
-            Err(Refusal::Unauthorized) => "failure",
+            Err(Refusal::Unauthorized(_)) => "failure",
             Err(Refusal::Unchecked) => "error",
         };
         self.policy.attempts.of([result]).add(1);

@@ -69,8 +69,9 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status
     let took = clock::monotonic().saturating_duration_since(began);
     server.metrics.authenticated(&found, took);
     found.map_err(|refusal| match refusal {
-        Refusal::Unauthorized => {
-            let warnings: Vec<String> = spaced(&parts.headers).into_iter().collect();
+        Refusal::Unauthorized(why) => {
+            let why = why.map(|why| format!("the client certificate is not accepted: {why}"));
+            let warnings: Vec<String> = spaced(&parts.headers).into_iter().chain(why).collect();
             Status::unauthorized().warning(&warnings)
         }
         Refusal::Unchecked => Status::cannot_check(),

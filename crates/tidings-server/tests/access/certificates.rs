@@ -1,6 +1,19 @@
-//! Files that are replaced while the server runs.
+//! Client certificates of every form, and files that are replaced while the server runs.
 
-use crate::support::{Authority, Credentials, Server, token, write};
+use std::sync::Arc;
+
+use rustls::client::ResolvesClientCert;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SignatureScheme, SupportedProtocolVersion};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::connections::until_the_end;
+use crate::support::{Authority, Credentials, Server, Signed, TOKENS, token, write};
 
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
@@ -36,6 +49,26 @@ async fn replaced_files_are_in_force_and_broken_ones_are_not() {
     server.write("rbac.yaml", "");
     assert!(server.running.reload().await);
     assert_eq!(codes().await, [401, 403, 403, 403]);
+
+    // Half a line was written: what was whole before stays in force.
+    server.write("tokens.csv", TOKENS);
+    assert!(server.running.reload().await);
+    assert_eq!(codes().await, [401, 403, 403, 403]);
+    server.write("tokens.csv", "t-admin,admin,1,\"system:masters\"\nt-ann,a");
+    assert!(!server.running.reload().await);
+    assert_eq!(codes().await, [401, 403, 403, 403]);
+
+    // An empty file, and one of nothing but comments, is a file without tokens.
+    for text in ["", "# t-ann,ann,2\n"] {
+        server.write("tokens.csv", TOKENS);
+        assert!(server.running.reload().await);
+        assert_eq!(codes().await, [401, 403, 403, 403]);
+        server.write("tokens.csv", text);
+        assert!(server.running.reload().await, "{text:?}");
+        assert_eq!(codes().await, [401, 403, 401, 401], "{text:?}");
+    }
+    server.write("tokens.csv", TOKENS);
+    assert!(server.running.reload().await);
 
     for (name, text) in [
         (
@@ -110,5 +143,119 @@ async fn a_replaced_certificate_is_served() {
     server.write("tls.key", &old.key);
     assert!(server.running.reload().await);
     assert_eq!(reloads().await, before + 1);
+    server.running.shutdown().await;
+}
+
+/// Shows a certificate without having looked at it.
+#[derive(Debug)]
+struct Shows(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shows {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// Asks for events over one version of TLS, with a certificate and a key and maybe a token.
+async fn ask(
+    server: &Server,
+    version: &'static SupportedProtocolVersion,
+    (certificate, key): (&str, &str),
+    token: &str,
+) -> std::io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    let authority = server.folder.path().join("data/pki/ca.crt");
+    roots
+        .add(CertificateDer::from_pem_file(authority).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    let shows = Shows(Arc::new(CertifiedKey::new(vec![certificate], key)));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_cert_resolver(Arc::new(shows));
+    let stream = TcpStream::connect(server.running.address()).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await?;
+    let credentials = match token {
+        "" => String::new(),
+        token => format!("authorization: Bearer {token}\r\n"),
+    };
+    let request =
+        format!("GET {EVENTS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{credentials}\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    Ok(until_the_end(&mut stream).await)
+}
+
+/// TLS makes sure that the client has the key, and nothing else: a certificate that is not good is an answer, which says
+/// why, and no handshake that fails.
+#[tokio::test]
+async fn certificates_that_are_not_good_are_told_why() {
+    let (authority, foreign) = (Authority::new("clients"), Authority::new("clients"));
+    let server = Server::start(|options, folder| {
+        options.security.client_ca_file = Some(write(folder, "clients.pem", &authority.pem));
+    })
+    .await;
+    let good = authority.client("ann", &[], 2040);
+    let other_key = Signed {
+        key: foreign.client("ann", &[], 2040).key,
+        ..good.clone()
+    };
+    let no_key = "";
+    for version in [&TLS12, &TLS13] {
+        for (what, signed, why) in [
+            ("good", &good, None),
+            ("another's key", &other_key, Some(no_key)),
+            (
+                "expired",
+                &authority.client("ann", &[], 2021),
+                Some("it has expired"),
+            ),
+            (
+                "foreign",
+                &foreign.client("ann", &[], 2040),
+                Some("no authority that is trusted here vouches for it"),
+            ),
+            (
+                "version 1",
+                &authority.version_1("ann"),
+                Some("it is of X.509 version 1, and version 3 is needed"),
+            ),
+            (
+                "an authority's",
+                &authority.intermediate("ann"),
+                Some("it is an authority's own (CA:TRUE), and a client's is needed"),
+            ),
+        ] {
+            let case = format!("{what} {:?}", version.version);
+            let pem = (&*signed.certificate, &*signed.key);
+            let answer = ask(&server, version, pem, "").await;
+            match (why, answer) {
+                (None, answer) => assert!(answer.unwrap().starts_with("HTTP/1.1 200"), "{case}"),
+                (Some(why), Ok(answer)) if why == no_key => assert_eq!(answer, "", "{case}"),
+                (Some(why), Err(_)) if why == no_key => {}
+                (Some(why), answer) => {
+                    let answer = answer.expect(&case);
+                    assert!(answer.starts_with("HTTP/1.1 401"), "{case}: {answer}");
+                    let warning =
+                        format!("warning: 299 - \"the client certificate is not accepted: {why}\"");
+                    assert!(answer.contains(&warning), "{case}: {answer}");
+                    // Other credentials are as good as ever.
+                    let answer = ask(&server, version, pem, "t-ann").await.unwrap();
+                    assert!(answer.starts_with("HTTP/1.1 200"), "{case}: {answer}");
+                }
+            }
+        }
+    }
     server.running.shutdown().await;
 }

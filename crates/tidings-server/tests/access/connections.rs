@@ -304,14 +304,19 @@ async fn idle_strangers_take_no_place_from_clients_and_probes() {
 async fn busy_strangers_take_no_place_from_clients_and_probes() {
     let server = with_limits(8, 0).await;
     let mut busy = Vec::new();
-    for peer in 2..12 {
-        let (mut read, mut write) = tokio::io::split(tls_from(&server, "h2", peer).await.unwrap());
-        write.write_all(NO_WINDOW).await.unwrap();
-        write.write_all(&get(1, "/", "")).await.unwrap();
-        // HEADERS: it is answered, and the answer not taken.
-        while frame(&mut read).await.0 != 1 {}
-        busy.push((read, write));
-    }
+    let fill = async {
+        for peer in 2..12 {
+            let stream = tls_from(&server, "h2", peer).await.unwrap();
+            let (mut read, mut write) = tokio::io::split(stream);
+            write.write_all(NO_WINDOW).await.unwrap();
+            write.write_all(&get(1, "/", "")).await.unwrap();
+            // HEADERS: it is answered, and the answer not taken.
+            while frame(&mut read).await.0 != 1 {}
+            busy.push((read, write));
+        }
+    };
+    let filled = tokio::time::timeout(PATIENCE, fill).await;
+    filled.expect("strangers hold the server");
     assert!(ask_anew(&server, 1, LIST).await.starts_with("HTTP/1.1 200"));
     assert!(ask_anew(&server, 1, LIVEZ).await.ends_with("ok"));
     server.running.shutdown().await;
@@ -398,23 +403,25 @@ async fn strangers_have_one_answer_over_http2() {
         let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
         write.write_all(HTTP2_PREFACE).await.unwrap();
         let mut seen = Vec::new();
-        for stream in [1, 3] {
-            write
-                .write_all(&get(stream, path, authorization))
-                .await
-                .unwrap();
-            loop {
-                let (kind, of, _) = frame(&mut read).await;
-                seen.push(kind);
-                let last = if ends { kind == GOAWAY } else { kind == DATA };
-                if last && (ends || of == stream) {
-                    break;
+        let conversation = async {
+            for stream in [1, 3] {
+                let request = get(stream, path, authorization);
+                write.write_all(&request).await.unwrap();
+                // A stranger's connection ends; another is asked a second time.
+                loop {
+                    let (kind, of, _) = frame(&mut read).await;
+                    seen.push(kind);
+                    if ends && kind == GOAWAY {
+                        return;
+                    }
+                    if !ends && (kind, of) == (DATA, stream) {
+                        break;
+                    }
                 }
             }
-            if ends {
-                break;
-            }
-        }
+        };
+        let ended = tokio::time::timeout(PATIENCE, conversation).await;
+        ended.expect("the connection goes on, or the answers do not come");
         assert_eq!(seen.contains(&GOAWAY), ends, "{path} {authorization}");
     }
     server.running.shutdown().await;

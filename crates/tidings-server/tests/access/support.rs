@@ -9,7 +9,10 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    SigningKey,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 use tempfile::TempDir;
 use tidings_server::{Running, StartOptions, start};
@@ -116,6 +119,44 @@ impl Authority {
         self.sign(params, until)
     }
 
+    /// One that may sign others.
+    pub(crate) fn intermediate(&self, name: &str) -> Signed {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        self.sign(params, 2040)
+    }
+
+    /// One of X.509 version 1, as `openssl x509 -req` makes them without extensions.
+    pub(crate) fn version_1(&self, name: &str) -> Signed {
+        const SEQUENCE: u8 = 0x30;
+        const BIT_STRING: u8 = 0x03;
+        const VERSION: u8 = 0xa0;
+        const EXTENSIONS: u8 = 0xa3;
+        let signed = self.client(name, &[], 2040);
+        let certificate = CertificateDer::from_pem_slice(signed.certificate.as_bytes()).unwrap();
+        let parts = der_parts(der_parts(&certificate)[0].1);
+        let fields: Vec<u8> = der_parts(parts[0].1)
+            .iter()
+            .filter(|(field, _)| ![VERSION, EXTENSIONS].contains(&field[0]))
+            .flat_map(|(field, _)| field.iter().copied())
+            .collect();
+        let fields = der(SEQUENCE, &fields);
+        let mut signature = vec![0];
+        signature.extend(self.issuer.key().sign(&fields).unwrap());
+        let certificate = der(
+            SEQUENCE,
+            &[&fields, parts[1].0, &der(BIT_STRING, &signature)].concat(),
+        );
+        let base64 = base64::engine::general_purpose::STANDARD.encode(certificate);
+        Signed {
+            certificate: format!(
+                "-----BEGIN CERTIFICATE-----\n{base64}\n-----END CERTIFICATE-----\n"
+            ),
+            ..signed
+        }
+    }
+
     /// A server's certificate for this machine.
     pub(crate) fn server(&self, until: i32) -> Signed {
         let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
@@ -133,6 +174,35 @@ impl Authority {
             key: key.serialize_pem(),
         }
     }
+}
+
+/// A value in DER.
+fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(content.len()).unwrap().to_be_bytes();
+    let mut value = vec![tag];
+    match len {
+        [0, len] if len < 0x80 => value.push(len),
+        [0, len] => value.extend([0x81, len]),
+        [high, low] => value.extend([0x82, high, low]),
+    }
+    value.extend(content);
+    value
+}
+
+/// The values that follow each other in DER, each whole, and its content.
+fn der_parts(mut rest: &[u8]) -> Vec<(&[u8], &[u8])> {
+    let mut parts = Vec::new();
+    while let [_, first, more @ ..] = rest {
+        let (head, len) = match (first, more) {
+            (0x81, [len, ..]) => (3, usize::from(*len)),
+            (0x82, [high, low, ..]) => (4, usize::from(u16::from_be_bytes([*high, *low]))),
+            (len, _) => (2, usize::from(*len)),
+        };
+        let (whole, behind) = rest.split_at(head + len);
+        parts.push((whole, &whole[head..]));
+        rest = behind;
+    }
+    parts
 }
 
 impl Server {
