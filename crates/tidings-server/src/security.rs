@@ -1,8 +1,13 @@
 //! Who may come in and what they may do, from options and files, and those files when they are replaced.
 //!
 //! Files that belong together are in force together. Whatever lies there and is not in force is tried at every look, until
-//! it is: a certificate may be there before its key is. What is not usable changes nothing; the log says so and a count
-//! goes up, once for each state the files were seen in.
+//! it is: a certificate may be there before its key is. What is missing or not usable changes nothing; the log says so and
+//! a count goes up, once for each state the files were seen in. A file without tokens or permissions is usable: it revokes
+//! those it held.
+//!
+//! A file is what it holds at the moment it is read. One that is renamed into place is seen whole, before or after. One
+//! that is written in place may be seen in part, until the next look: cut within a line it is not usable in most cases, cut
+//! between two lines it lacks the rest. It never gives more than one of the two does.
 
 use std::fs;
 use std::io::{self, Read};
@@ -262,6 +267,9 @@ impl FileWatcher {
         if let Some(file) = &mut files.tokens {
             usable &= file.take_over(server, |bytes| {
                 let tokens = parse_token_file(first(bytes)).map_err(|error| error.to_string())?;
+                if tokens.is_empty() {
+                    tracing::warn!("the token file holds no token any more: all are revoked");
+                }
                 server.authenticator.replace_tokens(tokens);
                 Ok(())
             });
