@@ -33,8 +33,12 @@ pub struct StartOptions {
     pub bind_address: IpAddr,
     /// The port to listen on; 0 takes a free one. Default: 6443.
     pub secure_port: u16,
-    /// Tokens in kube-apiserver's CSV form. Default: one token of the server's own, made on first start.
+    /// Tokens in kube-apiserver's CSV form. Default: the server's own token.
     pub token_auth_file: Option<PathBuf>,
+    /// Whether there is a token of the server's own, of `system:masters`, where no token file is given. Made on first start,
+    /// it is kept in the data folder and written into the kubeconfig. If not, one that lies in the folder is not accepted
+    /// either, and the kubeconfig holds no credentials. Default: yes.
+    pub admin_token: bool,
     /// Who may come in and what they may do.
     pub security: SecurityOptions,
     /// Where events are kept. Default: in the data folder.
@@ -53,6 +57,7 @@ impl StartOptions {
             bind_address: Ipv4Addr::LOCALHOST.into(),
             secure_port: 6443,
             token_auth_file: None,
+            admin_token: true,
             security: SecurityOptions::default(),
             storage: Storage::default(),
             audit: None,
@@ -197,14 +202,24 @@ pub async fn start_with_store(
     let token_file = token_file.map(Watched::open).transpose()?;
     let tokens = match (&token_file, &options.token_auth_file) {
         (Some(file), Some(path)) => parse_tokens(path, file.first())?,
-        _ => own_tokens(&options.data_dir.join("tokens.csv"))?,
+        _ if options.admin_token => own_tokens(&options.data_dir.join("tokens.csv"))?,
+        _ => Vec::new(),
     };
     let own_identity = || {
         let names = tls::names(options.bind_address);
         Ok(Identity::own(&options.data_dir.join("pki"), &names)?)
     };
     let mut security = options.security.load(token_file, &tokens, own_identity)?;
-    if options.security.authorization_mode == AuthorizationMode::Rbac
+    if tokens.is_empty()
+        && options.security.client_ca_file.is_none()
+        && options.security.authentication_cluster.is_none()
+        && !options.security.anonymous_auth
+    {
+        tracing::warn!(
+            "no request is let in but for health and version: there is no token, and nothing else to know users by \
+             (--client-ca-file, --authentication-kubeconfig)"
+        );
+    } else if options.security.authorization_mode == AuthorizationMode::Rbac
         && options.security.authorization_rbac_file.is_none()
         && options.security.authorization_cluster.is_none()
         && !tokens.iter().any(|token| token.user.is_master())
@@ -221,10 +236,7 @@ pub async fn start_with_store(
     let address = listener.local_addr().map_err(listening)?;
 
     let kubeconfig = options.data_dir.join("kubeconfig");
-    let token = tokens
-        .first()
-        .map(|token| token.token.as_str())
-        .unwrap_or_default();
+    let token = tokens.first().map(|token| token.token.as_str());
     let text = kubeconfig_text(address, &security.authority_pem, token);
     write_private(&kubeconfig, text.as_bytes()).map_err(|source| StartError::File {
         path: kubeconfig.clone(),
@@ -307,7 +319,8 @@ fn own_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
     Ok(vec![Token { token, user }])
 }
 
-fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: &str) -> String {
+/// Without a token it says where the server is and which authority it is trusted by: clients add credentials of theirs.
+fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: Option<&str>) -> String {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -316,7 +329,10 @@ fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: &str) -> Str
     let server = SocketAddr::new(host, address.port());
     let authority = base64::engine::general_purpose::STANDARD.encode(authority_pem);
     // Every JSON string is a YAML string too, whatever characters a token has.
-    let token = serde_json::Value::from(token);
+    let user = match token {
+        Some(token) => format!("\n    token: {}", serde_json::Value::from(token)),
+        None => " {}".to_owned(),
+    };
     format!(
         "apiVersion: v1
 kind: Config
@@ -333,8 +349,7 @@ contexts:
     user: admin
 users:
 - name: admin
-  user:
-    token: {token}
+  user:{user}
 "
     )
 }

@@ -227,3 +227,49 @@ async fn a_folder_has_one_server_at_a_time() {
     server.shutdown().await;
     start(options(&folder)).await.unwrap().shutdown().await;
 }
+
+/// A token that is not to be is not made, not accepted where it lies, and not given to clients.
+#[tokio::test]
+async fn without_an_admin_token_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = async |server: &Running| {
+        let text = std::fs::read_to_string(server.kubeconfig()).unwrap();
+        Kubeconfig::from_yaml(&text).unwrap().auth_infos[0]
+            .auth_info
+            .as_ref()
+            .and_then(|user| user.token.clone())
+    };
+    let none = || {
+        let mut options = options(&folder);
+        options.admin_token = false;
+        options
+    };
+    let code = async |config: Config| {
+        let client = Client::try_from(config).unwrap();
+        let listed = Api::<Event>::all(client).list(&ListParams::default()).await;
+        match listed {
+            Ok(_) => 200,
+            Err(kube::Error::Api(status)) => status.code,
+            Err(error) => panic!("{error}"),
+        }
+    };
+
+    let server = start(none()).await.unwrap();
+    assert!(token(&server).await.is_none());
+    assert!(!folder.path().join("data/tokens.csv").exists());
+    assert_eq!(code(config(&server).await).await, 401);
+    server.shutdown().await;
+
+    let server = start(options(&folder)).await.unwrap();
+    let made = token(&server).await.expect("a token");
+    assert_eq!(code(config(&server).await).await, 200);
+    server.shutdown().await;
+
+    // The kubeconfig still says where the server is and how it is known: credentials are the client's to add.
+    let server = start(none()).await.unwrap();
+    assert!(token(&server).await.is_none());
+    let mut with_token = config(&server).await;
+    with_token.auth_info.token = Some(made);
+    assert_eq!(code(with_token).await, 401);
+    server.shutdown().await;
+}

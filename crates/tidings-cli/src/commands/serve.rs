@@ -70,7 +70,8 @@ pub(crate) struct Args {
         default_value = "text"
     )]
     log_format: LogFormat,
-    /// So many connections are open at once; more wait to be accepted
+    /// Maximum of open connections. A new one beyond it takes the place of the oldest without credentials, an idle one if there
+    /// is one; a tenth of the places is kept for connections that have shown good credentials, and a tenth for others
     #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
     #[command(flatten)]
@@ -158,6 +159,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     options
         .token_auth_file
         .clone_from(&args.security.token_auth_file);
+    options.admin_token = !args.security.no_admin_token;
     options.security = args.security.options().await?;
     options.api.managed_fields = args.managed_fields.into();
     args.policies.apply(&mut options.api)?;

@@ -10,6 +10,15 @@ use super::values::{bytes, duration, duration_of_seconds};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits and times")]
 pub(super) struct LimitFlags {
+    /// Maximum of open connections of one peer, an IPv4 address or a /64 network of IPv6; 0 is no limit, for servers behind a proxy
+    ///
+    /// A new connection beyond it takes the place of the peer's oldest without credentials; if all have shown good ones, it is
+    /// refused.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    max_connections_per_peer: usize,
+    /// A connection on which no request has shown good credentials ends after this, once nothing is asked on it
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration_of_seconds)]
+    unauthenticated_connection_timeout: Duration,
     /// So many reading requests are served at once, watches aside; more wait for their turn. 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = 400)]
     max_requests_inflight: usize,
@@ -52,6 +61,8 @@ pub(super) struct LimitFlags {
 impl LimitFlags {
     /// Sets what the flags say.
     pub(super) fn apply(self, options: &mut ApiOptions) {
+        options.max_connections_per_peer = self.max_connections_per_peer;
+        options.unauthenticated_connection_timeout = self.unauthenticated_connection_timeout;
         options.max_requests_inflight = self.max_requests_inflight;
         options.max_mutating_requests_inflight = self.max_mutating_requests_inflight;
         options.max_requests_inqueue = self.max_requests_inqueue;

@@ -15,6 +15,9 @@ pub(super) struct SecurityFlags {
     /// itself, which is in system:masters. Read again when replaced
     #[arg(long, value_name = "CSV")]
     pub(super) token_auth_file: Option<PathBuf>,
+    /// Make no token of the server's own and accept none that is there; the kubeconfig then holds no credentials
+    #[arg(long)]
+    pub(super) no_admin_token: bool,
     /// Accept client certificates signed by one of these authorities, in PEM: the common name is the user, organizations are
     /// its groups. Read again when replaced
     #[arg(long, value_name = "FILE")]
