@@ -140,6 +140,55 @@ fn pods_are_restricted() {
     assert!(image.contains(&toolchain), "no {toolchain}");
 }
 
+/// Every rule of every policy says from where or to where, and on which ports.
+#[test]
+fn network_policies_name_their_peers() {
+    let kubernetes = folder().join("kubernetes");
+    let mut policies = 0;
+    for file in manifests(&kubernetes) {
+        for policy in documents(&file) {
+            if policy["kind"] != "NetworkPolicy" {
+                continue;
+            }
+            policies += 1;
+            let spec = &policy["spec"];
+            // An empty selector would cut off whatever else is in the namespace.
+            assert_eq!(
+                spec["podSelector"]["matchLabels"]["app.kubernetes.io/name"],
+                "tidings"
+            );
+            for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
+                for rule in spec[rules].as_array().into_iter().flatten() {
+                    assert!(!rule["ports"].as_array().unwrap().is_empty(), "{rule}");
+                    let peers = rule[peers].as_array().expect("no peers");
+                    assert!(!peers.is_empty(), "{rule}");
+                    for peer in peers {
+                        let everybody = serde_json::json!({});
+                        assert!(
+                            peer["namespaceSelector"] != everybody
+                                && peer["podSelector"] != everybody
+                                && peer["ipBlock"]["cidr"] != "0.0.0.0/0"
+                                && peer["ipBlock"]["cidr"] != "::/0",
+                            "{peer}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(policies, 2);
+}
+
+/// Whoever may come in is known to the cluster.
+#[test]
+fn in_a_cluster_there_is_no_token_of_the_servers_own() {
+    let config = &documents(&folder().join("kubernetes/base/config.yaml"))[0];
+    let settings: Value =
+        serde_saphyr::from_str(config["data"]["tidings.yaml"].as_str().unwrap()).unwrap();
+    assert_eq!(settings["no-admin-token"], true);
+    assert!(settings["authentication-kubeconfig"].is_string());
+}
+
 /// The metrics an expression names.
 fn metrics(expression: &str) -> Vec<String> {
     expression
@@ -303,20 +352,26 @@ async fn the_api_takes_the_manifests() {
     };
     let [embedded, etcd, monitoring] = ["embedded", "etcd", "monitoring"].map(built);
     assert!(monitoring.contains("kind: ServiceMonitor"));
-    // An empty selector would cut off whatever else is in the namespace, an etcd among them.
+    // Kustomize adds the label of all objects to what chooses pods. A policy still names the peers that its file names.
     for objects in [&embedded, &etcd] {
         let objects: Vec<Value> = objects
             .split("\n---\n")
             .map(|object| serde_saphyr::from_str(object).unwrap())
             .collect();
-        let policy = objects
-            .iter()
-            .find(|object| object["kind"] == "NetworkPolicy")
-            .unwrap();
-        assert_eq!(
-            policy["spec"]["podSelector"]["matchLabels"],
-            serde_json::json!({"app.kubernetes.io/name": "tidings"})
-        );
+        for (name, file) in [
+            ("tidings", "base/network-policy.yaml"),
+            ("tidings-etcd", "etcd/network-policy.yaml"),
+        ] {
+            let written = &documents(&folder().join("kubernetes").join(file))[0];
+            let policy = objects.iter().find(|object| {
+                object["kind"] == "NetworkPolicy" && object["metadata"]["name"] == name
+            });
+            if let Some(policy) = policy {
+                assert_eq!(policy["spec"], written["spec"], "{name}");
+            } else {
+                assert_eq!(name, "tidings-etcd");
+            }
+        }
     }
     let Some(cluster) = KubeApiserver::start() else {
         return;
