@@ -1,11 +1,12 @@
 //! Places for connections, and which connection ends where there is none left.
 //!
-//! A connection counts as one without credentials until a request on it has shown good ones. Invariants:
+//! A connection is a stranger's until a request on it has shown good credentials. Invariants:
 //! - No more connections than there are places hold one, and none of those that were told to end is counted twice.
-//! - A tenth of the places is kept from connections without credentials, and a tenth from those with credentials: idle
-//!   strangers cannot shut out clients, and clients cannot shut out a probe, which has no credentials.
-//! - A new connection that finds no place is given that of the oldest connection without credentials, one on which
-//!   nothing is asked before all others. A connection with credentials is never ended for another.
+//! - A tenth of the places is kept from strangers, and a tenth from connections with credentials: idle strangers cannot
+//!   shut out clients, and clients cannot shut out a probe, which has no credentials.
+//! - A new connection that finds no place is given that of the oldest stranger, one that asks nothing before all others. A
+//!   connection with credentials is never ended for another. If all places of those are taken, one more stays a stranger
+//!   among the places.
 //! - The same holds among the connections of one peer address, if these are bounded.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -32,7 +33,7 @@ impl Peer {
                 let network = address.to_bits() >> 64 << 64;
                 Self(Ipv6Addr::from_bits(network).into())
             }
-            address => Self(address),
+            address @ IpAddr::V4(_) => Self(address),
         }
     }
 }
@@ -307,15 +308,25 @@ mod tests {
         }
 
         /// What becomes of a new connection if nothing else happens.
-        fn enter(&self, address: &str) -> Option<Option<Place>> {
-            let entered = self
+        fn enter(&self, address: &str) -> Result<Place, &'static str> {
+            let address = address.parse().unwrap();
+            match self
                 .connections
-                .enter(address.parse().unwrap(), &self.metrics);
-            entered.now_or_never()
+                .enter(address, &self.metrics)
+                .now_or_never()
+            {
+                Some(Some(place)) => Ok(place),
+                Some(None) => Err("refused"),
+                None => Err("waits"),
+            }
         }
 
         fn place(&self, address: &str) -> Place {
-            self.enter(address).unwrap().unwrap()
+            self.enter(address).unwrap()
+        }
+
+        fn waits(&self, address: &str) -> bool {
+            self.enter(address).err() == Some("waits")
         }
     }
 
@@ -330,9 +341,9 @@ mod tests {
         known.visitor().authenticate();
         let places = [door.place(A), door.place(B), door.place(A)];
         places[0].visitor().set_busy(true);
-        assert!(door.enter(B).is_none(), "a place has to be given back");
+        assert!(door.waits(B), "a place has to be given back");
         // However often is asked, one makes room for one.
-        assert!(door.enter(B).is_none());
+        assert!(door.waits(B));
         let needed = places.each_ref().map(is_needed);
         assert_eq!(needed, [false, true, false]);
         let [busy, second, third] = places;
@@ -342,7 +353,7 @@ mod tests {
 
         // What is asked is over: it is the oldest.
         busy.visitor().set_busy(false);
-        assert!(door.enter(B).is_none());
+        assert!(door.waits(B));
         assert!(
             is_needed(&busy) && !is_needed(&third) && !is_needed(&fourth) && !is_needed(&known)
         );
@@ -356,7 +367,7 @@ mod tests {
         for place in [&third, &fourth, &fifth] {
             place.visitor().set_busy(true);
         }
-        assert!(door.enter(B).is_none());
+        assert!(door.waits(B));
         assert!(is_needed(&third));
         drop((known, third, fourth, fifth));
         assert_eq!(door.connections.counts(), (0, 0));
@@ -367,7 +378,7 @@ mod tests {
     fn each_kind_leaves_places_to_the_other() {
         let door = Door::new(20, 0);
         let strangers: Vec<Place> = (0..18).map(|_| door.place(A)).collect();
-        assert!(door.enter(A).is_none(), "two places are kept");
+        assert!(door.waits(A), "two places are kept");
         drop(strangers);
 
         let clients: Vec<Place> = (0..18)
@@ -383,7 +394,7 @@ mod tests {
             assert!(place.visitor().is_authenticated());
         }
         assert_eq!(door.connections.counts(), (18, 2));
-        assert!(door.enter(B).is_none());
+        assert!(door.waits(B));
         assert!(is_needed(&more[0]) && !clients.iter().any(is_needed));
         drop(more);
         let probe = door.place(B);
@@ -395,7 +406,7 @@ mod tests {
         let door = Door::new(1, 0);
         let only = door.place(A);
         only.visitor().authenticate();
-        assert!(door.enter(A).is_none() && !is_needed(&only));
+        assert!(door.waits(A) && !is_needed(&only));
         drop(only);
         door.place(A);
     }
@@ -411,12 +422,12 @@ mod tests {
             client.visitor().authenticate();
             let stranger = door.place(same);
             let elsewhere = door.place(other);
-            assert!(door.enter(same).is_none());
+            assert!(door.waits(same));
             assert!(is_needed(&stranger) && !is_needed(&elsewhere));
             drop(stranger);
             let second = door.place(same);
             second.visitor().authenticate();
-            assert!(door.enter(first).unwrap().is_none(), "refused");
+            assert_eq!(door.enter(first).err(), Some("refused"));
             drop(client);
             door.place(same);
         }

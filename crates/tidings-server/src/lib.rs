@@ -64,6 +64,7 @@
 //!
 //! - Namespaces are not objects: they are a setting ([`Namespaces`]), by default every valid name.
 
+mod activity;
 mod admission;
 mod audit;
 mod auth;

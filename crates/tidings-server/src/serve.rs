@@ -6,12 +6,10 @@
 //! which no request has shown good credentials have a time of their own, and one answer where HTTP/2 is spoken; how many
 //! connections there are is bounded in `connections.rs`.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,13 +23,12 @@ use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use crate::activity::{Activity, Open, Overdue};
 use crate::auth::certificate::PeerCertificate;
-use crate::clock;
 use crate::connections::Visitor;
 use crate::metrics::Ending;
 use crate::paced::{self, Lasting};
@@ -167,12 +164,7 @@ async fn connection(
     let certificate = session
         .peer_certificates()
         .map(|chain| Arc::new(PeerCertificate::new(chain.to_vec())));
-    let activity = Arc::new(Activity {
-        visitor: Arc::clone(visitor),
-        begun: AtomicU64::new(0),
-        open: Mutex::default(),
-        answered_stranger: Notify::new(),
-    });
+    let activity = Arc::new(Activity::new(Arc::clone(visitor)));
     let service = Connected {
         api,
         peer,
@@ -247,6 +239,10 @@ async fn drive<C>(
                 // Others of the same connection are read: they go on, new ones have to come by another.
                 overdue.set(activity.overdue(longest, Overdue::All));
             }
+            () = activity.strangers_answers_pile_up() => {
+                tracing::debug!("a client without credentials does not take its answers");
+                return metrics.connection_ended(Ending::Untaken);
+            }
             () = &mut stopped, if !ending => {}
             () = &mut stranger, if !ending => {
                 tracing::debug!("a connection without credentials is ended");
@@ -264,86 +260,6 @@ async fn drive<C>(
         }
         connection.as_mut().graceful_shutdown();
         ending = true;
-    }
-}
-
-/// What happens on one connection.
-struct Activity {
-    visitor: Arc<Visitor>,
-    /// Requests that were begun.
-    begun: AtomicU64,
-    /// Requests whose answers are not sent in full, by their numbers, and when each has to be over.
-    open: Mutex<HashMap<u64, Instant>>,
-    /// An answer was given over HTTP/2, and no request has shown good credentials.
-    answered_stranger: Notify,
-}
-
-#[derive(Clone, Copy)]
-enum Overdue {
-    First,
-    All,
-}
-
-impl Activity {
-    /// Resolves when nothing was going on for some time: `first` if no request ever came, otherwise between `pause` and
-    /// twice that.
-    async fn idle(&self, first: Duration, pause: Duration) {
-        let mut before = (0, 0);
-        loop {
-            let limit = if before.0 == 0 { first } else { pause };
-            tokio::time::sleep(limit).await;
-            let begun = self.begun.load(Ordering::Relaxed);
-            let now = (begun, self.open().len());
-            if now == before && now.1 == 0 {
-                return;
-            }
-            before = now;
-        }
-    }
-
-    /// Resolves when the connection has had its time without credentials: all of it, or over HTTP/2 one answer. A connection
-    /// on which a hundred requests cost a client next to nothing is not for everybody (`UnauthenticatedHTTP2DOSMitigation`
-    /// of `k8s.io/apiserver`).
-    async fn stranger(&self, until: Instant) {
-        tokio::select! {
-            () = self.answered_stranger.notified() => {}
-            () = tokio::time::sleep_until(until) => {
-                if self.visitor.is_authenticated() {
-                    std::future::pending().await
-                }
-            }
-        }
-    }
-
-    /// Resolves when the time of an open request, or of all of them, is over. None is over sooner than `longest` after it
-    /// began.
-    async fn overdue(&self, longest: Duration, which: Overdue) {
-        loop {
-            let end = match which {
-                Overdue::First => self.open().values().min().copied(),
-                Overdue::All => self.open().values().max().copied(),
-            };
-            // Those that end last may be over long before their time.
-            let look_again = paced::deadline(longest);
-            tokio::time::sleep_until(end.unwrap_or(look_again).min(look_again)).await;
-            let now = clock::timer();
-            let over = match which {
-                Overdue::First => self.open().values().any(|end| *end <= now),
-                Overdue::All => self.all_are_overdue(),
-            };
-            if over {
-                return;
-            }
-        }
-    }
-
-    fn all_are_overdue(&self) -> bool {
-        let now = clock::timer();
-        self.open().values().all(|end| *end <= now)
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Instant>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -372,60 +288,21 @@ impl Service<Request<Incoming>> for Connected {
             request.extensions_mut().insert(certificate.clone());
         }
         request.extensions_mut().insert(self.peer);
-        let visitor = &self.activity.visitor;
-        request.extensions_mut().insert(Arc::clone(visitor));
+        let visitor = Arc::clone(self.activity.visitor());
+        request.extensions_mut().insert(visitor);
         let http2 = self.http2;
         let answered = self.api.call(request);
         Box::pin(async move {
             let response = answered.await?;
-            if http2 && !open.activity.visitor.is_authenticated() {
-                open.activity.answered_stranger.notify_one();
+            let lasting = response.extensions().get();
+            if http2 {
+                open.answered_over_http2(lasting.is_some());
             }
-            if let Some(Lasting(time)) = response.extensions().get() {
+            if let Some(Lasting(time)) = lasting {
                 open.lasts(time.saturating_add(grace));
             }
             Ok(response.map(|body| Answer { body, _open: open }))
         })
-    }
-}
-
-/// A request from its first byte to the last of its answer.
-struct Open {
-    number: u64,
-    activity: Arc<Activity>,
-}
-
-impl Open {
-    fn new(activity: &Arc<Activity>, time: Duration) -> Self {
-        let number = activity.begun.fetch_add(1, Ordering::Relaxed);
-        let mut open = activity.open();
-        if open.is_empty() {
-            activity.visitor.set_busy(true);
-        }
-        open.insert(number, paced::deadline(time));
-        drop(open);
-        Self {
-            number,
-            activity: activity.clone(),
-        }
-    }
-
-    /// Gives the request this long from now on, but no less than it had.
-    fn lasts(&self, time: Duration) {
-        let end = paced::deadline(time);
-        if let Some(before) = self.activity.open().get_mut(&self.number) {
-            *before = end.max(*before);
-        }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut open = self.activity.open();
-        open.remove(&self.number);
-        if open.is_empty() {
-            self.activity.visitor.set_busy(false);
-        }
     }
 }
 

@@ -61,7 +61,7 @@ pub struct ApiOptions {
     pub max_connections: usize,
     /// Maximum of open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or a /64 network of IPv6. A
     /// new one beyond it takes the place of the peer's oldest without credentials; if all have shown good ones, it is
-    /// refused. 0 is no limit, for servers behind a proxy. Default: 1,000.
+    /// refused. 0 is no limit, for servers behind a proxy. Default: 2,000.
     pub max_connections_per_peer: usize,
     /// A connection on which no request has shown good credentials ends after this, once nothing is asked on it
     /// (`--unauthenticated-connection-timeout`). Default: 30 seconds.
@@ -120,7 +120,7 @@ impl Default for ApiOptions {
             min_request_timeout: Duration::from_secs(1800),
             bookmark_interval: Duration::from_secs(60),
             max_connections: 10_000,
-            max_connections_per_peer: 1000,
+            max_connections_per_peer: 2000,
             unauthenticated_connection_timeout: Duration::from_secs(30),
             tls_handshake_timeout: Duration::from_secs(10),
             read_header_timeout: Duration::from_secs(32),

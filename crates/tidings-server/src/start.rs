@@ -33,7 +33,7 @@ pub struct StartOptions {
     pub bind_address: IpAddr,
     /// The port to listen on; 0 takes a free one. Default: 6443.
     pub secure_port: u16,
-    /// Tokens in kube-apiserver's CSV form. Default: the server's own token.
+    /// Tokens in kube-apiserver's CSV form; a file without any is accepted, and lets none in. Default: the server's own token.
     pub token_auth_file: Option<PathBuf>,
     /// Whether there is a token of the server's own, of `system:masters`, where no token file is given. Made on first start,
     /// it is kept in the data folder and written into the kubeconfig. If not, one that lies in the folder is not accepted

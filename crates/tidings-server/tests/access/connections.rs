@@ -481,6 +481,90 @@ async fn answers_that_nobody_takes_are_ended() {
     server.running.shutdown().await;
 }
 
+/// Without credentials an answer that nobody takes is cheap to ask for: a few of a connection are kept, not a hundred.
+#[tokio::test]
+async fn strangers_leave_few_answers_untaken() {
+    let server = with_limits(100, 0).await;
+    let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
+    write.write_all(NO_WINDOW).await.unwrap();
+    for request in 0..50 {
+        // The server may be faster.
+        if write
+            .write_all(&get(2 * request + 1, "/", ""))
+            .await
+            .is_err()
+        {
+            break;
+        }
+    }
+    // Sooner than any deadline would end it.
+    let end = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut read));
+    end.await.expect("fifty answers are kept");
+    assert_eq!(ended(&server, "untaken").await, 1);
+    server.running.shutdown().await;
+}
+
+/// Frames that cost a client next to nothing are cut off by the protocol's bounds or by the connection's time, and nobody
+/// else notices them.
+#[tokio::test]
+async fn floods_of_frames_are_ended() {
+    let server = Server::start(|options, _| {
+        options.api.unauthenticated_connection_timeout = Duration::from_secs(2);
+    })
+    .await;
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let mut frame = vec![0, 0, u8::try_from(payload.len()).unwrap(), kind, flags];
+        frame.extend(stream.to_be_bytes());
+        frame.extend(payload);
+        frame
+    };
+    // A request for /livez but for its authority; whole, and to be continued.
+    let head = b"\x82\x87\x04\x06/livez";
+    let mut floods: Vec<(&str, Vec<u8>)> = vec![
+        ("PING", frame(6, 0, 0, &[0; 8])),
+        ("SETTINGS", frame(4, 0, 0, &[0, 4, 0, 0, 0xff, 0xff])),
+        ("PRIORITY", frame(2, 0, 1, &[0, 0, 0, 0, 16])),
+        ("WINDOW_UPDATE", frame(8, 0, 0, &[0, 0, 0, 1])),
+        ("unknown", frame(0x77, 0, 0, &[0; 8])),
+    ];
+    for (_, flood) in &mut floods {
+        *flood = flood.repeat(1000);
+    }
+    let mut resets = Vec::new();
+    for stream in (1..20_001).step_by(2) {
+        resets.extend(frame(1, 5, stream, head));
+        resets.extend(frame(3, 0, stream, &[0, 0, 0, 8]));
+    }
+    floods.push(("rapid reset", resets));
+    let mut endless = frame(1, 1, 1, head);
+    endless.extend(frame(9, 0, 1, b"\x40\x01a\x01b").repeat(10_000));
+    floods.push(("CONTINUATION", endless));
+    let mut empty = frame(
+        1,
+        4,
+        1,
+        &head.map(|byte| if byte == 0x82 { 0x83 } else { byte }),
+    );
+    empty.extend(frame(0, 0, 1, &[]).repeat(10_000));
+    floods.push(("empty DATA", empty));
+
+    for (what, flood) in floods {
+        let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
+        let pour = async {
+            if write.write_all(HTTP2_PREFACE).await.is_ok() {
+                while write.write_all(&flood).await.is_ok() {}
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(25), async {
+            futures::join!(pour, until_the_end(&mut read));
+        });
+        let (ended, probe) = futures::join!(ended, ask_anew(&server, 2, LIVEZ));
+        assert!(probe.ends_with("ok"), "{what}");
+        assert!(ended.is_ok(), "{what} goes on");
+    }
+    server.running.shutdown().await;
+}
+
 /// The next frame: type, stream, payload.
 async fn frame(read: &mut (impl AsyncRead + Unpin)) -> (u8, u8, Vec<u8>) {
     let mut head = [0; 9];

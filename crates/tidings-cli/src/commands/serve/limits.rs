@@ -14,7 +14,7 @@ pub(super) struct LimitFlags {
     ///
     /// A new connection beyond it takes the place of the peer's oldest without credentials; if all have shown good ones, it is
     /// refused.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 2000)]
     max_connections_per_peer: usize,
     /// A connection on which no request has shown good credentials ends after this, once nothing is asked on it
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration_of_seconds)]

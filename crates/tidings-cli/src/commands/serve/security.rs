@@ -13,6 +13,9 @@ use super::cluster::Cluster;
 pub(super) struct SecurityFlags {
     /// Who is let in: lines of token,user,uid and, in quotes, groups; without it, whoever has the token the server makes
     /// itself, which is in system:masters. Read again when replaced
+    ///
+    /// Emptied, it revokes every token; missing or malformed, the former ones stay, and the log says so. Rename a new file into
+    /// place: one that is written in place may be read in part, until it is looked at again ten seconds later.
     #[arg(long, value_name = "CSV")]
     pub(super) token_auth_file: Option<PathBuf>,
     /// Make no token of the server's own and accept none that is there; the kubeconfig then holds no credentials
