@@ -53,8 +53,9 @@ const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 const HTTP2_CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Maximum of requests that a client has taken back before they were looked at. One more ends the connection.
 const HTTP2_PENDING_RESETS_MAX: usize = 20;
-/// Maximum of requests of one connection that were refused for errors of the protocol. One more ends the connection.
-const HTTP2_ERRORS_MAX: usize = 100;
+/// Maximum of requests of one connection, over all its life, that were refused for errors of the protocol. One more ends the
+/// connection. This is the library's own value.
+const HTTP2_ERRORS_MAX: usize = 1024;
 /// A client without credentials has about this long to end a connection once it is told to.
 const LINGER: Duration = Duration::from_secs(1);
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
@@ -232,7 +233,9 @@ async fn drive<C>(
             }
             () = &mut overdue => {
                 tracing::debug!("a client did not take an answer in time");
-                metrics.connection_ended(Ending::Untaken);
+                if !ending {
+                    metrics.connection_ended(Ending::Untaken);
+                }
                 if activity.all_are_overdue() {
                     return;
                 }
