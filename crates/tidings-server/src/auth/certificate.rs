@@ -202,7 +202,10 @@ impl ClientAuthority {
         }
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        let verified = self.0.verifier.verify_client_cert(certificate, intermediates, at);
+        let verified = self
+            .0
+            .verifier
+            .verify_client_cert(certificate, intermediates, at);
         verified.map(|_| ()).map_err(|error| match error {
             rustls::Error::InvalidCertificate(error) => match error {
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
