@@ -7,6 +7,7 @@ mod apply;
 mod audit;
 #[path = "memory.rs"]
 mod backend;
+mod collections;
 mod content;
 mod fanout;
 mod lists;

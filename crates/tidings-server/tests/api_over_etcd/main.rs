@@ -7,6 +7,8 @@ mod apply;
 #[path = "../api/audit.rs"]
 mod audit;
 mod backend;
+#[path = "../api/collections.rs"]
+mod collections;
 #[path = "../api/content.rs"]
 mod content;
 mod failures;
