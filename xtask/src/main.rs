@@ -1,4 +1,4 @@
-//! The tasks of the project: `cargo xtask test | tidy | contract | crash | outage | image | bench | soak | readme | reference`. Nothing here is needed to
+//! The tasks of the project; `cargo xtask --help` lists them. Nothing here is needed to
 //! build or use tidings.
 #![expect(
     clippy::print_stdout,
@@ -10,6 +10,7 @@ mod bench;
 mod command;
 mod contract;
 mod crash;
+mod hostile;
 mod image;
 mod kube_apiserver;
 mod outage;
@@ -39,6 +40,8 @@ enum Task {
     Crash(crash::Args),
     /// Servers and recorders killed under a stream of events, and what became of every one of them
     Outage(outage::Args),
+    /// What a client can send to make the server work, and what it costs: time, memory, and the wait of others
+    Hostile(hostile::Args),
     /// What the container file promises, proved without a registry
     Image(image::Args),
     /// Our figures beside those of client-go and kube-rs
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Contract(args) => contract::run(&root, &args),
         Task::Crash(args) => crash::run(&root, &args),
         Task::Outage(args) => outage::run(&root, &args),
+        Task::Hostile(args) => hostile::run(&root, &args),
         Task::Image(args) => image::run(&root, &args),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Soak(args) => bench::soak::run(&root, &args),

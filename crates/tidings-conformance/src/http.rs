@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -14,9 +15,14 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// No answer takes longer; watches say themselves when they end.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A head as long as clients written in Go take it.
+const HEADERS_MAX: usize = 100_000;
+const HEADERS_BYTES_MAX: usize = 10 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -84,16 +90,41 @@ impl Client {
 
     /// Sends a request and returns when the answer begins.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
-        let exchange = async {
+        self.connect().await?.send(request).await
+    }
+
+    /// A connection for several requests, one after the other.
+    pub(crate) async fn connect(&self) -> Result<Connection, HttpError> {
+        Connection::over(self.tunnel(None).await?, &self.address).await
+    }
+
+    /// TLS and nothing on it, for the protocol named if any is.
+    pub(crate) async fn tunnel(
+        &self,
+        protocol: Option<&[u8]>,
+    ) -> Result<TlsStream<TcpStream>, HttpError> {
+        let mut tls = self.tls.clone();
+        if let Some(protocol) = protocol {
+            let mut config = ClientConfig::clone(tls.config());
+            config.alpn_protocols = vec![protocol.to_owned()];
+            tls = TlsConnector::from(Arc::new(config));
+        }
+        let open = async {
             let stream = TcpStream::connect(&self.address).await?;
+            stream.set_nodelay(true)?;
             let host = self.address.split(':').next().unwrap_or_default();
             let host = ServerName::try_from(host.to_owned())
                 .map_err(|error| HttpError::Certificate(error.to_string()))?;
-            let stream = self.tls.connect(host, stream).await?;
-            send_over(stream, &self.address, request).await
+            Ok(tls.connect(host, stream).await?)
         };
-        tokio::time::timeout(PATIENCE, exchange).await?
+        tokio::time::timeout(PATIENCE, open).await?
     }
+}
+
+/// A connection of HTTP/1.1.
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    host: http::HeaderValue,
 }
 
 /// The same without TLS, for servers that have none.
@@ -101,31 +132,49 @@ pub(crate) async fn send_plainly(
     address: &str,
     request: Request<Full<Bytes>>,
 ) -> Result<Answer, HttpError> {
-    let exchange = async {
+    let open = async {
         let stream = TcpStream::connect(address).await?;
-        send_over(stream, address, request).await
+        Connection::over(stream, address).await
     };
-    tokio::time::timeout(PATIENCE, exchange).await?
+    let mut connection = tokio::time::timeout(PATIENCE, open).await??;
+    connection.send(request).await
 }
 
-async fn send_over(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    address: &str,
-    mut request: Request<Full<Bytes>>,
-) -> Result<Answer, HttpError> {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // How it ends shows in the answer.
-    tokio::spawn(connection);
-    let host = http::HeaderValue::try_from(address).map_err(http::Error::from)?;
-    request.headers_mut().insert("Host", host);
-    let (parts, body) = sender.send_request(request).await?.into_parts();
-    Ok(Answer {
-        status: parts.status,
-        headers: parts.headers,
-        body,
-        read: Vec::new(),
-    })
+impl Connection {
+    async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        address: &str,
+    ) -> Result<Self, HttpError> {
+        let host = http::HeaderValue::try_from(address).map_err(http::Error::from)?;
+        let (sender, connection) = hyper::client::conn::http1::Builder::new()
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(HEADERS_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        // How it ends shows in the answer.
+        tokio::spawn(connection);
+        Ok(Self { sender, host })
+    }
+
+    /// Sends a request, once the one before is answered in full, and returns when the answer begins.
+    pub(crate) async fn send(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Answer, HttpError> {
+        request.headers_mut().insert("Host", self.host.clone());
+        let exchange = async {
+            self.sender.ready().await?;
+            self.sender.send_request(request).await
+        };
+        let answer = tokio::time::timeout(PATIENCE, exchange).await??;
+        let (parts, body) = answer.into_parts();
+        Ok(Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+            read: Vec::new(),
+        })
+    }
 }
 
 impl Answer {
@@ -133,6 +182,15 @@ impl Answer {
     pub(crate) async fn body(self) -> Result<Bytes, HttpError> {
         let collected = tokio::time::timeout(PATIENCE, self.body.collect()).await??;
         Ok(collected.to_bytes())
+    }
+
+    /// Waits for the rest and keeps none of it: how many bytes it has.
+    pub(crate) async fn length(&mut self) -> Result<u64, HttpError> {
+        let mut length = 0;
+        while let Some(frame) = tokio::time::timeout(PATIENCE, self.body.frame()).await? {
+            length += frame?.data_ref().map_or(0, Bytes::len) as u64;
+        }
+        Ok(length)
     }
 
     /// Waits for the next line, which a watch sends for each event; `None` at the end.

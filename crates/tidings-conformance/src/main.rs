@@ -5,6 +5,7 @@
 mod clients;
 mod correlator;
 mod difference;
+mod hostile;
 mod http;
 mod interchange;
 mod kube_rs;
@@ -52,6 +53,10 @@ enum Suite {
     ///
     /// Exits with 0 when both always agree, 1 when they do not, 2 when nothing could be judged.
     Interchange(interchange::Args),
+    /// Sends `tidings serve` hostile input of every kind in growing sizes: time, memory and answers must stay within bounds.
+    ///
+    /// Exits with 0 when they do, 1 when they do not, 2 when nothing could be judged.
+    Hostile(hostile::Args),
     /// Runs a kube-apiserver with an etcd of its own, for measurements, until standard input ends.
     ///
     /// Prints one line of JSON when it is ready: the path of a kubeconfig, and the two processes.
@@ -72,6 +77,7 @@ fn main() -> ExitCode {
         Suite::Reference(args) => block_on(reference::run(&args, &mut out)),
         Suite::Clients(args) => block_on(clients::run(&args, &mut out)),
         Suite::Interchange(args) => block_on(interchange::run(&args, &mut out)),
+        Suite::Hostile(args) => block_on(hostile::run(&args, &mut out)),
         Suite::KubeApiserver {
             kube_apiserver,
             etcd,
@@ -92,7 +98,8 @@ fn main() -> ExitCode {
 fn block_on<E: Error + 'static>(
     suite: impl Future<Output = Result<bool, E>>,
 ) -> Result<bool, Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // Clients that are measured are not to wait for others.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     Ok(runtime.block_on(suite)?)

@@ -109,6 +109,11 @@ impl Etcd {
 }
 
 impl ApiServer {
+    /// The process that serves, while it runs.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.process.id()
+    }
+
     /// Starts kube-apiserver on an etcd with further arguments and waits until it is ready.
     pub(crate) async fn start_kube(
         program: &Path,

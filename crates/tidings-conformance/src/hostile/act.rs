@@ -1,0 +1,282 @@
+//! A script carried out against a server, and what it did to the server and to those who ask something meanwhile.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::process::Process;
+use super::script::{Act, Ask, Script};
+use crate::http::{Answer, Client, Connection, HttpError};
+use crate::servers::ApiServer;
+
+/// Whose requests cost something.
+const TOKEN: &str = "admin-token";
+/// Processor time of a server at rest, in so much time, is below this.
+const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_micros(300));
+/// A server that does not rest is not waited for longer.
+const UNREST_MAX: u32 = 300;
+/// A neighbour's pause between two requests.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Bytes that the server takes or answers no more within this are given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ActError {
+    #[error("the server's figures: {0}")]
+    Process(#[from] io::Error),
+    #[error("a neighbour was not answered: {0}")]
+    Neighbour(HttpError),
+    #[error("a neighbour ended: {0}")]
+    Ended(#[from] tokio::task::JoinError),
+    #[error("no connection: {0}")]
+    Connect(HttpError),
+    #[error("a request of the table is none: {0}")]
+    Request(#[from] http::Error),
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub(super) struct Outcome {
+    /// The last answer's code, or what was in its place.
+    pub(super) said: String,
+    /// Why there was no answer, or no end of it.
+    pub(super) unanswered: Option<String>,
+    /// Whether what is sent first was refused, so that there was nothing to measure.
+    pub(super) unprepared: bool,
+    /// Processor time of the server.
+    pub(super) spent: Duration,
+    /// The longest answer that is an error, with its headers, in bytes.
+    pub(super) error: u64,
+    /// The longest answer that is none.
+    pub(super) answer: u64,
+    /// Memory the server had at most, beyond what it had before, in bytes.
+    pub(super) memory: u64,
+    /// The slowest answer to a neighbour, if there were any.
+    pub(super) neighbours: Option<Duration>,
+}
+
+/// Carries a script out on a server at rest, with neighbours who go on asking or without.
+pub(super) async fn carry_out(
+    server: &ApiServer,
+    process: &Process,
+    script: &Script,
+    with_neighbours: bool,
+) -> Result<Outcome, ActError> {
+    let mut seen = Seen::default();
+    exchange(&server.client, &script.before, &mut seen).await?;
+    let unprepared = seen.error > 0 || seen.unanswered.is_some();
+    if !unprepared {
+        seen = Seen::default();
+    }
+    rest(process).await?;
+    process.forget_peak()?;
+    let (before, _) = process.memory()?;
+    let spent = process.spent()?;
+    let mut neighbours = None;
+    if !unprepared {
+        if with_neighbours {
+            let street = Street::open(&server.client);
+            act(&server.client, &script.act, &mut seen).await?;
+            neighbours = Some(street.close().await?);
+        } else {
+            act(&server.client, &script.act, &mut seen).await?;
+        }
+    }
+    rest(process).await?;
+    let spent = process.spent()?.since(&spent);
+    let (_, peak) = process.memory()?;
+    Ok(Outcome {
+        said: seen.said,
+        unanswered: seen.unanswered,
+        unprepared,
+        spent,
+        error: seen.error,
+        answer: seen.answer,
+        memory: peak.saturating_sub(before),
+        neighbours,
+    })
+}
+
+/// Answers as they come.
+#[derive(Default)]
+struct Seen {
+    said: String,
+    unanswered: Option<String>,
+    error: u64,
+    answer: u64,
+}
+
+impl Seen {
+    fn answer(&mut self, status: StatusCode, length: u64) {
+        self.said = status.as_u16().to_string();
+        if status.as_u16() < 400 {
+            self.answer = self.answer.max(length);
+        } else {
+            self.error = self.error.max(length);
+        }
+    }
+
+    fn no_answer(&mut self, why: String) {
+        "no answer".clone_into(&mut self.said);
+        self.unanswered = Some(why);
+    }
+}
+
+async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError> {
+    match act {
+        Act::Requests(asks) => exchange(client, asks, seen).await,
+        Act::Bytes(protocol, bytes) => {
+            let stream = client.tunnel(*protocol).await.map_err(ActError::Connect)?;
+            let (mut reading, mut writing) = tokio::io::split(stream);
+            let sent = async {
+                // The server may end the connection at any moment.
+                let _ = writing.write_all(bytes).await;
+                let _ = writing.shutdown().await;
+            };
+            let read = async {
+                let mut piece = vec![0; 64 * 1024];
+                let mut length = 0;
+                while let Ok(more @ 1..) = reading.read(&mut piece).await {
+                    length += more as u64;
+                }
+                length
+            };
+            let both = async { tokio::join!(sent, read) };
+            if let Ok(((), length)) = tokio::time::timeout(PATIENCE, both).await {
+                seen.answer = length;
+                "ended".clone_into(&mut seen.said);
+            } else {
+                let seconds = PATIENCE.as_secs();
+                seen.no_answer(format!("the connection does not end within {seconds} s"));
+            }
+            Ok(())
+        }
+        Act::Handshakes(count) => {
+            for _ in 0..*count {
+                client.tunnel(None).await.map_err(ActError::Connect)?;
+            }
+            "done".clone_into(&mut seen.said);
+            Ok(())
+        }
+        Act::Idle(count) => {
+            let mut idle = Vec::new();
+            for _ in 0..*count {
+                idle.push(client.tunnel(None).await.map_err(ActError::Connect)?);
+            }
+            sleep(REST.0).await;
+            "done".clone_into(&mut seen.said);
+            Ok(())
+        }
+    }
+}
+
+async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), ActError> {
+    let mut connection = None;
+    for ask in asks {
+        let open: &mut Connection = match &mut connection {
+            Some(open) => open,
+            none => none.insert(client.connect().await.map_err(ActError::Connect)?),
+        };
+        let answered = async {
+            let mut answer = open.send(ask.request(TOKEN)?).await?;
+            let length = answer.length().await?;
+            Ok::<_, HttpError>((answer.status, length + headers_length(&answer.headers)))
+        };
+        match answered.await {
+            Ok((status, length)) => seen.answer(status, length),
+            Err(HttpError::Request(error)) => return Err(error.into()),
+            Err(error) => {
+                seen.no_answer(chain(&error));
+                connection = None;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An error with what it goes back to.
+fn chain(error: &HttpError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+fn headers_length(headers: &HeaderMap) -> u64 {
+    let lengths = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
+    lengths.sum::<usize>() as u64
+}
+
+/// Waits until nothing is left to do.
+async fn rest(process: &Process) -> Result<(), ActError> {
+    let mut before = process.spent()?;
+    for _ in 0..UNREST_MAX {
+        sleep(REST.0).await;
+        let now = process.spent()?;
+        if now.since(&before) < REST.1 {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+/// Neighbours: one asks whether the server lives, one for events.
+struct Street {
+    neighbours: JoinSet<Result<Duration, HttpError>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Street {
+    fn open(client: &Client) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let asks = [
+            Ask::get("/livez").without_token(),
+            Ask::list("neighbours", "limit=1"),
+        ];
+        let neighbours = asks.map(|ask| neighbour(client.clone(), ask, Arc::clone(&over)));
+        Self {
+            neighbours: neighbours.into_iter().collect(),
+            over,
+        }
+    }
+
+    /// The slowest answer that any of them got.
+    async fn close(mut self) -> Result<Duration, ActError> {
+        self.over.store(true, Ordering::Relaxed);
+        let mut slowest = Duration::ZERO;
+        while let Some(ended) = self.neighbours.join_next().await {
+            slowest = slowest.max(ended?.map_err(ActError::Neighbour)?);
+        }
+        Ok(slowest)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this measures time")]
+async fn neighbour(client: Client, ask: Ask, over: Arc<AtomicBool>) -> Result<Duration, HttpError> {
+    let mut connection = client.connect().await?;
+    let mut slowest = Duration::ZERO;
+    while !over.load(Ordering::Relaxed) {
+        let request = ask.request(TOKEN)?;
+        let started = Instant::now();
+        let answer: Answer = connection.send(request).await?;
+        answer.body().await?;
+        slowest = slowest.max(started.elapsed());
+        sleep(PAUSE).await;
+    }
+    Ok(slowest)
+}

@@ -1,0 +1,390 @@
+//! Hostile input against a real server: what a client can send costs time and memory in proportion to its size, within bounds, and keeps nobody else
+//! from being answered.
+//!
+//! Each kind of input is sent in sizes that grow four-fold up to what the server's limits let in. The server is a process of its own, new for each kind;
+//! what it spends is read from the system, so other work on the machine counts little. Of several rounds the least time counts, and the most memory.
+
+mod act;
+mod frames;
+mod kinds;
+mod process;
+mod script;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use act::{ActError, Outcome, carry_out};
+use kinds::{KINDS, Kind};
+use process::Process;
+
+use crate::servers::{ApiServer, StartError};
+
+/// From one size to the next.
+const STEP: usize = 4;
+/// The longest answer that is an error, with its headers.
+const ERROR_MAX: u64 = 64 * 1024;
+/// Memory beyond what the server had before: that of some copies of the longest body, and of an event as large as they get.
+const MEMORY_MAX: u64 = 128 << 20;
+
+/// Why nothing could be judged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum HostileError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("{kind}: {source}")]
+    Act {
+        kind: &'static str,
+        source: ActError,
+    },
+    #[error("the server ended")]
+    Ended,
+    #[error("there is no such kind")]
+    NoKind,
+    #[error("what was found cannot be written: {0}")]
+    Write(#[from] std::io::Error),
+}
+
+/// What to judge.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The tidings to judge.
+    #[arg(long, value_name = "PROGRAM")]
+    tidings: PathBuf,
+    /// Smaller sizes, and no bounds in seconds: for any build, on any machine.
+    #[arg(long)]
+    short: bool,
+    /// Only kinds with this in their name.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+}
+
+/// How strictly it is judged.
+struct Measure {
+    /// The sizes, as parts of the largest.
+    parts: &'static [usize],
+    rounds: usize,
+    /// The most that processor time may grow when the size grows by [`STEP`].
+    growth_max: f64,
+    /// Times below this are not told apart.
+    grain: Duration,
+    /// The most processor time, and the longest a neighbour waits.
+    seconds: Option<(Duration, Duration)>,
+}
+
+const LONG: Measure = Measure {
+    parts: &[64, 16, 4, 1],
+    rounds: 3,
+    growth_max: 6.0,
+    grain: Duration::from_millis(4),
+    seconds: Some((Duration::from_millis(500), Duration::from_millis(100))),
+};
+
+const SHORT: Measure = Measure {
+    parts: &[64, 16],
+    rounds: 2,
+    growth_max: 8.0,
+    grain: Duration::from_millis(10),
+    seconds: None,
+};
+
+/// Sends every kind; whether all of them stay within bounds.
+pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, HostileError> {
+    let measure = if args.short { &SHORT } else { &LONG };
+    let is_wanted = |kind: &&Kind| match &args.only {
+        Some(text) => kind.name.contains(text.as_str()),
+        None => true,
+    };
+    let kinds: Vec<&Kind> = KINDS.iter().copied().flatten().filter(is_wanted).collect();
+    if kinds.is_empty() {
+        return Err(HostileError::NoKind);
+    }
+    writeln!(out, "{}", heading())?;
+    let mut faults = Vec::new();
+    for kind in kinds {
+        let server = ApiServer::start_tidings(&args.tidings, &[]).await?;
+        faults.extend(judge(kind, measure, &server, out).await?);
+    }
+    writeln!(out)?;
+    for fault in &faults {
+        writeln!(out, "wrong: {fault}")?;
+    }
+    Ok(faults.is_empty())
+}
+
+/// Sends one kind in growing sizes until something is wrong.
+async fn judge(
+    kind: &Kind,
+    measure: &Measure,
+    server: &ApiServer,
+    out: &mut impl Write,
+) -> Result<Vec<String>, HostileError> {
+    let process = Process::new(server.process().ok_or(HostileError::Ended)?);
+    let mut smaller = None;
+    let mut sizes: Vec<usize> = measure.parts.iter().map(|of| kind.largest / of).collect();
+    // Of what there is little, parts are nothing.
+    sizes.retain(|size| *size > 0);
+    for (place, size) in (1..).zip(sizes.iter().copied()) {
+        let is_last = place == sizes.len();
+        let outcome = outcome(kind, size, is_last, measure, server, &process).await;
+        let outcome = outcome.map_err(|source| HostileError::Act {
+            kind: kind.name,
+            source,
+        })?;
+        writeln!(out, "{}", row(kind, size, &outcome))?;
+        out.flush()?;
+        let faults = faults(kind, size, smaller.as_ref(), &outcome, measure);
+        if !faults.is_empty() {
+            return Ok(faults);
+        }
+        smaller = (!outcome.unprepared).then_some((size, outcome));
+    }
+    Ok(Vec::new())
+}
+
+/// The least time, and the most of all else, of some rounds; the largest size with neighbours, who are waited for until one round suits them.
+async fn outcome(
+    kind: &Kind,
+    size: usize,
+    is_last: bool,
+    measure: &Measure,
+    server: &ApiServer,
+    process: &Process,
+) -> Result<Outcome, ActError> {
+    let namespace = |round: usize| format!("n{size}-{round}");
+    let script = |round| (kind.make)(size, &namespace(round));
+    let mut all = carry_out(server, process, &script(0), false).await?;
+    for round in 1..measure.rounds {
+        let more = carry_out(server, process, &script(round), false).await?;
+        all.spent = all.spent.min(more.spent);
+        all.memory = all.memory.max(more.memory);
+        all.error = all.error.max(more.error);
+        all.answer = all.answer.max(more.answer);
+        all.unanswered = all.unanswered.or(more.unanswered);
+    }
+    let Some((_, wait_max)) = measure.seconds.filter(|_| is_last) else {
+        return Ok(all);
+    };
+    for round in 0..measure.rounds {
+        let script = script(measure.rounds + round);
+        let waited = carry_out(server, process, &script, true).await?.neighbours;
+        all.neighbours = all.neighbours.into_iter().chain(waited).min();
+        if all.neighbours <= Some(wait_max) {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// What is out of bounds.
+fn faults(
+    kind: &Kind,
+    size: usize,
+    smaller: Option<&(usize, Outcome)>,
+    outcome: &Outcome,
+    measure: &Measure,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut wrong = |what: String| faults.push(format!("{}: {size}: {what}", kind.name));
+    if let Some(why) = outcome.unanswered.as_ref().filter(|_| !outcome.unprepared) {
+        wrong(why.clone());
+    }
+    let spent_ms = millis(outcome.spent);
+    if let Some((smaller, before)) = smaller {
+        let times = size as f64 / *smaller as f64;
+        let growth = outcome.spent.as_secs_f64() / before.spent.max(measure.grain).as_secs_f64();
+        let growth_max = measure.growth_max * times / STEP as f64;
+        if growth > growth_max {
+            wrong(format!(
+                "{spent_ms} ms of processor time, {growth:.1} times as much as {smaller}, bound {growth_max:.1}"
+            ));
+        }
+    }
+    let over = |what: &str, is: u64, bound: u64| {
+        (is > bound).then(|| format!("{what} of {}, bound {}", bytes(is), bytes(bound)))
+    };
+    let over = [
+        over("an error", outcome.error, ERROR_MAX),
+        over("an answer", outcome.answer, kind.answer_max),
+        over("memory", outcome.memory, MEMORY_MAX),
+    ];
+    over.into_iter().flatten().for_each(&mut wrong);
+    if let Some((spent_max, wait_max)) = measure.seconds {
+        if outcome.spent > spent_max {
+            let bound = millis(spent_max);
+            wrong(format!("{spent_ms} ms of processor time, bound {bound} ms"));
+        }
+        if let Some(waited) = outcome.neighbours.filter(|waited| *waited > wait_max) {
+            let (waited, bound) = (millis(waited), millis(wait_max));
+            wrong(format!("a neighbour waited {waited} ms, bound {bound} ms"));
+        }
+    }
+    faults
+}
+
+fn heading() -> String {
+    let row = [
+        "size",
+        "answer",
+        "processor",
+        "error",
+        "answer",
+        "memory",
+        "neighbour",
+    ];
+    columns("kind", row.map(str::to_owned))
+}
+
+fn row(kind: &Kind, size: usize, outcome: &Outcome) -> String {
+    let said = if outcome.unprepared {
+        format!("first {}", outcome.said)
+    } else {
+        outcome.said.clone()
+    };
+    let waited = outcome.neighbours;
+    let row = [
+        size.to_string(),
+        said,
+        format!("{} ms", millis(outcome.spent)),
+        bytes(outcome.error),
+        bytes(outcome.answer),
+        bytes(outcome.memory),
+        waited.map_or_else(String::new, |waited| format!("{} ms", millis(waited))),
+    ];
+    columns(kind.name, row)
+}
+
+fn columns(kind: &str, columns: [String; 7]) -> String {
+    let columns = columns.map(|column| format!("{column:>11}")).concat();
+    format!("{kind:<58}{columns}")
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e3)
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        0..1_024 => format!("{count} B"),
+        1_024..1_048_576 => format!("{} KiB", count >> 10),
+        _ => format!("{} MiB", count >> 20),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: Kind = Kind {
+        name: "kind",
+        largest: 4,
+        make: |_, _| act_of_none(),
+        answer_max: 100,
+    };
+
+    fn act_of_none() -> script::Script {
+        script::Act::Handshakes(0).into()
+    }
+
+    fn good() -> Outcome {
+        Outcome {
+            said: "200".to_owned(),
+            unanswered: None,
+            unprepared: false,
+            spent: Duration::from_millis(40),
+            error: 0,
+            answer: 100,
+            memory: 0,
+            neighbours: Some(Duration::from_millis(100)),
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_told_and_nothing_else() {
+        let smaller = |spent| {
+            let spent = Duration::from_millis(spent);
+            (1, Outcome { spent, ..good() })
+        };
+        let cases = [
+            (good(), smaller(40), 0),
+            (good(), smaller(7), 0),
+            (good(), smaller(6), 1),
+            // Times below the grain are all alike.
+            (good(), smaller(0), 1),
+            (
+                Outcome {
+                    unanswered: Some("late".to_owned()),
+                    ..good()
+                },
+                smaller(40),
+                1,
+            ),
+            (
+                Outcome {
+                    error: ERROR_MAX + 1,
+                    ..good()
+                },
+                smaller(40),
+                1,
+            ),
+            (
+                Outcome {
+                    answer: 101,
+                    ..good()
+                },
+                smaller(40),
+                1,
+            ),
+            (
+                Outcome {
+                    memory: MEMORY_MAX + 1,
+                    ..good()
+                },
+                smaller(40),
+                1,
+            ),
+            (
+                Outcome {
+                    neighbours: Some(Duration::from_millis(101)),
+                    ..good()
+                },
+                smaller(40),
+                1,
+            ),
+            (
+                Outcome {
+                    spent: Duration::from_millis(501),
+                    ..good()
+                },
+                smaller(400),
+                1,
+            ),
+        ];
+        for (outcome, smaller, expected) in cases {
+            let found = faults(&KIND, 4, Some(&smaller), &outcome, &LONG);
+            assert_eq!(found.len(), expected, "{found:?}");
+        }
+        let slow = Outcome {
+            spent: Duration::from_secs(9),
+            neighbours: None,
+            ..good()
+        };
+        let found = faults(&KIND, 4, None, &slow, &SHORT);
+        assert_eq!(found, [""; 0], "the short form has no bound in seconds");
+    }
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own() {
+        let mut names: Vec<_> = KINDS
+            .iter()
+            .copied()
+            .flatten()
+            .map(|kind| kind.name)
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

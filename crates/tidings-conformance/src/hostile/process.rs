@@ -1,0 +1,90 @@
+//! What the system knows of a process: its processor time, and the most memory it had. Linux tells both in `/proc`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Ticks of `/proc/PID/stat`: a hundredth of a second on every Linux there is.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A process that is measured.
+pub(super) struct Process(u32);
+
+/// Processor time at some moment.
+pub(super) struct Spent {
+    /// Of each thread that lives, to the nanosecond.
+    threads: HashMap<String, Duration>,
+    /// Of all there ever were, in ticks.
+    all: Duration,
+}
+
+impl Process {
+    pub(super) fn new(id: u32) -> Self {
+        Self(id)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.0))
+    }
+
+    pub(super) fn spent(&self) -> io::Result<Spent> {
+        let mut threads = HashMap::new();
+        for thread in fs::read_dir(self.path("task"))? {
+            let thread = thread?;
+            // A thread may end meanwhile.
+            let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else {
+                continue;
+            };
+            let nanos = text
+                .split_whitespace()
+                .next()
+                .and_then(|it| it.parse().ok());
+            let name = thread.file_name().to_string_lossy().into_owned();
+            threads.insert(name, Duration::from_nanos(nanos.unwrap_or_default()));
+        }
+        let stat = fs::read_to_string(self.path("stat"))?;
+        // The name, which may have anything in it, ends with the last parenthesis; user and system time are the 14th and 15th
+        // of all fields.
+        let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        let ticks: u32 = ticks.filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
+        Ok(Spent {
+            threads,
+            all: TICK * ticks,
+        })
+    }
+
+    /// Resident memory now, and the most there was since [`forget_peak`](Self::forget_peak), in bytes.
+    pub(super) fn memory(&self) -> io::Result<(u64, u64)> {
+        let status = fs::read_to_string(self.path("status"))?;
+        let kilobytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim()
+                .trim_end_matches("kB")
+                .trim()
+                .parse::<u64>()
+                .ok()
+        };
+        let bytes = |name| kilobytes(name).unwrap_or_default() * 1024;
+        Ok((bytes("VmRSS:"), bytes("VmHWM:")))
+    }
+
+    /// The most memory it had is what it has.
+    pub(super) fn forget_peak(&self) -> io::Result<()> {
+        fs::write(self.path("clear_refs"), "5")
+    }
+}
+
+impl Spent {
+    /// What was spent since.
+    pub(super) fn since(&self, earlier: &Self) -> Duration {
+        let threads = self.threads.iter().map(|(thread, spent)| {
+            spent.saturating_sub(earlier.threads.get(thread).copied().unwrap_or_default())
+        });
+        // Threads that ended are in the ticks alone, which may be two short or too many.
+        let all = self.all.saturating_sub(earlier.all);
+        threads.sum::<Duration>().max(all.saturating_sub(2 * TICK))
+    }
+}

@@ -1,0 +1,216 @@
+//! What is sent to make a server work: requests and bytes, and what they find when they come.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request};
+use http_body_util::Full;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const YAML: &str = "application/yaml";
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
+pub(super) const MERGE: &str = "application/merge-patch+json";
+pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(super) const JSON_PATCH: &str = "application/json-patch+json";
+
+/// The event that patches and deletions are of.
+const NAME: &str = "web.1";
+
+/// One hostile act.
+pub(super) struct Script {
+    /// Sent first; what they cost is not counted.
+    pub(super) before: Vec<Ask>,
+    pub(super) act: Act,
+}
+
+/// What is measured.
+pub(super) enum Act {
+    /// One after the other, over one connection.
+    Requests(Vec<Ask>),
+    /// Over a connection that speaks the protocol named or none, until the server ends it.
+    Bytes(Option<&'static [u8]>, Vec<u8>),
+    /// TLS handshakes and nothing more, one after the other.
+    Handshakes(usize),
+    /// Connections that stay, and ask nothing.
+    Idle(usize),
+}
+
+/// A request.
+#[derive(Clone)]
+pub(super) struct Ask {
+    method: Method,
+    target: String,
+    headers: Vec<(HeaderName, String)>,
+    has_token: bool,
+    body: Bytes,
+}
+
+impl Ask {
+    pub(super) fn new(method: Method, target: impl Into<String>) -> Self {
+        Self {
+            method,
+            target: target.into(),
+            headers: Vec::new(),
+            has_token: true,
+            body: Bytes::new(),
+        }
+    }
+
+    pub(super) fn get(target: impl Into<String>) -> Self {
+        Self::new(Method::GET, target)
+    }
+
+    /// A list of the events of a namespace, with a query.
+    pub(super) fn list(namespace: &str, query: &str) -> Self {
+        Self::get(format!("{}?{query}", events(namespace)))
+    }
+
+    /// A new event.
+    pub(super) fn create(namespace: &str, content_type: &str, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::POST, events(namespace)).body(content_type, body)
+    }
+
+    /// A new event that is well formed but for what `metadata` and `fields` say.
+    pub(super) fn event(namespace: &str, metadata: &str, fields: &str) -> Self {
+        Self::create(namespace, JSON, event(namespace, NAME, metadata, fields))
+    }
+
+    /// A change of that event.
+    pub(super) fn patch(namespace: &str, content_type: &str, body: impl Into<Bytes>) -> Self {
+        let target = format!("{}?fieldManager=hostile", one(namespace));
+        Self::new(Method::PATCH, target).body(content_type, body)
+    }
+
+    /// The deletion of that event.
+    pub(super) fn delete(namespace: &str, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::DELETE, one(namespace)).body(JSON, body)
+    }
+
+    pub(super) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers
+            .push((HeaderName::from_static(name), value.into()));
+        self
+    }
+
+    /// A header whose name is not known beforehand; left out if it cannot be one.
+    pub(super) fn named_header(mut self, name: &str, value: impl Into<String>) -> Self {
+        let name = HeaderName::try_from(name).ok();
+        self.headers.extend(name.map(|name| (name, value.into())));
+        self
+    }
+
+    pub(super) fn without_token(mut self) -> Self {
+        self.has_token = false;
+        self
+    }
+
+    pub(super) fn body(mut self, content_type: &str, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self.header("content-type", content_type)
+    }
+
+    /// As it is sent, with this token if it has one.
+    pub(super) fn request(&self, token: &str) -> Result<Request<Full<Bytes>>, http::Error> {
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(&self.target);
+        for (name, value) in &self.headers {
+            request = request.header(name, HeaderValue::from_str(value)?);
+        }
+        if self.has_token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        request.body(Full::new(self.body.clone()))
+    }
+}
+
+impl From<Ask> for Script {
+    fn from(ask: Ask) -> Self {
+        vec![ask].into()
+    }
+}
+
+impl From<Vec<Ask>> for Script {
+    fn from(asks: Vec<Ask>) -> Self {
+        Act::Requests(asks).into()
+    }
+}
+
+impl From<Act> for Script {
+    fn from(act: Act) -> Self {
+        Self {
+            before: Vec::new(),
+            act,
+        }
+    }
+}
+
+impl Script {
+    /// Sends this before.
+    pub(super) fn after(mut self, before: impl IntoIterator<Item = Ask>) -> Self {
+        self.before.extend(before);
+        self
+    }
+
+    /// Sends a plain event before.
+    pub(super) fn after_event(self, namespace: &str) -> Self {
+        self.after([Ask::event(namespace, "", "")])
+    }
+}
+
+/// Where the events of a namespace are.
+pub(super) fn events(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/events")
+}
+
+/// Where that event is.
+pub(super) fn one(namespace: &str) -> String {
+    format!("{}/{NAME}", events(namespace))
+}
+
+/// An event as JSON. `metadata` and `fields` begin with a comma, if they are anything.
+pub(super) fn event(namespace: &str, name: &str, metadata: &str, fields: &str) -> String {
+    format!(
+        "{{\"apiVersion\":\"v1\",\"kind\":\"Event\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"{namespace}\"{metadata}}},\
+         \"involvedObject\":{{\"kind\":\"Pod\",\"namespace\":\"{namespace}\",\"name\":\"web\"}},\"reason\":\"BackOff\",\"type\":\"Normal\"{fields}}}"
+    )
+}
+
+/// Events with a message that makes them as large as an event may be, or nearly.
+pub(super) fn large_events(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
+    const BYTES: usize = 1_400_000;
+    // No two are alike, and none is worth compressing.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut letter = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b'a' + (state >> 33) as u8 % 26)
+    };
+    let namespace = namespace.to_owned();
+    (0..count).map(move |number| {
+        let message: String = (0..BYTES).map(|_| letter()).collect();
+        let fields = format!(",\"message\":\"{message}\"");
+        Ask::create(
+            &namespace,
+            JSON,
+            event(&namespace, &format!("large.{number}"), "", &fields),
+        )
+    })
+}
+
+/// So many items, separated by commas.
+pub(super) fn items(count: usize, item: impl Fn(usize) -> String) -> String {
+    let mut text = String::new();
+    for number in 0..count {
+        if number > 0 {
+            text.push(',');
+        }
+        text.push_str(&item(number));
+    }
+    text
+}
+
+/// Something within itself.
+pub(super) fn nested(open: &str, core: &str, close: &str, depth: usize) -> String {
+    format!("{}{core}{}", open.repeat(depth), close.repeat(depth))
+}
