@@ -76,6 +76,9 @@ mod connections;
 mod continuation;
 mod encoded;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod indent;
 mod limits;
 mod managed;

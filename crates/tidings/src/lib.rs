@@ -172,6 +172,9 @@ mod clock;
 mod config;
 mod delivery;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use spill::fuzzing;
 #[cfg(feature = "kube")]
 pub mod kube_rs;
 mod logging;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::process::Process;
 use super::script::{Act, Ask, Script};
-use crate::http::{Answer, Client, Connection, HttpError};
+use crate::http::{Client, Connection, HttpError};
 use crate::servers::ApiServer;
 
 /// Whose requests cost something.
@@ -23,8 +23,10 @@ const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_mi
 const UNREST_MAX: u32 = 300;
 /// A neighbour's pause between two requests.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Bytes that the server takes or answers no more within this are given up.
+/// Bytes that the server has not taken by then it never will.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// After this nothing more is answered.
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +85,7 @@ pub(super) async fn carry_out(
     let mut neighbours = None;
     if !unprepared {
         if with_neighbours {
-            let street = Street::open(&server.client);
+            let street = Street::open(&server.client).await?;
             act(&server.client, &script.act, &mut seen).await?;
             neighbours = Some(street.close().await?);
         } else {
@@ -136,26 +138,24 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
         Act::Bytes(protocol, bytes) => {
             let stream = client.tunnel(*protocol).await.map_err(ActError::Connect)?;
             let (mut reading, mut writing) = tokio::io::split(stream);
-            let sent = async {
-                // The server may end the connection at any moment.
-                let _ = writing.write_all(bytes).await;
-                let _ = writing.shutdown().await;
-            };
+            // The server may end the connection at any moment.
+            let sent = async { drop(writing.write_all(bytes).await) };
             let read = async {
                 let mut piece = vec![0; 64 * 1024];
                 let mut length = 0;
-                while let Ok(more @ 1..) = reading.read(&mut piece).await {
+                while let Ok(Ok(more @ 1..)) = timeout(SILENCE, reading.read(&mut piece)).await {
                     length += more as u64;
                 }
                 length
             };
+            // Both: a server that waits until it is read need not read.
             let both = async { tokio::join!(sent, read) };
-            if let Ok(((), length)) = tokio::time::timeout(PATIENCE, both).await {
+            if let Ok(((), length)) = timeout(PATIENCE, both).await {
                 seen.answer = length;
-                "ended".clone_into(&mut seen.said);
+                "sent".clone_into(&mut seen.said);
             } else {
                 let seconds = PATIENCE.as_secs();
-                seen.no_answer(format!("the connection does not end within {seconds} s"));
+                seen.no_answer(format!("not all is taken within {seconds} s"));
             }
             Ok(())
         }
@@ -242,17 +242,20 @@ struct Street {
 }
 
 impl Street {
-    fn open(client: &Client) -> Self {
+    /// They have had an answer each, and go on asking.
+    async fn open(client: &Client) -> Result<Self, ActError> {
         let over = Arc::new(AtomicBool::new(false));
-        let asks = [
+        let mut neighbours = JoinSet::new();
+        for ask in [
             Ask::get("/livez").without_token(),
             Ask::list("neighbours", "limit=1"),
-        ];
-        let neighbours = asks.map(|ask| neighbour(client.clone(), ask, Arc::clone(&over)));
-        Self {
-            neighbours: neighbours.into_iter().collect(),
-            over,
+        ] {
+            let mut connection = client.connect().await.map_err(ActError::Connect)?;
+            let first = ask_once(&mut connection, &ask).await;
+            first.map_err(ActError::Neighbour)?;
+            neighbours.spawn(neighbour(connection, ask, Arc::clone(&over)));
         }
+        Ok(Self { neighbours, over })
     }
 
     /// The slowest answer that any of them got.
@@ -266,17 +269,24 @@ impl Street {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this measures time")]
-async fn neighbour(client: Client, ask: Ask, over: Arc<AtomicBool>) -> Result<Duration, HttpError> {
-    let mut connection = client.connect().await?;
+async fn neighbour(
+    mut connection: Connection,
+    ask: Ask,
+    over: Arc<AtomicBool>,
+) -> Result<Duration, HttpError> {
     let mut slowest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
-        let request = ask.request(TOKEN)?;
-        let started = Instant::now();
-        let answer: Answer = connection.send(request).await?;
-        answer.body().await?;
-        slowest = slowest.max(started.elapsed());
+        slowest = slowest.max(ask_once(&mut connection, &ask).await?);
         sleep(PAUSE).await;
     }
     Ok(slowest)
+}
+
+/// How long the answer takes.
+#[expect(clippy::disallowed_methods, reason = "this measures time")]
+async fn ask_once(connection: &mut Connection, ask: &Ask) -> Result<Duration, HttpError> {
+    let request = ask.request(TOKEN)?;
+    let started = Instant::now();
+    connection.send(request).await?.body().await?;
+    Ok(started.elapsed())
 }

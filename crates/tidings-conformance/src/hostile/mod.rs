@@ -123,8 +123,10 @@ async fn judge(
     let process = Process::new(server.process().ok_or(HostileError::Ended)?);
     let mut smaller = None;
     let mut sizes: Vec<usize> = measure.parts.iter().map(|of| kind.largest / of).collect();
-    // Of what there is little, parts are nothing.
-    sizes.retain(|size| *size > 0);
+    sizes.retain(|size| *size >= kind.smallest);
+    if sizes.is_empty() {
+        sizes.push(kind.largest / STEP);
+    }
     for (place, size) in (1..).zip(sizes.iter().copied()) {
         let is_last = place == sizes.len();
         let outcome = outcome(kind, size, is_last, measure, server, &process).await;
@@ -279,6 +281,7 @@ mod tests {
     const KIND: Kind = Kind {
         name: "kind",
         largest: 4,
+        smallest: 1,
         make: |_, _| act_of_none(),
         answer_max: 100,
     };

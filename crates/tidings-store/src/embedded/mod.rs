@@ -25,6 +25,9 @@ mod disk;
 mod faults;
 mod folder;
 mod frame;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod history;
 mod index;
 mod keeper;

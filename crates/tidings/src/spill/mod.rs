@@ -18,6 +18,8 @@
 //! Delivery is at least once: what was written to the API server but not marked as done when the program died is written again at the next
 //! start. A create is recognised by its name; a repeat is counted once more.
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod log;
 mod record;
 #[cfg(test)]

@@ -1,0 +1,150 @@
+//! What the store reads from disk, for the fuzz targets: built with `--cfg fuzzing` only.
+//!
+//! Checksums keep random bytes from most decoders. So here the input is what lies behind the checksums, which are right.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::codec::Codec;
+use super::frame::{self, Frame, Header, Kind};
+use super::keys::{self, Ends, Pointer, Reader, State, Version};
+
+/// Bodies that say they are longer are not unpacked: the memory for it is allocated first.
+const BODY_LEN_MAX: usize = 1 << 16;
+
+/// Reads the bytes as each of the records there are on disk. What can be read is read again from what is written of it.
+pub fn decode(bytes: &[u8]) {
+    static CODEC: LazyLock<Codec> = LazyLock::new(|| Codec::new([]));
+    let _ = frame::read_frame(bytes, 0);
+    let _ = frame::peek_frame(bytes);
+    let _ = frame::entries_at(bytes);
+    let _ = frame::peek_entry(bytes);
+    let _ = frame::read_entry(bytes, 0);
+    if let Ok(ends) = Ends::decode(bytes) {
+        assert_eq!(Ends::decode(&ends.encode()).ok(), Some(ends));
+    }
+    if let Ok(state) = State::decode(bytes) {
+        assert_eq!(State::decode(&state.encode()).ok(), Some(state));
+    }
+    if let Ok(pointer) = Pointer::decode(bytes) {
+        assert_eq!(Pointer::decode(&pointer.encode()).ok(), Some(pointer));
+    }
+    if let Ok((key, _, value)) = keys::decode_body(bytes) {
+        assert_eq!(keys::split_body(bytes).ok(), Some((key, value)));
+    }
+    if let Ok(version) = Version::decode(bytes, 7, 8) {
+        let written = version.encode(7, 8);
+        assert_eq!(Version::decode(&written, 7, 8).ok(), Some(version));
+        if version.body.len <= BODY_LEN_MAX
+            && let Ok(body) = CODEC.unpack(version.body)
+        {
+            let _ = keys::decode_body(&body);
+        }
+    }
+}
+
+/// Makes an empty folder a store whose log, index of the log, checkpoint and dictionaries are whole and say anything.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_folder(folder: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut input = Input(Reader::new(bytes, "the input"));
+    fs::write(
+        folder.join("FORMAT"),
+        format!("tidings-store {}\n", keys::FORMAT),
+    )?;
+    let log = folder.join("log");
+    fs::create_dir(&log)?;
+    // A few of each will do: what goes wrong does so with few.
+    for _ in 0..=input.below(3) {
+        let bucket = input.bucket();
+        let name = format!("{bucket:016x}-{:016x}", input.number());
+        let mut file = Vec::new();
+        for _ in 0..input.below(4) {
+            file.extend(input.frame(bucket));
+        }
+        let torn = usize::try_from(input.below(16)).unwrap_or_default();
+        file.truncate(file.len().saturating_sub(torn));
+        fs::write(log.join(format!("{name}.log")), file)?;
+        if input.below(4) == 0 {
+            let mut idx = Vec::new();
+            for _ in 0..input.below(12) {
+                keys::put_varint(&mut idx, input.number());
+            }
+            idx.extend(xxh3_64(&idx).to_le_bytes());
+            fs::write(log.join(format!("{name}.idx")), idx)?;
+        }
+    }
+    if input.below(3) == 0 {
+        let numbers: Vec<String> = (0..input.below(12))
+            .map(|_| input.number().to_string())
+            .collect();
+        let numbers = numbers.join(" ");
+        let checksum = xxh3_64(numbers.as_bytes());
+        fs::write(
+            folder.join("CHECKPOINT"),
+            format!("{numbers} {checksum:016x}\n"),
+        )?;
+    }
+    if input.below(4) == 0 {
+        let dictionary = input.0.left();
+        let file = [&xxh3_64(dictionary).to_le_bytes()[..], dictionary].concat();
+        fs::create_dir(folder.join("dictionaries"))?;
+        fs::write(folder.join("dictionaries/1"), file)?;
+    }
+    Ok(())
+}
+
+/// Numbers, as long as there are any; zeros behind them.
+struct Input<'a>(Reader<'a>);
+
+impl Input<'_> {
+    fn number(&mut self) -> u64 {
+        self.0.varint().unwrap_or_default()
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.number() % bound
+    }
+
+    /// One that never ends, one of an hour of a time not far, or any.
+    fn bucket(&mut self) -> u64 {
+        match self.below(3) {
+            0 => keys::NEVER,
+            1 => self.below(1 << 20) * 3_600_000,
+            _ => self.number(),
+        }
+    }
+
+    fn frame(&mut self, bucket: u64) -> Vec<u8> {
+        let header = Header {
+            number: self.number(),
+            first: self.number(),
+            count: self.number(),
+            parts: self.number(),
+            state: State {
+                revision: self.number(),
+                compacted: self.number(),
+                swept: (self.number(), self.number()),
+                records: self.number(),
+                value_bytes: self.number(),
+            },
+        };
+        let mut frame = Frame::default();
+        for _ in 0..self.below(5) {
+            let kind = match self.below(3) {
+                0 => Kind::Version,
+                1 => Kind::Ends,
+                _ => Kind::Replaced,
+            };
+            let revision = self.number();
+            let content: Vec<u8> = (0..self.below(64)).map(|_| self.below(256) as u8).collect();
+            frame.push(bucket, kind, revision, &content);
+        }
+        frame.build(bucket, &header).bytes
+    }
+}

@@ -1,0 +1,65 @@
+//! Any text as a setting: a file of `tidings serve`, or the value of a flag. The first byte says which. No panic, and a limit on what a template of a
+//! few bytes makes of an event.
+
+#![no_main]
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use jiff::Timestamp;
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Value, json};
+use tidings_cli::columns::Columns;
+use tidings_cli::jsonpath::Template;
+use tidings_cli::kinds::Named;
+use tidings_cli::printer::Format;
+use tidings_cli::times;
+use tidings_server::{
+    EventRateLimitOptions, Namespaces, RbacPolicy, RetentionRules, parse_go_duration, parse_token_file,
+};
+
+/// In the order of the letters from A, which seeds begin with; new ones go to the end.
+const SETTINGS: &[fn(&str)] = &[
+    |text| drop(RetentionRules::parse(text)),
+    |text| drop(RbacPolicy::parse(text)),
+    |text| drop(parse_token_file(text.as_bytes())),
+    |text| drop(Namespaces::parse(text)),
+    |text| drop(EventRateLimitOptions::parse(text)),
+    // What it may name are files beside it.
+    |text| drop(EventRateLimitOptions::parse_admission(text, Path::new("/nowhere"))),
+    |text| drop(parse_go_duration(text)),
+    |text| drop(times::duration(text)),
+    |text| drop(times::moment(text, Timestamp::UNIX_EPOCH)),
+    |text| {
+        if let Ok(template) = text.parse::<Template>() {
+            template.render(event());
+        }
+    },
+    |text| {
+        if let Ok(columns) = text.parse::<Columns>() {
+            columns.row(event());
+        }
+    },
+    |text| drop(text.parse::<Named>()),
+    |text| drop(text.parse::<Format>()),
+    |text| drop(Namespaces::only(text.split(','))),
+];
+
+fn event() -> &'static Value {
+    static EVENT: OnceLock<Value> = OnceLock::new();
+    EVENT.get_or_init(|| {
+        json!({
+            "metadata": {"name": "web.1", "labels": {"a.b/c": "d"}, "finalizers": ["a", "b"]},
+            "involvedObject": {"kind": "Pod", "name": "web"},
+            "message": "m", "count": 3, "series": null,
+        })
+    })
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((letter, text)) = input.split_first() else {
+        return;
+    };
+    let setting = SETTINGS[usize::from(letter.wrapping_sub(b'A')) % SETTINGS.len()];
+    setting(&String::from_utf8_lossy(text));
+});

@@ -1,0 +1,15 @@
+//! A spill whose files an earlier process left with any places, marks and ends: it opens and is read to the end, without a panic.
+
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    // In memory, where there is such a folder: every input is some files.
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let folder = folder.expect("a folder can be made");
+    tidings::fuzzing::recover(folder.path(), input).expect("files can be written");
+});
