@@ -65,6 +65,22 @@ pub(super) struct Outcome {
     pub(super) neighbours: Option<Duration>,
 }
 
+impl Outcome {
+    /// Of two rounds the least time, and the most of all else.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            said: self.said,
+            unanswered: self.unanswered.or(other.unanswered),
+            unprepared: self.unprepared || other.unprepared,
+            spent: self.spent.min(other.spent),
+            error: self.error.max(other.error),
+            answer: self.answer.max(other.answer),
+            memory: self.memory.max(other.memory),
+            neighbours: self.neighbours.into_iter().chain(other.neighbours).min(),
+        }
+    }
+}
+
 /// Carries a script out on a server at rest, with neighbours who go on asking or without.
 pub(super) async fn carry_out(
     server: &ApiServer,

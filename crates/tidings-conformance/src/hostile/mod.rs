@@ -83,7 +83,7 @@ const LONG: Measure = Measure {
 
 const SHORT: Measure = Measure {
     parts: &[64, 16],
-    rounds: 2,
+    rounds: 1,
     growth_max: 8.0,
     grain: Duration::from_millis(10),
     seconds: None,
@@ -129,49 +129,50 @@ async fn judge(
     }
     for (place, size) in (1..).zip(sizes.iter().copied()) {
         let is_last = place == sizes.len();
-        let outcome = outcome(kind, size, is_last, measure, server, &process).await;
-        let outcome = outcome.map_err(|source| HostileError::Act {
+        let measured = |first| measured(kind, (size, is_last), first, measure, server, &process);
+        let failed = |source| HostileError::Act {
             kind: kind.name,
             source,
-        })?;
+        };
+        let faults = |outcome: &_| faults(kind, size, smaller.as_ref(), outcome, measure);
+        let mut outcome = measured(0).await.map_err(failed)?;
+        let mut wrong = faults(&outcome);
+        if !wrong.is_empty() {
+            // The machine may have had other things to do.
+            let again = measured(2 * measure.rounds).await.map_err(failed)?;
+            outcome = outcome.and(again);
+            wrong = faults(&outcome);
+        }
         writeln!(out, "{}", row(kind, size, &outcome))?;
         out.flush()?;
-        let faults = faults(kind, size, smaller.as_ref(), &outcome, measure);
-        if !faults.is_empty() {
-            return Ok(faults);
+        if !wrong.is_empty() {
+            return Ok(wrong);
         }
         smaller = (!outcome.unprepared).then_some((size, outcome));
     }
     Ok(Vec::new())
 }
 
-/// The least time, and the most of all else, of some rounds; the largest size with neighbours, who are waited for until one round suits them.
-async fn outcome(
+/// Some rounds of a size, the number of the first of them being `first`. The largest size has as many more with neighbours, until one suits them.
+async fn measured(
     kind: &Kind,
-    size: usize,
-    is_last: bool,
+    (size, is_last): (usize, bool),
+    first: usize,
     measure: &Measure,
     server: &ApiServer,
     process: &Process,
 ) -> Result<Outcome, ActError> {
-    let namespace = |round: usize| format!("n{size}-{round}");
-    let script = |round| (kind.make)(size, &namespace(round));
+    let script = |round| (kind.make)(size, &format!("n{size}-{}", first + round));
     let mut all = carry_out(server, process, &script(0), false).await?;
     for round in 1..measure.rounds {
-        let more = carry_out(server, process, &script(round), false).await?;
-        all.spent = all.spent.min(more.spent);
-        all.memory = all.memory.max(more.memory);
-        all.error = all.error.max(more.error);
-        all.answer = all.answer.max(more.answer);
-        all.unanswered = all.unanswered.or(more.unanswered);
+        all = all.and(carry_out(server, process, &script(round), false).await?);
     }
     let Some((_, wait_max)) = measure.seconds.filter(|_| is_last) else {
         return Ok(all);
     };
-    for round in 0..measure.rounds {
-        let script = script(measure.rounds + round);
-        let waited = carry_out(server, process, &script, true).await?.neighbours;
-        all.neighbours = all.neighbours.into_iter().chain(waited).min();
+    for round in measure.rounds..2 * measure.rounds {
+        let waited = carry_out(server, process, &script(round), true).await?;
+        all.neighbours = all.neighbours.into_iter().chain(waited.neighbours).min();
         if all.neighbours <= Some(wait_max) {
             break;
         }

@@ -1,5 +1,7 @@
 //! What is sent to make a server work: requests and bytes, and what they find when they come.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
@@ -177,25 +179,27 @@ pub(super) fn event(namespace: &str, name: &str, metadata: &str, fields: &str) -
 
 /// Events with a message that makes them as large as an event may be, or nearly.
 pub(super) fn large_events(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
-    const BYTES: usize = 1_400_000;
-    // No two are alike, and none is worth compressing.
+    static TEXT: LazyLock<String> = LazyLock::new(|| noise(1_400_000));
+    let namespace = namespace.to_owned();
+    (0..count).map(move |number| {
+        // No two are alike.
+        let (first, second) = TEXT.split_at(number * 1_000);
+        let fields = format!(",\"message\":\"{second}{first}\"");
+        let body = event(&namespace, &format!("large.{number}"), "", &fields);
+        Ask::create(&namespace, JSON, body)
+    })
+}
+
+/// So many letters that are not worth compressing.
+fn noise(letters: usize) -> String {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut letter = move || {
+    let mut letter = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         char::from(b'a' + (state >> 33) as u8 % 26)
     };
-    let namespace = namespace.to_owned();
-    (0..count).map(move |number| {
-        let message: String = (0..BYTES).map(|_| letter()).collect();
-        let fields = format!(",\"message\":\"{message}\"");
-        Ask::create(
-            &namespace,
-            JSON,
-            event(&namespace, &format!("large.{number}"), "", &fields),
-        )
-    })
+    (0..letters).map(|_| letter()).collect()
 }
 
 /// So many items, separated by commas.
