@@ -27,7 +27,7 @@ const SETTINGS: &[fn(&str)] = &[
     |text| drop(EventRateLimitOptions::parse(text)),
     // What it may name are files beside it.
     |text| drop(EventRateLimitOptions::parse_admission(text, Path::new("/nowhere"))),
-    |text| drop(parse_go_duration(text)),
+    |text| _ = parse_go_duration(text),
     |text| drop(times::duration(text)),
     |text| drop(times::moment(text, Timestamp::UNIX_EPOCH)),
     |text| {

@@ -22,7 +22,6 @@ pub fn certificates(bytes: &[u8]) {
         let shown = CertificateDer::from(bytes.to_vec());
         let _ = PeerCertificate::new(vec![shown]).user(&authority, Timestamp::UNIX_EPOCH);
     }
-    let _ = ClientAuthority::subject(bytes);
 }
 
 /// What a store gives back: in the envelope or bare, what is served from the bytes is what is served from the event.
