@@ -392,6 +392,16 @@ mod tests {
         }
         let mut json = Vec::new();
         super::super::json::write_string("x", &mut json);
-        assert!(StoredEvent::open(&json, 1).is_none());
+        // A field whose number no decoder takes.
+        let mut beyond = Vec::new();
+        put_varint(1 << 35 | 8, &mut beyond);
+        beyond.push(1);
+        let mut numbered = MAGIC.to_vec();
+        put_bytes(1, TYPE_OF_STORED, &mut numbered);
+        put_bytes(2, &beyond, &mut numbered);
+        assert!(super::super::decode_stored(&numbered.clone().into(), 1).is_err());
+        for value in [json, numbered] {
+            assert!(StoredEvent::open(&value, 1).is_none());
+        }
     }
 }

@@ -185,10 +185,9 @@ fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Option<(usize, Value<'_>)>> 
 }
 
 fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
-    let tag = varint(bytes)?;
-    let number = usize::try_from(tag >> 3)
-        .ok()
-        .filter(|number| *number > 0)?;
+    // Decoders refuse what is beyond 32 bits, and a field without a number.
+    let tag = u32::try_from(varint(bytes)?).ok()?;
+    let number = Some(tag as usize >> 3).filter(|number| *number > 0)?;
     let value = match tag & 7 {
         0 => Value::Number(varint(bytes)?),
         2 => {
