@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use tidings_cli::columns::Columns;
 use tidings_cli::jsonpath::Template;
 use tidings_cli::kinds::Named;
-use tidings_cli::printer::Format;
 use tidings_cli::times;
 use tidings_server::{
     EventRateLimitOptions, Namespaces, RbacPolicy, RetentionRules, parse_go_duration, parse_token_file,
@@ -41,7 +40,6 @@ const SETTINGS: &[fn(&str)] = &[
         }
     },
     |text| drop(text.parse::<Named>()),
-    |text| drop(text.parse::<Format>()),
     |text| drop(Namespaces::only(text.split(','))),
 ];
 
