@@ -62,11 +62,11 @@ pub(crate) struct Args {
 
 /// How strictly it is judged.
 struct Measure {
-    /// The sizes, as parts of the largest.
-    parts: &'static [usize],
+    /// The largest size, as a part of a kind's largest.
+    part_min: usize,
     rounds: usize,
-    /// The most that processor time may grow when the size grows by [`STEP`].
-    growth_max: f64,
+    /// So many times as much as a kind's processor time may grow it may grow here.
+    growth_room: f64,
     /// Times below this are not told apart.
     grain: Duration,
     /// The most processor time, and the longest a neighbour waits.
@@ -74,17 +74,17 @@ struct Measure {
 }
 
 const LONG: Measure = Measure {
-    parts: &[64, 16, 4, 1],
+    part_min: 1,
     rounds: 3,
-    growth_max: 6.0,
+    growth_room: 1.0,
     grain: Duration::from_millis(4),
     seconds: Some((Duration::from_millis(500), Duration::from_millis(100))),
 };
 
 const SHORT: Measure = Measure {
-    parts: &[64, 16],
+    part_min: 16,
     rounds: 1,
-    growth_max: 8.0,
+    growth_room: 1.3,
     grain: Duration::from_millis(10),
     seconds: None,
 };
@@ -122,8 +122,11 @@ async fn judge(
 ) -> Result<Vec<String>, HostileError> {
     let process = Process::new(server.process().ok_or(HostileError::Ended)?);
     let mut smaller = None;
-    let mut sizes: Vec<usize> = measure.parts.iter().map(|of| kind.largest / of).collect();
-    sizes.retain(|size| *size >= kind.smallest);
+    let mut sizes: Vec<usize> = (kind.parts.iter())
+        .filter(|of| **of >= measure.part_min)
+        .map(|of| kind.largest / of)
+        .filter(|size| *size > 0)
+        .collect();
     if sizes.is_empty() {
         sizes.push(kind.largest / STEP);
     }
@@ -197,7 +200,7 @@ fn faults(
     if let Some((smaller, before)) = smaller {
         let times = size as f64 / *smaller as f64;
         let growth = outcome.spent.as_secs_f64() / before.spent.max(measure.grain).as_secs_f64();
-        let growth_max = measure.growth_max * times / STEP as f64;
+        let growth_max = kind.growth_max * measure.growth_room * times / STEP as f64;
         if growth > growth_max {
             wrong(format!(
                 "{spent_ms} ms of processor time, {growth:.1} times as much as {smaller}, bound {growth_max:.1}"
@@ -282,7 +285,8 @@ mod tests {
     const KIND: Kind = Kind {
         name: "kind",
         largest: 4,
-        smallest: 1,
+        parts: &[4, 1],
+        growth_max: 6.0,
         make: |_, _| act_of_none(),
         answer_max: 100,
     };

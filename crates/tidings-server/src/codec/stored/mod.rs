@@ -85,6 +85,8 @@ impl<'a> StoredEvent<'a> {
         let plain = envelope.get(1)??.bytes()? == TYPE_OF_STORED && envelope.text(3)?.is_empty();
         let event = Message::read(envelope.get(2)??.bytes()?).filter(|_| plain)?;
         let metadata = event.message(field::METADATA)?.unwrap_or(Message::EMPTY);
+        // The one field that is not read here, as another is put in its place.
+        metadata.text(meta::RESOURCE_VERSION)?;
         (!metadata.has(meta::MANAGED_FIELDS)).then_some(Self {
             event,
             metadata,
@@ -400,7 +402,16 @@ mod tests {
         put_bytes(1, TYPE_OF_STORED, &mut numbered);
         put_bytes(2, &beyond, &mut numbered);
         assert!(super::super::decode_stored(&numbered.clone().into(), 1).is_err());
-        for value in [json, numbered] {
+        // A text that is none where another is put in its place.
+        let mut version = Vec::new();
+        put_bytes(meta::RESOURCE_VERSION, b"\xff", &mut version);
+        let mut metadata = Vec::new();
+        put_bytes(field::METADATA, &version, &mut metadata);
+        let mut versioned = MAGIC.to_vec();
+        put_bytes(1, TYPE_OF_STORED, &mut versioned);
+        put_bytes(2, &metadata, &mut versioned);
+        assert!(super::super::decode_stored(&versioned.clone().into(), 1).is_err());
+        for value in [json, numbered, versioned] {
             assert!(StoredEvent::open(&value, 1).is_none());
         }
     }
