@@ -1,5 +1,5 @@
-//! `Status`, the one form of every error (and of a successful delete), and how the errors of other
-//! layers become one.
+//! `Status`, the one form of every error (and of a successful delete), and how the errors of what is
+//! below become one. It knows nothing of requests.
 //!
 //! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. However long what
 //! is refused is, its Status is not: each of its parts has a bound, all together they take less
@@ -9,20 +9,18 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use tidings_core::validate::{FieldError, FieldErrors, Quoted, bounded_text};
 use tidings_store::{Fault, ReadError, WriteError};
 
-use crate::auth::attributes::Attributes;
 use crate::bounded::{BoundedList, and_more, text_len};
 use crate::codec::Api;
 use crate::managed::Conflict;
-use crate::negotiate::{Answer, Media, negotiate, negotiate_status};
-use crate::query::Query;
+use crate::warnings::warn;
 
 /// Longest message, in bytes of JSON as all these.
-const MESSAGE_BYTES_MAX: usize = 24 * 1024;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 24 * 1024;
 /// Longest list of reasons within a message.
 const LIST_BYTES_MAX: usize = 20 * 1024;
 /// Longest list of causes, indented.
@@ -113,7 +111,7 @@ impl Status {
         self
     }
 
-    fn details(mut self, details: Details) -> Self {
+    pub(crate) fn details(mut self, details: Details) -> Self {
         let Details {
             name,
             group,
@@ -159,75 +157,6 @@ impl Status {
 
     pub(crate) fn unauthorized() -> Self {
         Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
-    }
-
-    /// The user may not do this (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
-    pub(crate) fn forbidden(user: &str, asked: &Attributes<'_>, why: &str) -> Self {
-        let (what, details, deed) = match asked {
-            Attributes::Path { verb, path } => (
-                "forbidden".to_owned(),
-                Details::default(),
-                bounded_text(
-                    format_args!("User {} cannot {verb} path {}", Quoted(user), Quoted(path)),
-                    MESSAGE_BYTES_MAX,
-                ),
-            ),
-            Attributes::Resource(asked) => {
-                let qualified = if asked.group.is_empty() {
-                    asked.resource.to_string()
-                } else {
-                    format!("{}.{}", asked.resource, asked.group)
-                };
-                let what = if asked.name.is_empty() {
-                    format!("{qualified} is forbidden")
-                } else {
-                    format!("{qualified} {} is forbidden", Quoted(&asked.name))
-                };
-                let resource = if asked.subresource.is_empty() {
-                    asked.resource.to_string()
-                } else {
-                    format!("{}/{}", asked.resource, asked.subresource)
-                };
-                let place = if asked.namespace.is_empty() {
-                    "at the cluster scope".to_owned()
-                } else {
-                    format!("in the namespace {}", Quoted(&asked.namespace))
-                };
-                let deed = bounded_text(
-                    format_args!(
-                        "User {} cannot {} resource {} in API group {} {place}",
-                        Quoted(user),
-                        asked.verb,
-                        Quoted(&resource),
-                        Quoted(&asked.group)
-                    ),
-                    MESSAGE_BYTES_MAX,
-                );
-                let details = Details {
-                    name: asked.name.to_string(),
-                    group: asked.group.to_string(),
-                    kind: asked.resource.to_string(),
-                    ..Details::default()
-                };
-                (what, details, deed)
-            }
-        };
-        // What a user chose must not look like HTML.
-        let deed = deed
-            .replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;");
-        let why = if why.is_empty() {
-            String::new()
-        } else {
-            format!(": {why}")
-        };
-        Self::of(
-            StatusCode::FORBIDDEN,
-            "Forbidden",
-            format!("{what}: {deed}{why}"),
-        )
-        .details(details)
     }
 
     /// Whoever has to be asked about a token or a permission does not answer. Worth another try.
@@ -712,19 +641,9 @@ impl Status {
 }
 
 impl Status {
-    /// The answer in the form its client wants errors in (`ErrorNegotiated`); a success is an object as any other.
-    pub(crate) fn present(&self, headers: &HeaderMap, query: &Query) -> (Media, Vec<u8>) {
-        let form = if self.0.status == "Success" {
-            negotiate(headers, query, Answer::Object)
-                .unwrap_or_else(|_| negotiate_status(headers, query))
-        } else {
-            negotiate_status(headers, query)
-        };
-        if form.media == Media::Protobuf {
-            return (Media::Protobuf, self.to_protobuf());
-        }
-        crate::routes::present(form, self.to_json())
-            .unwrap_or_else(|_| (Media::Json, self.to_json()))
+    /// Whether it answers a delete that was done.
+    pub(crate) fn is_success(&self) -> bool {
+        self.0.status == "Success"
     }
 
     fn retry_after(&self) -> Option<u32> {
@@ -774,7 +693,7 @@ fn bounded_causes<'a>(
     fitting
 }
 
-/// As JSON; a layer around all routes brings it into the form the client asked for ([`Status::present`]).
+/// As JSON; a layer around all routes brings it into the form the client asked for (see `present`).
 impl IntoResponse for Status {
     fn into_response(self) -> Response {
         let mut json = self.to_json();
@@ -789,7 +708,7 @@ impl IntoResponse for Status {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        crate::routes::warn(&self.0.warnings, response.headers_mut());
+        warn(&self.0.warnings, response.headers_mut());
         // For that layer, and for the audit log.
         response.extensions_mut().insert(self);
         response

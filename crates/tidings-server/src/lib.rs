@@ -88,6 +88,7 @@ mod observed;
 mod paced;
 mod patch;
 mod places;
+mod present;
 mod private;
 mod query;
 mod quote;
@@ -105,6 +106,7 @@ mod start;
 mod storage;
 mod table;
 mod tls;
+mod warnings;
 mod yaml;
 
 pub use admission::{

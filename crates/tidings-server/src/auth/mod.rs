@@ -12,6 +12,7 @@ pub(crate) mod authorizer;
 pub(crate) mod certificate;
 pub(crate) mod cluster;
 pub(crate) mod counters;
+mod forbidden;
 pub(crate) mod impersonation;
 pub(crate) mod rbac;
 pub(crate) mod reviewed;
@@ -28,6 +29,7 @@ pub use authorizer::Authorizer;
 pub use certificate::AuthorityError;
 pub use cluster::{ReviewError, Reviewer};
 pub use counters::{AccessCounters, Count};
+pub(crate) use forbidden::forbidden;
 pub use rbac::{RbacError, RbacPolicy};
 pub use tokens::{Token, TokenFileError, parse_token_file};
 

@@ -1,4 +1,4 @@
-//! What a Status says, and how long it may be.
+//! What a Status says.
 
 use std::sync::Arc;
 
@@ -15,63 +15,6 @@ fn a_write_whose_outcome_is_unknown_is_a_timeout_and_not_a_refusal() {
         json["message"],
         "Timeout: the outcome of the write is unknown: connection reset; it may have been done, read before trying again"
     );
-}
-
-/// Whatever stands in it, and in every form.
-#[test]
-fn no_status_is_longer_than_64_kib() {
-    let headers = |accept: &'static str| {
-        let accept = (header::ACCEPT, HeaderValue::from_static(accept));
-        HeaderMap::from_iter([accept])
-    };
-    for piece in [
-        "x",
-        "\"",
-        "\\",
-        "\u{1}",
-        "\n",
-        "é",
-        "\u{2028}",
-        "🦀",
-        "- : #\n  ",
-        "'\" ",
-    ] {
-        let long = piece.repeat(100_000);
-        let error = || FieldError::invalid(long.clone(), &long, &long);
-        let mut errors: FieldErrors = error().into();
-        errors.extend((0..1000).map(|number| FieldError::required(long.clone(), number)));
-        let mut short = FieldErrors::default();
-        let texts = (0..5000).map(|number| FieldError::required("f", number));
-        short.extend(texts);
-        let conflicts = vec![
-            Conflict {
-                manager: long.as_str().into(),
-                field: long.clone(),
-            };
-            100
-        ];
-        for status in [
-            Status::bad_request(&long),
-            Status::not_found(Api::Core, &long),
-            Status::conflict(Api::Core, &long, &long),
-            Status::invalid(&long, &long, &long, &errors),
-            Status::invalid("Event", "", &long, &short),
-            Status::apply_conflicts(&conflicts),
-            Status::apply_conflicts(&conflicts[..1]),
-            Status::expired(&long, Some(long.clone())),
-        ] {
-            for accept in [
-                "application/json",
-                "application/json;pretty=1",
-                "application/yaml",
-                "application/vnd.kubernetes.protobuf",
-            ] {
-                let (_, body) = status.present(&headers(accept), &Query::default());
-                let len = body.len();
-                assert!(len <= 64 * 1024, "{len} bytes of {piece:?} as {accept}");
-            }
-        }
-    }
 }
 
 #[test]

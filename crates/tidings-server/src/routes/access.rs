@@ -10,7 +10,7 @@ use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::Refusal;
 use crate::auth::authorizer::Decision;
 use crate::auth::impersonation;
-use crate::auth::{ANONYMOUS, ReviewError, User};
+use crate::auth::{ANONYMOUS, ReviewError, User, forbidden};
 use crate::clock;
 use crate::codec::Api;
 use crate::connections::Visitor;
@@ -200,7 +200,7 @@ fn allow(
                 reason = decision.reason,
                 "forbidden"
             );
-            Err(Status::forbidden(&user.name, asked, &decision.reason))
+            Err(forbidden(&user.name, asked, &decision.reason))
         }
         Err(_) => Err(Status::cannot_check()),
     }

@@ -9,14 +9,14 @@ use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::go_quote;
 
 use super::call::Call;
-use super::warnings::warn;
 use crate::codec::json::{Reading, TypeMeta, complaint, replace_what_is_no_text};
 use crate::codec::{self, Api};
 use crate::error::Status;
-use crate::indent::Indenter;
 use crate::negotiate::{Form, Media, Shape, body_media};
+use crate::present::present;
 use crate::query::FieldValidation;
 use crate::table::{IncludeObject, Rows};
+use crate::warnings::warn;
 use crate::yaml;
 
 /// An event as sent, and the warnings its sender gets.
@@ -322,29 +322,6 @@ pub(crate) fn encoded(code: StatusCode, media: Media, body: Vec<u8>) -> Response
         HeaderValue::from_static(media.content_type()),
     )];
     (code, content_type, body).into_response()
-}
-
-/// Brings JSON into the form asked for: indented, or as YAML. Protobuf never comes here.
-pub(crate) fn present(form: Form, mut json: Vec<u8>) -> Result<(Media, Vec<u8>), Status> {
-    let reparse = |json: &[u8]| -> Result<Value, Status> {
-        serde_json::from_slice(json).map_err(|error| Status::internal(error.to_string()))
-    };
-    match (form.media, form.pretty) {
-        (Media::Yaml, _) => {
-            let yaml = serde_saphyr::to_string(&reparse(&json)?)
-                .map_err(|error| Status::internal(error.to_string()))?;
-            Ok((Media::Yaml, yaml.into_bytes()))
-        }
-        (_, true) => {
-            let mut pretty = Vec::new();
-            Indenter::default().push(&json, &mut pretty);
-            Ok((Media::Json, pretty))
-        }
-        _ => {
-            json.push(b'\n');
-            Ok((Media::Json, json))
-        }
-    }
 }
 
 /// Answers with one event.

@@ -27,6 +27,7 @@ use crate::compress;
 use crate::error::Status;
 use crate::limits::{self, Admitted};
 use crate::metrics::{Measured, RequestKind};
+use crate::present::present_status;
 use crate::query::Query;
 use crate::server::ApiServer;
 
@@ -244,7 +245,7 @@ impl Common {
     fn complete(self, mut response: Response) -> Response {
         if let Some(status) = response.extensions_mut().remove::<Status>() {
             let query = Query::parse(self.uri.query());
-            let (media, body) = status.present(&self.asked, &query);
+            let (media, body) = present_status(&status, &self.asked, &query);
             *response.body_mut() = Body::from(body);
             let headers = response.headers_mut();
             let content_type = HeaderValue::from_static(media.content_type());

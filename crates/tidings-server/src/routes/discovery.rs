@@ -5,11 +5,12 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde::Serialize;
 
-use super::body::{encoded, present};
+use super::body::encoded;
 use super::discovery_messages as messages;
 use crate::codec::protobuf::envelop_bytes;
 use crate::error::Status;
 use crate::negotiate::{Discovery, Form, Media, Shape, negotiate_discovery, require_json};
+use crate::present::present;
 use crate::query::Query;
 
 /// The Kubernetes release whose behaviour is followed.

@@ -19,7 +19,6 @@ mod openapi;
 mod pages;
 mod review;
 mod streamed;
-mod warnings;
 mod watch;
 mod write;
 
@@ -35,10 +34,9 @@ use crate::error::Status;
 use crate::server::ApiServer;
 
 pub(crate) use access::Identity;
-pub(crate) use body::{first_document, present};
+pub(crate) use body::first_document;
 pub(crate) use chain::AUDIT_ID;
 pub(crate) use discovery::build_info;
-pub(crate) use warnings::warn;
 
 /// The whole API as a service, to be put behind a listener or called directly.
 pub fn router(server: Arc<ApiServer>) -> Router {

@@ -8,10 +8,11 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::{Value, json};
 
-use super::body::{encoded, present};
+use super::body::encoded;
 use crate::admission::Namespace;
 use crate::error::Status;
 use crate::negotiate::{Answer, Form, Media, Shape, negotiate};
+use crate::present::present;
 use crate::query::Query;
 use crate::server::ApiServer;
 use crate::table::IncludeObject;
