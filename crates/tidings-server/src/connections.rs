@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::metrics::{Ending, Metrics};
+use crate::metrics::{ConnectionMetrics, Ending};
 
 /// One place in so many is kept from connections without credentials, and one from those with credentials.
 const KEPT: usize = 10;
@@ -102,7 +102,7 @@ impl Connections {
     pub(crate) async fn enter(
         self: &Arc<Self>,
         address: IpAddr,
-        metrics: &Metrics,
+        metrics: &ConnectionMetrics,
     ) -> Option<Place> {
         let peer = Peer::of(address);
         loop {
@@ -113,7 +113,7 @@ impl Connections {
                 Entry::Admitted(visitor) => return Some(Place(visitor)),
                 Entry::Wait => left.await,
                 Entry::Refused => {
-                    metrics.connection_ended(Ending::PeerLimit);
+                    metrics.ended(Ending::PeerLimit);
                     return None;
                 }
             }
@@ -296,14 +296,14 @@ mod tests {
 
     struct Door {
         connections: Arc<Connections>,
-        metrics: Metrics,
+        metrics: ConnectionMetrics,
     }
 
     impl Door {
         fn new(max: usize, peer_max: usize) -> Self {
             Self {
                 connections: Arc::new(Connections::new(max, peer_max)),
-                metrics: Metrics::default(),
+                metrics: ConnectionMetrics::default(),
             }
         }
 

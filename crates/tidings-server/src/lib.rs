@@ -94,6 +94,7 @@ mod query;
 mod quote;
 mod random;
 mod remaining;
+mod request_kind;
 mod retention;
 mod routes;
 mod rules;

@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::Status;
-use crate::metrics::RequestKind;
 use crate::paced;
 use crate::places::Places;
 use crate::query::Query;
+use crate::request_kind::RequestKind;
 use crate::server::ApiServer;
 
 /// Longest accepted body by default, in bytes; kube-apiserver's own limit.
@@ -75,7 +75,7 @@ pub(crate) async fn admit(
                 .options
                 .request_wait_limit
                 .min(timeout / WAIT_DIVISOR);
-            let Ok(place) = places.take(&server.metrics, wait, gone).await else {
+            let Ok(place) = places.take(&server.metrics.flow, wait, gone).await else {
                 server.metrics.terminated(kind, 429);
                 return Admitted::Refused(too_many_requests());
             };

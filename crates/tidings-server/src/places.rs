@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::metrics::{Metrics, Rejection};
+use crate::metrics::{FlowMetrics, LevelNow, Rejection};
 
 /// Which places a request takes one of, by kube-apiserver's `request_kind`, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::ReadOnly => "readOnly",
             Self::Mutating => "mutating",
@@ -58,23 +58,14 @@ impl Places {
         }
     }
 
-    pub(crate) fn level(&self) -> Level {
-        self.level
-    }
-
-    /// How many there are; `None` without a limit.
-    pub(crate) fn limit(&self) -> Option<usize> {
-        (self.count < Semaphore::MAX_PERMITS).then_some(self.count)
-    }
-
-    /// So many are taken.
-    pub(crate) fn taken(&self) -> usize {
-        self.count.saturating_sub(self.free.available_permits())
-    }
-
-    /// So many wait for one.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+    /// How full they are.
+    pub(crate) fn now(&self) -> LevelNow {
+        LevelNow {
+            name: self.level.name(),
+            taken: self.count.saturating_sub(self.free.available_permits()),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            limit: (self.count < Semaphore::MAX_PERMITS).then_some(self.count),
+        }
     }
 
     /// A place, once it is this request's turn. Dropped before, the request is out of the queue.
@@ -83,17 +74,17 @@ impl Places {
     /// There was none within this time, the queue is full, or `gone` resolved: the client is not there any more.
     pub(crate) async fn take(
         &self,
-        metrics: &Metrics,
+        metrics: &FlowMetrics,
         within: Duration,
         gone: impl Future<Output = ()>,
     ) -> Result<OwnedSemaphorePermit, Rejection> {
         // While anybody waits nothing is free: what is given back is the first one's at once.
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
-            metrics.dispatched(self.level);
+            metrics.dispatched(self.level.name());
             return Ok(place);
         }
         let waiting = Waiting::begin(self, metrics).inspect_err(|why| {
-            metrics.rejected(self.level, *why);
+            metrics.rejected(self.level.name(), *why);
         })?;
         let end = tokio::time::sleep(within);
         let place = tokio::select! {
@@ -111,14 +102,14 @@ impl Places {
 /// A request in the queue.
 struct Waiting<'a> {
     places: &'a Places,
-    metrics: &'a Metrics,
+    metrics: &'a FlowMetrics,
     since: Instant,
     /// What is to be counted when it is over; what is dropped on the way was given up by its client.
     rejection: Option<Rejection>,
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(places: &'a Places, metrics: &'a Metrics) -> Result<Self, Rejection> {
+    fn begin(places: &'a Places, metrics: &'a FlowMetrics) -> Result<Self, Rejection> {
         if places.waiting_max == 0 {
             return Err(Rejection::ConcurrencyLimit);
         }
@@ -143,7 +134,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.places.waiting.fetch_sub(1, Ordering::Relaxed);
-        let level = self.places.level;
+        let level = self.places.level.name();
         let waited = clock::timer().saturating_duration_since(self.since);
         let executed = self.rejection.is_none();
         self.metrics.waited(level, executed, waited);

@@ -95,7 +95,7 @@ pub async fn serve(
         };
         let place = tokio::select! {
             () = &mut shutdown => break,
-            place = server.connections.enter(peer.ip(), &server.metrics) => place,
+            place = server.connections.enter(peer.ip(), &server.metrics.connections) => place,
         };
         let Some(place) = place else {
             tracing::debug!(%peer, "a connection is refused: its peer has as many as it may");
@@ -107,7 +107,7 @@ pub async fn serve(
             tokio::select! {
                 () = place.needed() => {
                     tracing::debug!(%peer, "a connection without credentials is ended to make room");
-                    server.metrics.connection_ended(Ending::Room);
+                    server.metrics.connections.ended(Ending::Room);
                 }
                 () = connection(stream, peer, place.visitor(), acceptor, &server, api) => {}
             }
@@ -152,11 +152,11 @@ async fn connection(
     let stream = match handshake.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            server.metrics.handshake_failed();
+            server.metrics.connections.handshake_failed();
             return tracing::debug!(%peer, %error, "TLS handshake failed");
         }
         Err(_) => {
-            server.metrics.handshake_failed();
+            server.metrics.connections.handshake_failed();
             return tracing::debug!(%peer, "TLS handshake timed out");
         }
     };
@@ -213,7 +213,7 @@ async fn drive<C>(
     C: GracefulConnection,
     C::Error: std::fmt::Display,
 {
-    let (options, metrics) = (&server.options, &server.metrics);
+    let (options, metrics) = (&server.options, &server.metrics.connections);
     let mut connection = pin!(connection);
     let mut stranger = pin!(activity.stranger(stranger_until));
     let mut stopped = pin!(stopped);
@@ -234,7 +234,7 @@ async fn drive<C>(
             () = &mut overdue => {
                 tracing::debug!("a client did not take an answer in time");
                 if !ending {
-                    metrics.connection_ended(Ending::Untaken);
+                    metrics.ended(Ending::Untaken);
                 }
                 if activity.all_are_overdue() {
                     return;
@@ -244,12 +244,12 @@ async fn drive<C>(
             }
             () = activity.strangers_answers_pile_up() => {
                 tracing::debug!("a client without credentials does not take its answers");
-                return metrics.connection_ended(Ending::Untaken);
+                return metrics.ended(Ending::Untaken);
             }
             () = &mut stopped, if !ending => {}
             () = &mut stranger, if !ending => {
                 tracing::debug!("a connection without credentials is ended");
-                metrics.connection_ended(Ending::Unauthenticated);
+                metrics.ended(Ending::Unauthenticated);
                 idle.set(activity.idle(LINGER, LINGER));
             }
             () = &mut idle => {
@@ -257,7 +257,7 @@ async fn drive<C>(
                     return tracing::debug!("a client would not end an idle connection");
                 }
                 tracing::debug!("an idle connection is ended");
-                metrics.connection_ended(Ending::Idle);
+                metrics.ended(Ending::Idle);
                 idle.set(activity.idle(options.read_header_timeout, options.read_header_timeout));
             }
         }

@@ -18,7 +18,7 @@ pub use self::size::{EventSizeLimit, Oversized, TRUNCATED_ANNOTATION};
 use crate::clock::{self, Clock};
 use crate::codec::Api;
 use crate::error::Status;
-use crate::metrics::{Judge, Metrics, Operation};
+use crate::metrics::{Judge, Operation, PolicyMetrics};
 use crate::server::ApiOptions;
 
 /// What admission did with writes since the server started.
@@ -61,7 +61,7 @@ impl Admission {
     /// Refuses creates in a namespace that is not there, or is about to go.
     pub(crate) fn check_namespace(
         &self,
-        metrics: &Metrics,
+        metrics: &PolicyMetrics,
         api: Api,
         namespace: &str,
         event: &Event,
@@ -113,7 +113,7 @@ impl Admission {
     /// The rate limits for one request: they are asked once, however often the request has to try.
     pub(crate) fn gate<'a>(
         &'a self,
-        metrics: &'a Metrics,
+        metrics: &'a PolicyMetrics,
         clock: &'a dyn Clock,
         api: Api,
         user: &'a str,
@@ -145,7 +145,7 @@ impl Admission {
 /// See [`Admission::gate`].
 pub(crate) struct Gate<'a> {
     admission: &'a Admission,
-    metrics: &'a Metrics,
+    metrics: &'a PolicyMetrics,
     clock: &'a dyn Clock,
     api: Api,
     user: &'a str,
@@ -174,7 +174,7 @@ impl Gate<'_> {
 
 /// Has a write judged, and measures it.
 fn judged(
-    metrics: &Metrics,
+    metrics: &PolicyMetrics,
     by: Judge,
     operation: Operation,
     judge: impl FnOnce() -> Result<(), Status>,

@@ -26,8 +26,8 @@ use super::{AuditLevel, AuditLog};
 use crate::auth::AUTHENTICATED;
 use crate::codec::Api;
 use crate::error::Status;
-use crate::metrics::RequestKind;
 use crate::query::Query;
+use crate::request_kind::RequestKind;
 use crate::routes::{AUDIT_ID, Identity};
 use crate::server::ApiServer;
 

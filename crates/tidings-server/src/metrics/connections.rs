@@ -38,7 +38,7 @@ impl Ending {
 }
 
 #[derive(Debug)]
-pub(super) struct ConnectionMetrics {
+pub(crate) struct ConnectionMetrics {
     ended: Counters<1>,
     handshake_errors: Counter,
 }
@@ -57,20 +57,19 @@ impl Default for ConnectionMetrics {
     }
 }
 
-impl super::Metrics {
+impl ConnectionMetrics {
     /// The server ended a connection, or refused it.
-    pub(crate) fn connection_ended(&self, why: Ending) {
-        self.connections.ended.of([why.name()]).add(1);
+    pub(crate) fn ended(&self, why: Ending) {
+        self.ended.of([why.name()]).add(1);
     }
 
     /// A TLS handshake failed or took too long.
     pub(crate) fn handshake_failed(&self) {
-        self.connections.handshake_errors.add(1);
+        self.handshake_errors.add(1);
     }
-}
 
-impl ConnectionMetrics {
-    pub(super) fn write(&self, (with, without): (usize, usize), text: &mut Text) {
+    /// `with` credentials and `without` connections are open.
+    pub(crate) fn write(&self, (with, without): (usize, usize), text: &mut Text) {
         let name = "tidings_connections";
         text.metric(
             name,

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use super::series::{Counters, Histograms, Text};
-use crate::places::{Level, Places};
 
 /// Buckets of `apiserver_flowcontrol_request_wait_duration_seconds`.
 const WAITS: &[f64] = &[
@@ -36,7 +35,7 @@ impl Rejection {
 }
 
 #[derive(Debug)]
-pub(super) struct FlowMetrics {
+pub(crate) struct FlowMetrics {
     dispatched: Counters<2>,
     rejected: Counters<3>,
     waits: Histograms<3>,
@@ -54,45 +53,56 @@ impl Default for FlowMetrics {
     }
 }
 
-impl super::Metrics {
-    /// A request got its place.
-    pub(crate) fn dispatched(&self, level: Level) {
-        self.flow.dispatched.of([level.name(), SCHEMA]).add(1);
-    }
-
-    /// A request got none.
-    pub(crate) fn rejected(&self, level: Level, why: Rejection) {
-        let labels = [level.name(), SCHEMA, why.name()];
-        self.flow.rejected.of(labels).add(1);
-    }
-
-    /// A request waited for a place, and got one or not.
-    pub(crate) fn waited(&self, level: Level, executed: bool, waited: Duration) {
-        let executed = if executed { "true" } else { "false" };
-        let labels = [level.name(), SCHEMA, executed];
-        self.flow.waits.of(labels).observe_duration(waited);
-    }
+/// How full a level is at the moment of asking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LevelNow {
+    pub(crate) name: &'static str,
+    /// So many requests are served.
+    pub(crate) taken: usize,
+    /// So many wait.
+    pub(crate) waiting: usize,
+    /// So many are served at once; `None` without a limit.
+    pub(crate) limit: Option<usize>,
 }
 
 impl FlowMetrics {
-    pub(super) fn write(&self, places: &[&Places], text: &mut Text) {
+    /// A request got its place.
+    pub(crate) fn dispatched(&self, level: &'static str) {
+        self.dispatched.of([level, SCHEMA]).add(1);
+    }
+
+    /// A request got none.
+    pub(crate) fn rejected(&self, level: &'static str, why: Rejection) {
+        self.rejected.of([level, SCHEMA, why.name()]).add(1);
+    }
+
+    /// A request waited for a place, and got one or not.
+    pub(crate) fn waited(&self, level: &'static str, executed: bool, waited: Duration) {
+        let executed = if executed { "true" } else { "false" };
+        let labels = [level, SCHEMA, executed];
+        self.waits.of(labels).observe_duration(waited);
+    }
+
+    pub(crate) fn write(&self, levels: &[LevelNow], text: &mut Text) {
         const TAKEN: &str = "Requests being served, watches aside.";
         const WAITING: &str = "Requests that wait for others to be served.";
-        type Gauge = fn(&Places) -> usize;
-        type Labels = fn(Level) -> Vec<(&'static str, &'static str)>;
-        let kind: Labels = |level| vec![("request_kind", level.name())];
-        let flow: Labels = |level| vec![("priority_level", level.name()), ("flow_schema", SCHEMA)];
+        type Gauge = fn(&LevelNow) -> usize;
+        type Labels = fn(&LevelNow) -> Vec<(&'static str, &'static str)>;
+        let taken: Gauge = |level| level.taken;
+        let waiting: Gauge = |level| level.waiting;
+        let kind: Labels = |level| vec![("request_kind", level.name)];
+        let flow: Labels = |level| vec![("priority_level", level.name), ("flow_schema", SCHEMA)];
         #[rustfmt::skip]
         let gauges: [(&str, &str, Labels, Gauge); 4] = [
-            ("apiserver_current_inflight_requests", TAKEN, kind, Places::taken),
-            ("apiserver_current_inqueue_requests", WAITING, kind, Places::waiting),
-            ("apiserver_flowcontrol_current_executing_requests", TAKEN, flow, Places::taken),
-            ("apiserver_flowcontrol_current_inqueue_requests", WAITING, flow, Places::waiting),
+            ("apiserver_current_inflight_requests", TAKEN, kind, taken),
+            ("apiserver_current_inqueue_requests", WAITING, kind, waiting),
+            ("apiserver_flowcontrol_current_executing_requests", TAKEN, flow, taken),
+            ("apiserver_flowcontrol_current_inqueue_requests", WAITING, flow, waiting),
         ];
         for (name, help, labels, gauge) in gauges {
             text.metric(name, "gauge", help);
-            for places in places {
-                text.sample(name, &labels(places.level()), gauge(places));
+            for level in levels {
+                text.sample(name, &labels(level), gauge(level));
             }
         }
         let name = "apiserver_flowcontrol_nominal_limit_seats";
@@ -101,9 +111,9 @@ impl FlowMetrics {
             "gauge",
             "So many requests are served at once; missing without a limit.",
         );
-        for places in places {
-            if let Some(limit) = places.limit() {
-                text.sample(name, &[("priority_level", places.level().name())], limit);
+        for level in levels {
+            if let Some(limit) = level.limit {
+                text.sample(name, &[("priority_level", level.name)], limit);
             }
         }
         text.counters(

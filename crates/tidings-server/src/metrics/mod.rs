@@ -1,6 +1,7 @@
 //! `/metrics`: kube-apiserver's names and labels where it has them, in Prometheus' text form.
 //!
-//! Everything is counted where it happens and put into words only when somebody asks. Labels are words of the program's
+//! Everything is counted where it happens and put into words only when somebody asks; the page is put together where all
+//! is known that it tells of. Labels are words of the program's
 //! own (see [`series`]), so the number of series is bounded whatever clients send. A metric that begins with `tidings_`
 //! has no counterpart upstream.
 
@@ -8,7 +9,6 @@ mod connections;
 mod flow;
 mod policy;
 mod process;
-mod request;
 mod series;
 
 use std::collections::BTreeMap;
@@ -16,21 +16,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tidings_store::Stats;
-
-use crate::admission::AdmissionCounts;
-use crate::audit::AuditCounts;
-use crate::auth::AccessCounters;
 use crate::codec::Api;
-use crate::places::Places;
-use connections::ConnectionMetrics;
-pub(crate) use connections::Ending;
-use flow::FlowMetrics;
-pub(crate) use flow::Rejection;
-use policy::PolicyMetrics;
-pub(crate) use policy::{Judge, Operation};
-pub(crate) use request::{Measured, RequestKind};
-use series::{Counters, Histograms, Text};
+use crate::request_kind::RequestKind;
+pub(crate) use connections::{ConnectionMetrics, Ending};
+pub(crate) use flow::{FlowMetrics, LevelNow, Rejection};
+pub(crate) use policy::{Attempt, Judge, Operation, Permission, PolicyMetrics};
+pub(crate) use process::write as write_process;
+pub(crate) use series::Text;
+use series::{Counters, Histograms};
+
+/// The code of a request whose client went away before it was answered.
+pub(crate) const CLIENT_GONE: u16 = 0;
 
 /// Buckets of `apiserver_request_duration_seconds`.
 const DURATIONS: &[f64] = &[
@@ -84,9 +80,9 @@ pub(crate) struct Metrics {
     lists: Counters<2>,
     listed_fetched: Counters<2>,
     listed_returned: Counters<2>,
-    connections: ConnectionMetrics,
-    flow: FlowMetrics,
-    policy: PolicyMetrics,
+    pub(crate) connections: ConnectionMetrics,
+    pub(crate) flow: FlowMetrics,
+    pub(crate) policy: PolicyMetrics,
 }
 
 impl Default for Metrics {
@@ -157,24 +153,9 @@ impl Default for Metrics {
 
 const STORED_EVENTS: [&str; 2] = ["", "events"];
 
-/// What only the server itself knows at the moment of asking.
-#[derive(Debug)]
-pub(crate) struct Now<'a> {
-    pub(crate) places: [&'a Places; 3],
-    pub(crate) stats: Option<Stats>,
-    pub(crate) access: &'a AccessCounters,
-    /// Connections with credentials and without.
-    pub(crate) connections: (usize, usize),
-    pub(crate) admission: AdmissionCounts,
-    /// `None` without an audit log.
-    pub(crate) audit: Option<AuditCounts>,
-}
-
 impl Metrics {
-    /// The code of a request whose client went away before it was answered.
-    pub(crate) const CLIENT_GONE: u16 = 0;
-
-    fn request(
+    /// A request was answered to the end, or given up.
+    pub(crate) fn request(
         &self,
         kind: RequestKind,
         dry_run: &'static str,
@@ -222,13 +203,15 @@ impl Metrics {
         }
     }
 
-    fn request_body(&self, kind: RequestKind, len: u64) {
+    /// A request has a body of this length.
+    pub(crate) fn request_body(&self, kind: RequestKind, len: u64) {
         self.body_sizes
             .of([kind.resource, kind.verb])
             .observe_bytes(len);
     }
 
-    fn long_running(&self, kind: RequestKind, by: i64) {
+    /// So many more watches are served.
+    pub(crate) fn long_running(&self, kind: RequestKind, by: i64) {
         let mut gauges = self
             .long_running
             .lock()
@@ -296,9 +279,8 @@ impl Metrics {
         self.listed_returned.of(STORED_EVENTS).add(returned as u64);
     }
 
-    /// Everything in Prometheus' text form.
-    pub(crate) fn to_text(&self, now: &Now<'_>) -> String {
-        let mut text = Text::default();
+    /// Requests and their answers.
+    pub(crate) fn write_requests(&self, text: &mut Text) {
         text.counters(
             "apiserver_request_total",
             "Requests by verb, dry run, group, version, resource, scope and code.",
@@ -324,9 +306,11 @@ impl Metrics {
             "Bytes of requests' bodies.",
             &self.body_sizes,
         );
-        self.connections.write(now.connections, &mut text);
-        self.flow.write(&now.places, &mut text);
-        self.write_long_running(&mut text);
+    }
+
+    /// Watches, requests that were cut off, and what was read of the store.
+    pub(crate) fn write_answers(&self, text: &mut Text) {
+        self.write_long_running(text);
         text.counters(
             "apiserver_request_terminations_total",
             "Requests turned away in self-defence.",
@@ -367,23 +351,6 @@ impl Metrics {
             "Events returned by lists.",
             &self.listed_returned,
         );
-        if let Some(stats) = &now.stats {
-            write_store(stats, &mut text);
-        }
-        self.policy.write(now, &mut text);
-        text.metric(
-            "kubernetes_build_info",
-            "gauge",
-            "The server's version; always 1.",
-        );
-        let version = crate::routes::build_info();
-        let labels: Vec<(&str, &str)> = version
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
-        text.sample("kubernetes_build_info", &labels, 1);
-        process::write(&mut text);
-        text.into_string()
     }
 
     fn write_long_running(&self, text: &mut Text) {
@@ -400,52 +367,10 @@ impl Metrics {
     }
 }
 
-fn write_store(stats: &Stats, text: &mut Text) {
-    let events = [("resource", "events")];
-    let events_of_core = [("group", ""), ("resource", "events")];
-    for (name, labels) in [
-        ("apiserver_storage_objects", &events[..]),
-        ("apiserver_resource_objects", &events_of_core[..]),
-    ] {
-        text.metric(name, "gauge", "Events whose end is not yet written down.");
-        text.sample(name, labels, stats.records);
-    }
-    let name = "apiserver_resource_size_estimate_bytes";
-    text.metric(name, "gauge", "Bytes of these events, before compression.");
-    text.sample(name, &events_of_core, stats.value_bytes);
-    let name = "apiserver_storage_size_bytes";
-    text.metric(name, "gauge", "Bytes the store takes on disk.");
-    text.sample(name, &[("storage_cluster_id", "tidings")], stats.disk_bytes);
-    text.single(
-        "tidings_storage_expiry_lag_seconds",
-        "gauge",
-        "By how much the writing down of ends is behind the clock.",
-        stats.expiry_lag_ms as f64 / 1e3,
-    );
-    text.single(
-        "tidings_storage_expired_total",
-        "counter",
-        "Events whose end was written down since the start.",
-        stats.expired,
-    );
-    text.single(
-        "tidings_storage_watches",
-        "gauge",
-        "Watches of the store.",
-        stats.watches,
-    );
-    text.single(
-        "tidings_storage_revision",
-        "gauge",
-        "The revision of the latest change.",
-        stats.revision,
-    );
-}
-
 /// The codes this server answers with.
 fn code_label(code: u16) -> &'static str {
     const CODES: [(u16, &str); 22] = [
-        (Metrics::CLIENT_GONE, "0"),
+        (CLIENT_GONE, "0"),
         (200, "200"),
         (201, "201"),
         (202, "202"),

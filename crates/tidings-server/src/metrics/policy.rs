@@ -1,14 +1,8 @@
-//! Who was let in, what was allowed, what admission and the audit log made of it: what happens to a request before and
-//! beside its handler.
+//! Who was let in, what was allowed, what admission made of it: what happens to a request before its handler.
 
 use std::time::Duration;
 
-use super::Now;
 use super::series::{Counters, Histograms, Text};
-use crate::admission::LimitType;
-use crate::auth::authenticator::Refusal;
-use crate::auth::authorizer::Decision;
-use crate::auth::{ReviewError, User};
 
 /// Buckets of `authentication_duration_seconds` and `authorization_duration_seconds`: from a millisecond, doubling.
 const ACCESS_DURATIONS: &[f64] = &[
@@ -39,8 +33,29 @@ pub(crate) enum Operation {
     Update,
 }
 
+/// What came of an attempt to be let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt<'a> {
+    /// The user of this name was let in.
+    Success(&'a str),
+    /// Nobody was found.
+    Failure,
+    /// It could not be checked.
+    Error,
+}
+
+/// What came of an attempt to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    Allowed,
+    Denied,
+    NoOpinion,
+    /// It could not be checked.
+    Error,
+}
+
 #[derive(Debug)]
-pub(super) struct PolicyMetrics {
+pub(crate) struct PolicyMetrics {
     attempts: Counters<1>,
     users: Counters<1>,
     authentication_durations: Histograms<1>,
@@ -65,35 +80,33 @@ impl Default for PolicyMetrics {
     }
 }
 
-impl super::Metrics {
+impl PolicyMetrics {
     /// Somebody asked to be let in.
-    pub(crate) fn authenticated(&self, found: &Result<User, Refusal>, took: Duration) {
-        let result = match found {
-            Ok(user) => {
-                self.policy.users.of([username(&user.name)]).add(1);
+    pub(crate) fn authenticated(&self, attempt: Attempt<'_>, took: Duration) {
+        let result = match attempt {
+            Attempt::Success(user) => {
+                self.users.of([username(user)]).add(1);
                 "success"
             }
-            Err(Refusal::Unauthorized(_)) => "failure",
-            Err(Refusal::Unchecked) => "error",
+            Attempt::Failure => "failure",
+            Attempt::Error => "error",
         };
-        self.policy.attempts.of([result]).add(1);
-        self.policy
-            .authentication_durations
+        self.attempts.of([result]).add(1);
+        self.authentication_durations
             .of([result])
             .observe_duration(took);
     }
 
     /// Somebody asked to do something.
-    pub(crate) fn authorized(&self, decision: &Result<Decision, ReviewError>, took: Duration) {
-        let result = match decision {
-            Ok(decision) if decision.allowed => "allowed",
-            Ok(decision) if decision.denied => "denied",
-            Ok(_) => "no-opinion",
-            Err(_) => "error",
+    pub(crate) fn authorized(&self, permission: Permission, took: Duration) {
+        let result = match permission {
+            Permission::Allowed => "allowed",
+            Permission::Denied => "denied",
+            Permission::NoOpinion => "no-opinion",
+            Permission::Error => "error",
         };
-        self.policy.authorizations.of([result]).add(1);
-        self.policy
-            .authorization_durations
+        self.authorizations.of([result]).add(1);
+        self.authorization_durations
             .of([result])
             .observe_duration(took);
     }
@@ -109,8 +122,7 @@ impl super::Metrics {
             Operation::Update => "UPDATE",
         };
         let rejected = if rejected { "true" } else { "false" };
-        self.policy
-            .admissions
+        self.admissions
             .of([name, operation, rejected, step])
             .observe_duration(took);
     }
@@ -126,7 +138,8 @@ fn username(name: &str) -> &'static str {
 }
 
 impl PolicyMetrics {
-    pub(super) fn write(&self, now: &Now<'_>, text: &mut Text) {
+    /// Who was let in, and what was allowed.
+    pub(crate) fn write_access(&self, text: &mut Text) {
         text.counters(
             "authentication_attempts",
             "Attempts to be let in, by result.",
@@ -152,100 +165,14 @@ impl PolicyMetrics {
             "Time until it was known whether a request is allowed.",
             &self.authorization_durations,
         );
-        write_access(now, text);
+    }
+
+    /// What admission made of writes.
+    pub(crate) fn write_admission(&self, text: &mut Text) {
         text.histograms(
             "apiserver_admission_controller_admission_duration_seconds",
             "Time an admission plugin took for a write.",
             &self.admissions,
         );
-        write_admission(now, text);
-        write_audit(now, text);
     }
-}
-
-/// What a cluster was asked, and files that were replaced.
-fn write_access(now: &Now<'_>, text: &mut Text) {
-    let access = &now.access;
-    for (name, help, answered, failed) in [
-        (
-            "apiserver_delegated_authn_request_total",
-            "Tokens a cluster was asked about.",
-            access.token_reviews.get(),
-            access.token_review_failures.get(),
-        ),
-        (
-            "apiserver_delegated_authz_request_total",
-            "Permissions a cluster was asked about.",
-            access.access_reviews.get(),
-            access.access_review_failures.get(),
-        ),
-    ] {
-        text.metric(name, "counter", help);
-        text.sample(name, &[("code", "200")], answered);
-        text.sample(name, &[("code", "<error>")], failed);
-    }
-    let name = "tidings_file_reloads_total";
-    text.metric(
-        name,
-        "counter",
-        "Replaced files of tokens, permissions and certificates, by what came of them.",
-    );
-    text.sample(name, &[("result", "success")], access.files_reloaded.get());
-    text.sample(
-        name,
-        &[("result", "failure")],
-        access.file_reload_failures.get(),
-    );
-}
-
-fn write_admission(now: &Now<'_>, text: &mut Text) {
-    let admission = &now.admission;
-    let name = "tidings_event_rate_limit_reached_total";
-    text.metric(
-        name,
-        "counter",
-        "Events that found a limit reached, in a dry run those let through.",
-    );
-    // Several limits may be of one type.
-    for limit_type in LimitType::ALL {
-        let of_type = |it: &&(LimitType, u64)| it.0 == limit_type;
-        let mut counts = admission.rate_limited.iter().filter(of_type).peekable();
-        if counts.peek().is_some() {
-            let labels = [("type", limit_type.name())];
-            text.sample(name, &labels, counts.map(|it| it.1).sum::<u64>());
-        }
-    }
-    let name = "tidings_oversized_events_total";
-    text.metric(name, "counter", "Events above the limit of their size.");
-    text.sample(name, &[("outcome", "refused")], admission.oversized);
-    text.sample(name, &[("outcome", "truncated")], admission.truncated);
-}
-
-fn write_audit(now: &Now<'_>, text: &mut Text) {
-    let Some(audit) = &now.audit else { return };
-    text.single(
-        "apiserver_audit_event_total",
-        "counter",
-        "Entries for the audit log.",
-        audit.offered,
-    );
-    let name = "apiserver_audit_error_total";
-    text.metric(
-        name,
-        "counter",
-        "Entries that are not in the audit log: dropped before a full queue, those of requests without a known user apart, or not written to the file.",
-    );
-    text.sample(name, &[("plugin", "buffered")], audit.dropped);
-    text.sample(
-        name,
-        &[("plugin", "unauthenticated")],
-        audit.unauthenticated_dropped,
-    );
-    text.sample(name, &[("plugin", "log")], audit.failed);
-    text.single(
-        "tidings_audit_truncated_total",
-        "counter",
-        "Entries for the audit log without the request's body, which was too long or could not be read.",
-        audit.truncated,
-    );
 }

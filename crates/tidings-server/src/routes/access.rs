@@ -15,7 +15,8 @@ use crate::clock;
 use crate::codec::Api;
 use crate::connections::Visitor;
 use crate::error::Status;
-use crate::metrics::RequestKind;
+use crate::metrics::{Attempt, Permission};
+use crate::request_kind::RequestKind;
 use crate::server::{ApiServer, Key};
 
 /// Whose request it is.
@@ -67,7 +68,12 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status
         .authenticate(parts, server.clock.now(), began, &server.access)
         .await;
     let took = clock::monotonic().saturating_duration_since(began);
-    server.metrics.authenticated(&found, took);
+    let attempt = match &found {
+        Ok(user) => Attempt::Success(&user.name),
+        Err(Refusal::Unauthorized(_)) => Attempt::Failure,
+        Err(Refusal::Unchecked) => Attempt::Error,
+    };
+    server.metrics.policy.authenticated(attempt, took);
     found.map_err(|refusal| match refusal {
         Refusal::Unauthorized(why) => {
             let why = why.map(|why| format!("the client certificate is not accepted: {why}"));
@@ -122,7 +128,13 @@ pub(super) async fn authorize(
     let decision = decide(server, user, &asked).await;
     let took = clock::monotonic().saturating_duration_since(began);
     // Once for each request, as kube-apiserver does: not for what is asked besides, of impersonation say.
-    server.metrics.authorized(&decision, took);
+    let permission = match &decision {
+        Ok(decision) if decision.allowed => Permission::Allowed,
+        Ok(decision) if decision.denied => Permission::Denied,
+        Ok(_) => Permission::NoOpinion,
+        Err(_) => Permission::Error,
+    };
+    server.metrics.policy.authorized(permission, took);
     allow(user, &asked, decision)
 }
 

@@ -20,15 +20,16 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::access;
+use super::measured::Measured;
 use super::streamed::Outcome;
 use crate::audit;
 use crate::auth::User;
 use crate::compress;
 use crate::error::Status;
 use crate::limits::{self, Admitted};
-use crate::metrics::{Measured, RequestKind};
 use crate::present::present_status;
 use crate::query::Query;
+use crate::request_kind::RequestKind;
 use crate::server::ApiServer;
 
 /// Answers a request whose path is matched, whatever it matched.

@@ -12,6 +12,7 @@ mod frame;
 mod health;
 mod list;
 mod list_writer;
+mod measured;
 mod metrics;
 mod namespaces;
 mod newest;
@@ -36,7 +37,6 @@ use crate::server::ApiServer;
 pub(crate) use access::Identity;
 pub(crate) use body::first_document;
 pub(crate) use chain::AUDIT_ID;
-pub(crate) use discovery::build_info;
 
 /// The whole API as a service, to be put behind a listener or called directly.
 pub fn router(server: Arc<ApiServer>) -> Router {

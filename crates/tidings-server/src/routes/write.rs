@@ -88,7 +88,7 @@ pub(super) async fn store_new(
     settle_namespace(event.metadata.get_or_insert_default(), &call.namespace)?;
     server
         .admission
-        .check_namespace(&server.metrics, api, &call.namespace, &event)?;
+        .check_namespace(&server.metrics.policy, api, &call.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
     let version = metadata
         .resource_version

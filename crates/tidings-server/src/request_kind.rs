@@ -1,18 +1,9 @@
-//! What kind of request it is, in the words of kube-apiserver's metrics, and the measuring of it until its last byte.
+//! What kind of request it is, in the words of kube-apiserver's metrics.
 
-use std::sync::Arc;
-use std::time::Instant;
-
-use axum::body::{Body, HttpBody};
 use axum::extract::Request;
-use axum::response::Response;
-use futures::StreamExt;
 use http::{Method, header};
 
-use crate::clock;
-use crate::metrics::Metrics;
 use crate::query::Query;
-use crate::server::ApiServer;
 
 /// The labels that most of kube-apiserver's request metrics share, in its order, `component` aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,80 +176,10 @@ fn path_label(path: &str) -> &'static str {
         .unwrap_or_default()
 }
 
-/// A request that is being answered. It is over when the answer's last byte was taken, or nobody wants the rest.
-pub(crate) struct Measured {
-    server: Arc<ApiServer>,
-    kind: RequestKind,
-    dry_run: &'static str,
-    started: Instant,
-    code: u16,
-    bytes: u64,
-    long_running: bool,
-}
-
-impl Measured {
-    pub(crate) fn begin(server: Arc<ApiServer>, kind: RequestKind, request: &Request) -> Self {
-        let query = Query::parse(request.uri().query());
-        let dry_run = if !query.has("dryRun") {
-            ""
-        } else if query.values("dryRun").all(|value| value == "All") {
-            "All"
-        } else {
-            "invalid"
-        };
-        let long_running = kind.is_watch();
-        if let Some(len) = request.body().size_hint().exact().filter(|len| *len > 0) {
-            server.metrics.request_body(kind, len);
-        }
-        if long_running {
-            server.metrics.long_running(kind, 1);
-        }
-        Self {
-            server,
-            kind,
-            dry_run,
-            started: clock::monotonic(),
-            // Dropped without an answer it is one that the client gave up.
-            code: Metrics::CLIENT_GONE,
-            bytes: 0,
-            long_running,
-        }
-    }
-
-    /// Measures the answer, until its last byte.
-    pub(crate) fn follow(mut self, response: Response) -> Response {
-        self.code = response.status().as_u16();
-        if let Some(len) = response.body().size_hint().exact() {
-            self.bytes = len;
-            return response;
-        }
-        response.map(|body| {
-            Body::from_stream(body.into_data_stream().inspect(move |chunk| {
-                if let Ok(chunk) = chunk {
-                    self.sent(chunk.len());
-                }
-            }))
-        })
-    }
-
-    fn sent(&mut self, len: usize) {
-        self.bytes += len as u64;
-    }
-}
-
-impl Drop for Measured {
-    fn drop(&mut self) {
-        let took = clock::monotonic().saturating_duration_since(self.started);
-        let metrics = &self.server.metrics;
-        if self.long_running {
-            metrics.long_running(self.kind, -1);
-        }
-        metrics.request(self.kind, self.dry_run, self.code, took, self.bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
 
     #[test]
