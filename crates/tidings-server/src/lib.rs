@@ -85,6 +85,7 @@ mod managed;
 mod metrics;
 mod negotiate;
 mod observed;
+mod options;
 mod paced;
 mod patch;
 mod places;
@@ -94,6 +95,7 @@ mod query;
 mod quote;
 mod random;
 mod remaining;
+mod request_body;
 mod request_kind;
 mod retention;
 mod routes;
@@ -105,6 +107,7 @@ mod server;
 mod settings;
 mod start;
 mod storage;
+mod stored;
 mod table;
 mod tls;
 mod warnings;
@@ -119,12 +122,13 @@ pub use auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
     ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
 };
+pub use options::{ApiOptions, ManagedFields};
 pub use query::parse_go_duration;
 pub use retention::RetentionRules;
 pub use routes::router;
 pub use security::{AuthorizationMode, SecurityOptions};
 pub use serve::serve;
-pub use server::{ApiOptions, ApiServer, ManagedFields};
+pub use server::ApiServer;
 pub use settings::SettingsError;
 pub use start::{Running, StartError, StartOptions, start, start_with_store};
 pub use storage::Storage;

@@ -1,43 +1,25 @@
-//! What a client may take up: the size of bodies, requests in flight, and time, each until the answer's last byte.
+//! What a client may take up: requests in flight, and time, each until the answer's last byte.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::Status;
+use crate::metrics::{LevelNow, Metrics};
+use crate::options::ApiOptions;
 use crate::paced;
-use crate::places::Places;
+use crate::places::{Level, Places};
 use crate::query::Query;
 use crate::request_kind::RequestKind;
-use crate::server::ApiServer;
-
-/// Longest accepted body by default, in bytes; kube-apiserver's own limit.
-pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// A write of one event has this long, whatever the limit of all requests (`requestTimeoutUpperBound`).
 const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
 
 /// A request may wait for others for this part of its time (`getRequestWaitContext` of `k8s.io/apiserver`).
 const WAIT_DIVISOR: u32 = 4;
-
-/// Reads a body of at most so many bytes.
-///
-/// # Errors
-/// 413 for a longer one, 400 if the client went away in the middle.
-pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<bytes::Bytes, Status> {
-    use http_body_util::{BodyExt, LengthLimitError, Limited};
-    match Limited::new(body, bytes_max).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Status::body_too_large(bytes_max)),
-        Err(error) => Err(Status::bad_request(format!(
-            "the body could not be read: {error}"
-        ))),
-    }
-}
 
 /// What becomes of a request.
 pub(crate) enum Admitted {
@@ -47,65 +29,99 @@ pub(crate) enum Admitted {
     Refused(Response),
 }
 
-/// Lets so many requests in at once; others wait for their turn, and those that it does not come to are told to come back.
-/// `gone` resolves when nobody waits for the answer any more.
-pub(crate) async fn admit(
-    server: &Arc<ApiServer>,
-    kind: RequestKind,
-    (method, uri): (&Method, &Uri),
-    gone: impl Future<Output = ()>,
-) -> Admitted {
-    if kind.is_watch() {
-        return Admitted::Watch;
-    }
-    let mut longest = server.options.request_timeout;
-    if kind.writes_one() {
-        longest = longest.min(WRITE_TIME_MAX);
-    }
-    let timeout = match Query::parse(uri.query()).timeout() {
-        Ok(None | Some(Duration::ZERO)) => longest,
-        Ok(Some(asked)) => asked.min(longest),
-        Err(status) => return Admitted::Refused(status.into_response()),
-    };
-    let deadline = paced::deadline(timeout);
-    let place = match places(server, kind, method) {
-        None => None,
-        Some(places) => {
-            let wait = server
-                .options
-                .request_wait_limit
-                .min(timeout / WAIT_DIVISOR);
-            let Ok(place) = places.take(&server.metrics.flow, wait, gone).await else {
-                server.metrics.terminated(kind, 429);
-                return Admitted::Refused(too_many_requests());
-            };
-            Some(place)
-        }
-    };
-    Admitted::Within(Limit {
-        server: Arc::clone(server),
-        kind,
-        place,
-        deadline,
-    })
+/// The places of requests in flight, and the time requests have.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    reads: Places,
+    writes: Places,
+    /// Of the users themselves: what a cluster is asked must not hold up what nobody is asked about.
+    reviews: Places,
+    request_timeout: Duration,
+    wait_limit: Duration,
 }
 
-/// The places a request takes one of. Who looks how the server is doing needs none: it matters most when there are none.
-fn places<'a>(server: &'a ApiServer, kind: RequestKind, method: &Method) -> Option<&'a Places> {
-    if kind.is_metrics() {
-        None
-    } else if kind.is_review() {
-        Some(&server.reviews)
-    } else if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
-        Some(&server.reads)
-    } else {
-        Some(&server.writes)
+impl Limits {
+    pub(crate) fn new(options: &ApiOptions) -> Self {
+        let places = |level| {
+            let count = match level {
+                Level::ReadOnly => options.max_requests_inflight,
+                Level::Mutating | Level::Reviews => options.max_mutating_requests_inflight,
+            };
+            Places::new(level, count, options.max_requests_inqueue)
+        };
+        Self {
+            reads: places(Level::ReadOnly),
+            writes: places(Level::Mutating),
+            reviews: places(Level::Reviews),
+            request_timeout: options.request_timeout,
+            wait_limit: options.request_wait_limit,
+        }
+    }
+
+    /// How full each level is.
+    pub(crate) fn now(&self) -> [LevelNow; 3] {
+        [&self.reads, &self.writes, &self.reviews].map(Places::now)
+    }
+
+    /// Lets so many requests in at once; others wait for their turn, and those that it does not come to are told to come
+    /// back. `gone` resolves when nobody waits for the answer any more.
+    pub(crate) async fn admit(
+        &self,
+        metrics: &Arc<Metrics>,
+        kind: RequestKind,
+        (method, uri): (&Method, &Uri),
+        gone: impl Future<Output = ()>,
+    ) -> Admitted {
+        if kind.is_watch() {
+            return Admitted::Watch;
+        }
+        let mut longest = self.request_timeout;
+        if kind.writes_one() {
+            longest = longest.min(WRITE_TIME_MAX);
+        }
+        let timeout = match Query::parse(uri.query()).timeout() {
+            Ok(None | Some(Duration::ZERO)) => longest,
+            Ok(Some(asked)) => asked.min(longest),
+            Err(status) => return Admitted::Refused(status.into_response()),
+        };
+        let deadline = paced::deadline(timeout);
+        let place = match self.places(kind, method) {
+            None => None,
+            Some(places) => {
+                let wait = self.wait_limit.min(timeout / WAIT_DIVISOR);
+                let Ok(place) = places.take(&metrics.flow, wait, gone).await else {
+                    metrics.terminated(kind, 429);
+                    return Admitted::Refused(too_many_requests());
+                };
+                Some(place)
+            }
+        };
+        Admitted::Within(Limit {
+            metrics: Arc::clone(metrics),
+            kind,
+            place,
+            deadline,
+        })
+    }
+
+    /// The places a request takes one of. Who looks how the server is doing needs none: it matters most when there are
+    /// none.
+    fn places(&self, kind: RequestKind, method: &Method) -> Option<&Places> {
+        if kind.is_metrics() {
+            None
+        } else if kind.is_review() {
+            Some(&self.reviews)
+        } else if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            Some(&self.reads)
+        } else {
+            Some(&self.writes)
+        }
     }
 }
 
 /// A request's place among those in flight, if it takes one, and its time.
 pub(crate) struct Limit {
-    server: Arc<ApiServer>,
+    metrics: Arc<Metrics>,
     kind: RequestKind,
     place: Option<OwnedSemaphorePermit>,
     deadline: tokio::time::Instant,
@@ -115,13 +131,13 @@ impl Limit {
     /// Answers within the time, or says that it was too short; the answer's body has what is left of it.
     pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
         let Self {
-            server,
+            metrics,
             kind,
             place,
             deadline,
         } = self;
         let answer = tokio::time::timeout_at(deadline, answer).await;
-        let timed_out = move || server.metrics.aborted(kind);
+        let timed_out = move || metrics.aborted(kind);
         if let Ok(response) = answer {
             response.map(|body| paced::pace(body, place, deadline, timed_out))
         } else {

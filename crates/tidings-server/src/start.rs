@@ -15,11 +15,12 @@ use tokio::task::JoinHandle;
 use crate::audit::{AuditLog, AuditOptions};
 use crate::auth::{Token, TokenFileError, User, parse_token_file};
 use crate::clock::SystemClock;
+use crate::options::ApiOptions;
 use crate::private::{create_private_dir, write_private};
 use crate::random;
 use crate::security::{AuthorizationMode, ReloadRequest, SecurityOptions, Watched};
 use crate::serve::serve;
-use crate::server::{ApiOptions, ApiServer};
+use crate::server::ApiServer;
 use crate::storage::Storage;
 use crate::tls::{self, Identity, TlsError};
 

@@ -22,6 +22,24 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(
     serde_saphyr::from_slice_with_options(body, options(body.len(), duplicate_keys))
 }
 
+/// YAML up to where a second document begins.
+pub(crate) fn first_document(body: &[u8]) -> &[u8] {
+    let mut at = 0;
+    let mut begun = false;
+    for line in body.split_inclusive(|byte| *byte == b'\n') {
+        let text = line.trim_ascii_end();
+        if text == b"---" || text == b"..." {
+            if begun {
+                return body.get(..at).unwrap_or(body);
+            }
+        } else {
+            begun |= !text.is_empty() && !text.starts_with(b"#") && !text.starts_with(b"%");
+        }
+        at += line.len();
+    }
+    body
+}
+
 fn options(len: usize, duplicate_keys: DuplicateKeyPolicy) -> Options {
     let repeated = len.clamp(EVENTS_MIN, EVENTS_MAX);
     // No escape stands for more than twice its own length.

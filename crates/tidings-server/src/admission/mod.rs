@@ -19,7 +19,6 @@ use crate::clock::{self, Clock};
 use crate::codec::Api;
 use crate::error::Status;
 use crate::metrics::{Judge, Operation, PolicyMetrics};
-use crate::server::ApiOptions;
 
 /// What admission did with writes since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,11 +45,14 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new(options: &ApiOptions) -> Self {
-        let limits = &options.event_rate_limit;
+    pub(crate) fn new(
+        namespaces: Namespaces,
+        size: EventSizeLimit,
+        limits: &EventRateLimitOptions,
+    ) -> Self {
         Self {
-            namespaces: options.namespaces.clone(),
-            size: options.event_size_limit,
+            namespaces,
+            size,
             rate: (!limits.limits.is_empty()).then(|| EventRateLimit::new(limits)),
             rejected: AtomicU64::new(0),
             oversized: AtomicU64::new(0),

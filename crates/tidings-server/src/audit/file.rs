@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::AuditOptions;
+use super::options::AuditOptions;
 use crate::clock::Clock;
 
 pub(super) struct RotatedFile {

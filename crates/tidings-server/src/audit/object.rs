@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::codec::json::replace_what_is_no_text;
 use crate::codec::{self, Api};
 use crate::negotiate::{Media, body_media};
-use crate::routes::first_document;
+use crate::yaml::first_document;
 
 /// What a body is expected to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

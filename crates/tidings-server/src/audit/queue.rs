@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::record::METADATA_BYTES_MAX;
+use super::text::METADATA_BYTES_MAX;
 
 /// The queue is no smaller, so that any line without a body fits into either part.
 const QUEUE_BYTES_MIN: usize = 4 * METADATA_BYTES_MAX;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use axum::RequestExt;
 use axum::extract::{RawPathParams, Request};
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -21,19 +21,16 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::object::{self, Expected};
 use super::queue::Whose;
-use super::text::{TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
+use super::text::{METADATA_BYTES_MAX, TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
 use super::{AuditLevel, AuditLog};
-use crate::auth::AUTHENTICATED;
+use crate::auth::{AUTHENTICATED, Identity};
 use crate::codec::Api;
 use crate::error::Status;
 use crate::query::Query;
 use crate::request_kind::RequestKind;
-use crate::routes::{AUDIT_ID, Identity};
-use crate::server::ApiServer;
 
-/// No line without a body is longer: the bounds of its parts make less than this together.
-pub(super) const METADATA_BYTES_MAX: usize = 32 << 10;
-
+/// On requests and answers alike.
+pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// The body was left out.
 const TRUNCATED: (&str, &str) = ("audit.k8s.io/truncated", "true");
 /// Nothing was to be changed.
@@ -141,6 +138,7 @@ struct Empty {}
 
 /// A write of events that is under way: what is known of it before it is answered.
 pub(crate) struct Entry {
+    log: Arc<AuditLog>,
     api: Api,
     verb: &'static str,
     identity: Identity,
@@ -156,17 +154,17 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a request that writes events, or tries to, if there is a log for it.
+    /// The entry of a request that writes events, or tries to.
     pub(crate) async fn begin(
-        server: &ApiServer,
+        log: &Arc<AuditLog>,
+        received: Timestamp,
         kind: RequestKind,
         identity: Identity,
         request: &mut Request,
     ) -> Option<Self> {
-        let log = server
-            .audit
-            .as_ref()
-            .filter(|_| kind.resource == "events")?;
+        if kind.resource != "events" {
+            return None;
+        }
         let verb = match kind.verb {
             "POST" => "create",
             "PUT" => "update",
@@ -189,10 +187,11 @@ impl Entry {
         }));
         request.extensions_mut().insert(notes.clone());
         Some(Self {
+            log: Arc::clone(log),
             api,
             verb,
             identity,
-            received: server.clock.now(),
+            received,
             uri: request.uri().clone(),
             headers: request.headers().clone(),
             peer: request.extensions().get().copied(),
@@ -204,16 +203,11 @@ impl Entry {
     }
 
     /// Writes down what came of it. It waits for room if there is none, though not for long.
-    pub(crate) async fn write(
-        &self,
-        server: &ApiServer,
-        code: StatusCode,
-        failure: Option<&Status>,
-    ) {
-        let Some(log) = &server.audit else { return };
+    pub(crate) async fn write(&self, now: Timestamp, code: StatusCode, failure: Option<&Status>) {
+        let log = &*self.log;
         let whose = self.whose();
         let line = {
-            let mut record = self.record(log, server.clock.now(), code, failure);
+            let mut record = self.record(now, code, failure);
             if let Some(body) = self.notes.0.body.get().filter(|body| !body.is_empty()) {
                 let bytes_max = log.event_bytes_max;
                 record.request_object =
@@ -256,7 +250,6 @@ impl Entry {
     /// Without the body.
     fn record<'a>(
         &'a self,
-        log: &AuditLog,
         now: Timestamp,
         code: StatusCode,
         failure: Option<&'a Status>,
@@ -269,7 +262,7 @@ impl Entry {
         Record {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
-            level: match log.level {
+            level: match self.log.level {
                 AuditLevel::Metadata => "Metadata",
                 AuditLevel::Request => "Request",
             },
@@ -350,6 +343,7 @@ mod tests {
         notes.name(&long);
         notes.dry_run();
         let entry = Entry {
+            log: Arc::new(log),
             api: Api::Events,
             verb: "deletecollection",
             identity: Identity {
@@ -370,7 +364,7 @@ mod tests {
         };
         let failure = Status::bad_request(long.clone());
         let code = StatusCode::BAD_REQUEST;
-        let mut record = entry.record(&log, Timestamp::MAX, code, Some(&failure));
+        let mut record = entry.record(Timestamp::MAX, code, Some(&failure));
         record.annotations.extend([TRUNCATED]);
         let len = record.line().len();
         // Not far from it, either: every part is as long as it gets.

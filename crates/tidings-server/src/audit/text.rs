@@ -10,6 +10,8 @@ use serde::Serialize;
 
 use crate::auth::UserInfo;
 
+/// No line without a body is longer: the bounds of its parts make less than this together.
+pub(super) const METADATA_BYTES_MAX: usize = 32 << 10;
 /// Bytes that are kept of a text; kube-apiserver's own limit of a User-Agent.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
 /// Bytes that are kept of a request's path and query.

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 
 use super::User;
 use super::certificate::{ClientAuthority, PeerCertificate};
-use super::cluster::{ReviewError, Reviewer, TokenReviews};
+use super::cluster::TokenReviews;
 use super::counters::AccessCounters;
+use super::reviewer::{ReviewError, Reviewer};
 use super::tokens::{Token, TokenTable, token_digest};
 
 /// Open to those who show nothing, as kube-apiserver's default policy and its aggregated servers have it: a probe has no

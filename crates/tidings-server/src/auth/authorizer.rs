@@ -6,9 +6,11 @@ use std::time::Instant;
 
 use super::User;
 use super::attributes::Attributes;
-use super::cluster::{AccessReviews, ReviewError, Reviewer};
+use super::cluster::AccessReviews;
 use super::counters::AccessCounters;
+use super::decision::Decision;
 use super::rbac::{RbacPolicy, Rule};
+use super::reviewer::{ReviewError, Reviewer};
 
 /// Decides what a user may do. The default allows what kube-apiserver's default policy does: everything to
 /// `system:masters`, discovery and reviews of oneself to whoever is authenticated, health and version to everybody.
@@ -17,16 +19,6 @@ pub struct Authorizer {
     allows_everything: bool,
     policy: RwLock<Arc<RbacPolicy>>,
     cluster: Option<AccessReviews>,
-}
-
-/// What an [`Authorizer`] says of one request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decision {
-    pub(crate) allowed: bool,
-    /// Not allowed, and nobody else is to be asked.
-    pub(crate) denied: bool,
-    /// Why; may be empty.
-    pub(crate) reason: String,
 }
 
 /// Every rule that holds for somebody somewhere.

@@ -12,10 +12,12 @@ pub(crate) mod authorizer;
 pub(crate) mod certificate;
 pub(crate) mod cluster;
 pub(crate) mod counters;
+pub(crate) mod decision;
 mod forbidden;
 pub(crate) mod impersonation;
 pub(crate) mod rbac;
 pub(crate) mod reviewed;
+mod reviewer;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -27,10 +29,10 @@ use serde::Serialize;
 pub use authenticator::Authenticator;
 pub use authorizer::Authorizer;
 pub use certificate::AuthorityError;
-pub use cluster::{ReviewError, Reviewer};
 pub use counters::{AccessCounters, Count};
 pub(crate) use forbidden::forbidden;
 pub use rbac::{RbacError, RbacPolicy};
+pub use reviewer::{ReviewError, Reviewer};
 pub use tokens::{Token, TokenFileError, parse_token_file};
 
 /// Members may do everything. The limits of requests in flight hold for them, too: the one token most servers have is of it.
@@ -45,6 +47,15 @@ pub(crate) const ANONYMOUS: &str = "system:anonymous";
 /// Somebody who was let in. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User(Arc<UserInfo>);
+
+/// Whose request it is.
+#[derive(Debug, Default)]
+pub(crate) struct Identity {
+    /// Who was let in; nobody if that was refused.
+    pub(crate) user: Option<User>,
+    /// As whom it is to be served instead, if that was asked for and allowed.
+    pub(crate) impersonated: Option<User>,
+}
 
 /// What is known of a [`User`]; Kubernetes' `user.Info`, serialized as `authentication.k8s.io/v1`'s `UserInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

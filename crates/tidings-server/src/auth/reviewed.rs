@@ -18,7 +18,7 @@ use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::cluster::ReviewError;
+use super::reviewer::ReviewError;
 use crate::clock;
 
 /// Answers kept, and as many good ones beside them.

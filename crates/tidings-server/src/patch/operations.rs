@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::document::kind;
 use crate::codec::json::Notes;
-use crate::limits::BODY_BYTES_MAX;
+use crate::request_body::BODY_BYTES_MAX;
 
 /// So deep may a patch reach; an event has no more than five levels.
 const POINTER_DEPTH_MAX: usize = 64;

@@ -5,28 +5,20 @@ use std::sync::Arc;
 use axum::extract::Request;
 use http::{Method, Uri, header, request};
 
-use super::call::Call;
+use super::call::{Call, Foreseen};
 use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::Refusal;
-use crate::auth::authorizer::Decision;
+use crate::auth::decision::Decision;
 use crate::auth::impersonation;
-use crate::auth::{ANONYMOUS, ReviewError, User, forbidden};
+use crate::auth::{ANONYMOUS, Identity, ReviewError, User, forbidden};
 use crate::clock;
 use crate::codec::Api;
 use crate::connections::Visitor;
 use crate::error::Status;
 use crate::metrics::{Attempt, Permission};
 use crate::request_kind::RequestKind;
-use crate::server::{ApiServer, Key};
-
-/// Whose request it is.
-#[derive(Debug, Default)]
-pub(crate) struct Identity {
-    /// Who was let in; nobody if that was refused.
-    pub(crate) user: Option<User>,
-    /// As whom it is to be served instead, if that was asked for and allowed.
-    pub(crate) impersonated: Option<User>,
-}
+use crate::server::ApiServer;
+use crate::stored::Key;
 
 /// Finds out whose request it is, and takes the credentials away. What is known of it is known in spite of an error.
 ///
@@ -137,10 +129,6 @@ pub(super) async fn authorize(
     server.metrics.policy.authorized(permission, took);
     allow(user, &asked, decision)
 }
-
-/// On a request: what a cluster said of the creation that it turns out to be if its event is not there.
-#[derive(Clone, Debug)]
-pub(super) struct Foreseen(Result<Decision, ReviewError>);
 
 /// Asks a cluster now, as far as can be told, what would otherwise be asked once the request has its place in flight. Were
 /// those places held for as long as a cluster takes, there would soon be none for anybody else.

@@ -9,7 +9,7 @@ use tidings_core::validate::go_quote;
 use super::access;
 use super::body::event_response;
 use super::call::Call;
-use super::write::{
+use super::commit::{
     AFTER_ADMISSION, CHANGE_ATTEMPTS, Changed, change, check_place, now, store_new,
 };
 use crate::error::Status;

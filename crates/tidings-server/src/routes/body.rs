@@ -147,7 +147,7 @@ fn from_yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
 /// # Errors
 /// Why it is no YAML.
 pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String> {
-    let body = first_document(body);
+    let body = yaml::first_document(body);
     if body.trim_ascii().is_empty() {
         return Ok((Value::Null, None));
     }
@@ -159,24 +159,6 @@ pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String>
         Ok(value) => Ok((value, Some(one_line(&strict)))),
         Err(error) => Err(format!("yaml: {}", one_line(&error))),
     }
-}
-
-/// YAML up to where a second document begins.
-pub(crate) fn first_document(body: &[u8]) -> &[u8] {
-    let mut at = 0;
-    let mut begun = false;
-    for line in body.split_inclusive(|byte| *byte == b'\n') {
-        let text = line.trim_ascii_end();
-        if text == b"---" || text == b"..." {
-            if begun {
-                return body.get(..at).unwrap_or(body);
-            }
-        } else {
-            begun |= !text.is_empty() && !text.starts_with(b"#") && !text.starts_with(b"%");
-        }
-        at += line.len();
-    }
-    body
 }
 
 /// What is wrong, without the excerpt of the document that comes below it.

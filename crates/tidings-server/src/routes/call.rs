@@ -6,16 +6,21 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use super::access::Foreseen;
 use crate::audit::Notes;
-use crate::auth::User;
+use crate::auth::decision::Decision;
+use crate::auth::{ReviewError, User};
 use crate::codec::Api;
 use crate::error::Status;
-use crate::limits::read_body;
 use crate::managed::manager_of;
 use crate::negotiate::{Answer, Form, negotiate};
 use crate::query::{Query, WriteOptions};
-use crate::server::{ApiServer, Key};
+use crate::request_body::read_body;
+use crate::server::ApiServer;
+use crate::stored::Key;
+
+/// On a request: what a cluster said of the creation that it turns out to be if its event is not there.
+#[derive(Clone, Debug)]
+pub(super) struct Foreseen(pub(super) Result<Decision, ReviewError>);
 
 /// A request for events.
 #[derive(Debug)]

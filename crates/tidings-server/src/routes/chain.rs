@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt, stream};
@@ -22,11 +22,11 @@ use tokio::task::JoinHandle;
 use super::access;
 use super::measured::Measured;
 use super::streamed::Outcome;
-use crate::audit;
+use crate::audit::{self, AUDIT_ID};
 use crate::auth::User;
 use crate::compress;
 use crate::error::Status;
-use crate::limits::{self, Admitted};
+use crate::limits::Admitted;
 use crate::present::present_status;
 use crate::query::Query;
 use crate::request_kind::RequestKind;
@@ -58,7 +58,13 @@ async fn let_in(
         parts.extensions.insert(user.clone());
     }
     let mut request = Request::from_parts(parts, body);
-    let entry = audit::Entry::begin(&server, kind, identity, &mut request).await;
+    let entry = match &server.audit {
+        Some(log) => {
+            let received = server.clock.now();
+            audit::Entry::begin(log, received, kind, identity, &mut request).await
+        }
+        None => None,
+    };
     let audited = entry.is_some();
     let (gone, _here) = audited.then(oneshot::channel).unzip();
     // Boxed, as is what it consists of: a future is as long as all it waits for, twice where that is handed on, and copied
@@ -95,7 +101,7 @@ async fn write_down(
         let status = response.extensions().get::<Status>();
         let failure = status.filter(|_| !response.status().is_success()).cloned();
         entry
-            .write(&server, response.status(), failure.as_ref())
+            .write(server.clock.now(), response.status(), failure.as_ref())
             .await;
         return response;
     };
@@ -126,7 +132,9 @@ impl Unwritten {
         Some(runtime.spawn(async move {
             let failure = outcome.failure();
             let code = failure.as_ref().map_or(StatusCode::OK, Status::code);
-            entry.write(&server, code, failure.as_ref()).await;
+            entry
+                .write(server.clock.now(), code, failure.as_ref())
+                .await;
         }))
     }
 }
@@ -177,7 +185,11 @@ async fn allowed(
         Box::pin(access::foresee_create(server, kind, user, &mut request)).await;
     }
     let asked = (request.method(), request.uri());
-    match limits::admit(server, kind, asked, is_gone(gone)).await {
+    let limits = &server.limits;
+    match limits
+        .admit(&server.metrics, kind, asked, is_gone(gone))
+        .await
+    {
         Admitted::Watch => serve(request, next).await,
         Admitted::Refused(response) => response,
         Admitted::Within(limit) => {
@@ -200,8 +212,6 @@ async fn serve(request: Request, next: Next) -> Response {
     }
     next.run(request).await
 }
-
-pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// What every answer has in common, of the request what it takes to give it.
 struct Common {

@@ -15,16 +15,17 @@ use tidings_store::{Record, WriteError};
 
 use super::body::{self, event_response};
 use super::call::Call;
+use super::commit::{CHANGE_ATTEMPTS, now, record};
 use super::list;
 use super::pages::Pages;
 use super::streamed::{self, Batches};
-use super::write::{CHANGE_ATTEMPTS, now, record};
 use crate::codec::json::{Reading, TypeMeta, complaint};
 use crate::codec::{self, Api};
 use crate::error::Status;
 use crate::negotiate::{Answer, Media, body_media};
 use crate::query::{ListOptions, dry_run_error, not_supported};
-use crate::server::{ApiServer, Key, Stored};
+use crate::server::ApiServer;
+use crate::stored::{Key, Stored};
 
 /// So many events of a collection are deleted at once, so that the store writes them together.
 const DELETES_AT_ONCE: usize = 128;

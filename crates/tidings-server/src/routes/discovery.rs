@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::body::encoded;
 use super::discovery_messages as messages;
+use super::known_resources::{RESOURCES, Resource};
+use super::not_found::not_found;
 use crate::codec::protobuf::envelop_bytes;
 use crate::error::Status;
 use crate::negotiate::{Discovery, Form, Media, Shape, negotiate_discovery, require_json};
@@ -18,156 +20,6 @@ const MAJOR: &str = "1";
 const MINOR: &str = "36";
 /// What a server of that release is compatible with, too.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
-
-/// Something the server knows the name of.
-pub(super) struct Resource {
-    pub(super) group: &'static str,
-    version: &'static str,
-    pub(super) name: &'static str,
-    pub(super) singular: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) short_names: &'static [&'static str],
-    pub(super) namespaced: bool,
-    pub(super) verbs: &'static [&'static str],
-}
-
-const EVENT_VERBS: &[&str] = &[
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
-
-const fn events(group: &'static str) -> Resource {
-    Resource {
-        group,
-        version: "v1",
-        name: "events",
-        singular: "event",
-        kind: "Event",
-        short_names: &["ev"],
-        namespaced: true,
-        verbs: EVENT_VERBS,
-    }
-}
-
-/// A kind that events are about. It is not served, and so has no verbs, but `kubectl events --for deploy/web` has to learn
-/// from somebody what a `deploy` is.
-const fn known(
-    group: &'static str,
-    name: &'static str,
-    singular: &'static str,
-    kind: &'static str,
-    short_names: &'static [&'static str],
-) -> Resource {
-    Resource {
-        group,
-        version: "v1",
-        name,
-        singular,
-        kind,
-        short_names,
-        namespaced: true,
-        verbs: &[],
-    }
-}
-
-/// Core events come first, so that a bare `events` means them.
-const RESOURCES: [Resource; 22] = [
-    events(""),
-    Resource {
-        namespaced: false,
-        verbs: &["get", "list"],
-        ..known("", "namespaces", "namespace", "Namespace", &["ns"])
-    },
-    Resource {
-        namespaced: false,
-        ..known("", "nodes", "node", "Node", &["no"])
-    },
-    Resource {
-        namespaced: false,
-        ..known(
-            "",
-            "persistentvolumes",
-            "persistentvolume",
-            "PersistentVolume",
-            &["pv"],
-        )
-    },
-    known("", "configmaps", "configmap", "ConfigMap", &["cm"]),
-    known("", "endpoints", "endpoints", "Endpoints", &["ep"]),
-    known(
-        "",
-        "persistentvolumeclaims",
-        "persistentvolumeclaim",
-        "PersistentVolumeClaim",
-        &["pvc"],
-    ),
-    known("", "pods", "pod", "Pod", &["po"]),
-    known(
-        "",
-        "replicationcontrollers",
-        "replicationcontroller",
-        "ReplicationController",
-        &["rc"],
-    ),
-    known("", "secrets", "secret", "Secret", &[]),
-    known(
-        "",
-        "serviceaccounts",
-        "serviceaccount",
-        "ServiceAccount",
-        &["sa"],
-    ),
-    known("", "services", "service", "Service", &["svc"]),
-    events("events.k8s.io"),
-    known("apps", "daemonsets", "daemonset", "DaemonSet", &["ds"]),
-    known(
-        "apps",
-        "deployments",
-        "deployment",
-        "Deployment",
-        &["deploy"],
-    ),
-    known("apps", "replicasets", "replicaset", "ReplicaSet", &["rs"]),
-    known(
-        "apps",
-        "statefulsets",
-        "statefulset",
-        "StatefulSet",
-        &["sts"],
-    ),
-    Resource {
-        version: "v2",
-        ..known(
-            "autoscaling",
-            "horizontalpodautoscalers",
-            "horizontalpodautoscaler",
-            "HorizontalPodAutoscaler",
-            &["hpa"],
-        )
-    },
-    known("batch", "cronjobs", "cronjob", "CronJob", &["cj"]),
-    known("batch", "jobs", "job", "Job", &[]),
-    known(
-        "networking.k8s.io",
-        "ingresses",
-        "ingress",
-        "Ingress",
-        &["ing"],
-    ),
-    known(
-        "policy",
-        "poddisruptionbudgets",
-        "poddisruptionbudget",
-        "PodDisruptionBudget",
-        &["pdb"],
-    ),
-];
 
 /// The groups but for core, each with its one version.
 pub(super) fn named_groups() -> Vec<(&'static str, &'static str)> {
@@ -371,7 +223,7 @@ pub(crate) async fn group(
 ) -> Result<Response, Status> {
     let found = named_groups().into_iter().find(|(name, _)| *name == wanted);
     let Some((name, version)) = found else {
-        return Ok(super::not_found());
+        return Ok(not_found());
     };
     match asked(&headers, &uri, false, false)? {
         Discovery::Aggregated(_) => Err(Status::no_such_path()),
@@ -427,7 +279,7 @@ pub(crate) async fn resources(
     match groups.find(|(name, _)| *name == group) {
         Some((_, served)) if served == version => resource_list(&group, &version, &headers, &uri),
         Some(_) => Err(Status::no_such_path()),
-        None => Ok(super::not_found()),
+        None => Ok(not_found()),
     }
 }
 
@@ -467,12 +319,6 @@ fn resource_list(
         let message = messages::resources(&group_version, resources.clone());
         ("APIResourceList", message)
     })
-}
-
-impl Resource {
-    pub(super) fn storage_version_hash(&self) -> Option<&'static str> {
-        (self.name == "events").then_some("r2yiGXH7wu8=")
-    }
 }
 
 #[derive(Serialize)]
@@ -594,16 +440,6 @@ fn aggregated(
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
     Ok(response)
-}
-
-impl Resource {
-    pub(super) fn scope(&self) -> &'static str {
-        if self.namespaced {
-            "Namespaced"
-        } else {
-            "Cluster"
-        }
-    }
 }
 
 #[derive(Serialize)]

@@ -9,7 +9,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{
 };
 use prost::Message;
 
-use super::discovery::Resource;
+use super::known_resources::Resource;
 
 fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()

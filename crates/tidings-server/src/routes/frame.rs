@@ -9,7 +9,7 @@ use crate::codec::stored::StoredEvent;
 use crate::codec::{self, Api};
 use crate::error::Status;
 use crate::negotiate::{Form, Media, Shape};
-use crate::server::Stored;
+use crate::stored::Stored;
 use crate::table::Rows;
 
 /// Encodes the event in a record as of a revision (a deleted one carries that of its deletion).

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use tidings_core::validate::go_quote;
 
+use super::not_found::not_found;
 use crate::query::Query;
 use crate::server::ApiServer;
 
@@ -98,7 +99,7 @@ pub(crate) async fn one(
 ) -> Response {
     let check = ours(&check);
     if !checks(request.uri().path()).contains(&check) {
-        return super::not_found();
+        return not_found();
     }
     match failure(&server, check).await {
         None => "ok".into_response(),

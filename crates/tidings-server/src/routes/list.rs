@@ -8,19 +8,19 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
-use tidings_store::{At, ListRequest, Revision};
+use tidings_store::{At, ListRequest};
 
 use super::body::event_response;
 use super::call::Call;
 use super::newest;
 use super::pages::Pages;
+use super::store_request::{key_prefix, not_newer_than_store, store_request};
 use super::streamed;
 use super::watch;
 use crate::continuation::Continuation;
 use crate::error::Status;
 use crate::negotiate::{Answer, Form, Shape};
 use crate::query::{ListOptions, ResourceVersion};
-use crate::selector::Selector;
 use crate::server::ApiServer;
 
 /// Who wants a Table in pages of so many rows and goes on behind the first is kubectl, which wants all of it.
@@ -68,43 +68,6 @@ pub(crate) async fn list(
         return newest::list(&server, &call, form, limit).await;
     }
     stream_list(server, call, form, options).await
-}
-
-/// What the store is asked for first.
-pub(crate) fn store_request(namespace: &str, selector: &Selector) -> ListRequest {
-    let fields = &selector.fields;
-    let namespace = if namespace.is_empty() {
-        fields.namespace().unwrap_or_default()
-    } else {
-        namespace
-    };
-    let prefix = match (namespace, fields.name()) {
-        ("", _) => String::new(),
-        (namespace, name) => format!("{namespace}/{}", name.unwrap_or_default()),
-    };
-    ListRequest {
-        object: fields.object(),
-        ..ListRequest::prefix(prefix)
-    }
-}
-
-/// 504 if a client knows of a later revision than the store does.
-pub(crate) fn not_newer_than_store(server: &ApiServer, revision: Revision) -> Result<(), Status> {
-    let current = server.store.revision();
-    if revision > current {
-        Err(Status::too_large_resource_version(revision, current))
-    } else {
-        Ok(())
-    }
-}
-
-/// What the keys of a namespace begin with; nothing if the list is of all of them.
-pub(crate) fn key_prefix(namespace: &str) -> String {
-    if namespace.is_empty() {
-        String::new()
-    } else {
-        format!("{namespace}/")
-    }
 }
 
 /// The first request of a list, at the right revision, and how much the list has behind it where that is known already.

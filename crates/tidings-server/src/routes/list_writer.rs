@@ -15,7 +15,7 @@ use crate::codec::{self, Api};
 use crate::error::Status;
 use crate::indent::Indenter;
 use crate::negotiate::{Form, Media, Shape};
-use crate::server::Stored;
+use crate::stored::Stored;
 use crate::table::Rows;
 
 /// The field of `items` in every list message.

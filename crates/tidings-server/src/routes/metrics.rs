@@ -12,7 +12,6 @@ use crate::admission::{AdmissionCounts, LimitType};
 use crate::audit::AuditCounts;
 use crate::auth::AccessCounters;
 use crate::metrics::{Text, write_process};
-use crate::places::Places;
 use crate::server::ApiServer;
 
 /// GET of everything that is counted.
@@ -32,8 +31,7 @@ fn page(server: &ApiServer, stats: Option<&Stats>) -> String {
     metrics.write_requests(&mut text);
     let connections = server.connections.counts();
     metrics.connections.write(connections, &mut text);
-    let levels = [&server.reads, &server.writes, &server.reviews].map(Places::now);
-    metrics.flow.write(&levels, &mut text);
+    metrics.flow.write(&server.limits.now(), &mut text);
     metrics.write_answers(&mut text);
     if let Some(stats) = stats {
         write_store(stats, &mut text);

@@ -5,20 +5,24 @@ mod apply;
 mod body;
 mod call;
 mod chain;
+mod commit;
 mod delete;
 mod discovery;
 mod discovery_messages;
 mod frame;
 mod health;
+mod known_resources;
 mod list;
 mod list_writer;
 mod measured;
 mod metrics;
 mod namespaces;
 mod newest;
+mod not_found;
 mod openapi;
 mod pages;
 mod review;
+mod store_request;
 mod streamed;
 mod watch;
 mod write;
@@ -26,17 +30,14 @@ mod write;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::Uri;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post};
 
+use self::not_found::not_found;
 use crate::error::Status;
 use crate::server::ApiServer;
-
-pub(crate) use access::Identity;
-pub(crate) use body::first_document;
-pub(crate) use chain::AUDIT_ID;
 
 /// The whole API as a service, to be put behind a listener or called directly.
 pub fn router(server: Arc<ApiServer>) -> Router {
@@ -139,10 +140,4 @@ async fn no_such_path(uri: Uri) -> Response {
         return Status::no_such_path().into_response();
     }
     not_found()
-}
-
-/// The answer of Go's HTTP server where there is nothing.
-fn not_found() -> Response {
-    let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-    (StatusCode::NOT_FOUND, content_type, "404 page not found\n").into_response()
 }

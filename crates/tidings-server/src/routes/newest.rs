@@ -18,7 +18,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_store::{ListRequest, NewestRequest, PAGE_BYTES_MAX, Record, Revision};
 
 use super::call::Call;
-use super::list::key_prefix;
+use super::store_request::key_prefix;
 use super::streamed::{self, Batches};
 use crate::error::Status;
 use crate::negotiate::Form;

@@ -20,8 +20,8 @@ use crate::auth::{User, UserInfo};
 use crate::clock;
 use crate::codec;
 use crate::error::Status;
-use crate::limits::read_body;
 use crate::negotiate::{Media, body_media};
+use crate::request_body::read_body;
 use crate::server::ApiServer;
 use crate::yaml;
 

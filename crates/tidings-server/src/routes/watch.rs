@@ -21,7 +21,7 @@ use tidings_store::{At, BoxFuture, Change, ListRequest, Record, Revision, Watch,
 use super::body::{encode_watched, table_rows};
 use super::call::Call;
 use super::frame::{event_frame, frame, together};
-use super::list::{not_newer_than_store, store_request};
+use super::store_request::{not_newer_than_store, store_request};
 use crate::clock;
 use crate::encoded::{EncodingKey, RowKey};
 use crate::error::Status;

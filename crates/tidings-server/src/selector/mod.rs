@@ -8,7 +8,7 @@ use tidings_store::Record;
 
 use crate::codec::stored::StoredEvent;
 use crate::error::Status;
-use crate::server::Stored;
+use crate::stored::Stored;
 
 pub(crate) use fields::FieldSelector;
 pub(crate) use labels::LabelSelector;

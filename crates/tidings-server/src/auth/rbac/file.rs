@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tidings_core::validate::check_path_segment_name;
 
-use super::RbacError;
+use super::error::RbacError;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -4,11 +4,13 @@
 //! Roles and bindings are resolved once, when the file is read: a question costs a look at the grants of one user and of its
 //! groups. A binding to a role that is not there is an error, not a grant of nothing.
 
+mod error;
 mod file;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+pub use error::RbacError;
 pub(crate) use file::Rule;
 use file::{Binding, Object, Role, Subject};
 
@@ -17,40 +19,6 @@ use super::attributes::{Attributes, ResourceAttributes};
 
 /// What everybody may, and the roles one can bind without defining them.
 const DEFAULTS: &str = include_str!("defaults.yaml");
-
-/// What is wrong with a file of permissions.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RbacError {
-    /// It is neither YAML nor JSON.
-    #[error("not valid YAML: {why}")]
-    Unreadable {
-        /// Where and why.
-        why: String,
-    },
-    /// A document breaks a rule.
-    #[error("{place}: {why}")]
-    Invalid {
-        /// Which document.
-        place: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Two objects are the same.
-    #[error("{object} is there twice")]
-    Duplicate {
-        /// Kind, namespace and name.
-        object: String,
-    },
-    /// A binding grants a role that is not there.
-    #[error("{binding}: there is no {role}")]
-    NoSuchRole {
-        /// Kind, namespace and name of the binding.
-        binding: String,
-        /// Kind, namespace and name of the role.
-        role: String,
-    },
-}
 
 /// Who may do what. See [`RbacPolicy::parse`].
 #[derive(Debug)]

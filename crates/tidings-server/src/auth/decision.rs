@@ -1,0 +1,11 @@
+//! Whether something is allowed.
+
+/// What an [`Authorizer`](super::Authorizer) says of one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) allowed: bool,
+    /// Not allowed, and nobody else is to be asked.
+    pub(crate) denied: bool,
+    /// Why; may be empty.
+    pub(crate) reason: String,
+}

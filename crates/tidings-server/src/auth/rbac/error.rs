@@ -1,0 +1,35 @@
+//! Why a file of permissions is refused.
+
+/// What is wrong with a file of permissions.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RbacError {
+    /// It is neither YAML nor JSON.
+    #[error("not valid YAML: {why}")]
+    Unreadable {
+        /// Where and why.
+        why: String,
+    },
+    /// A document breaks a rule.
+    #[error("{place}: {why}")]
+    Invalid {
+        /// Which document.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two objects are the same.
+    #[error("{object} is there twice")]
+    Duplicate {
+        /// Kind, namespace and name.
+        object: String,
+    },
+    /// A binding grants a role that is not there.
+    #[error("{binding}: there is no {role}")]
+    NoSuchRole {
+        /// Kind, namespace and name of the binding.
+        binding: String,
+        /// Kind, namespace and name of the role.
+        role: String,
+    },
+}
