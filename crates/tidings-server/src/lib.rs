@@ -106,6 +106,7 @@ mod serve;
 mod server;
 mod settings;
 mod start;
+mod start_error;
 mod storage;
 mod stored;
 mod table;
@@ -130,7 +131,8 @@ pub use security::{AuthorizationMode, SecurityOptions};
 pub use serve::serve;
 pub use server::ApiServer;
 pub use settings::SettingsError;
-pub use start::{Running, StartError, StartOptions, start, start_with_store};
+pub use start::{Running, StartOptions, start, start_with_store};
+pub use start_error::StartError;
 pub use storage::Storage;
 #[cfg(feature = "etcd")]
 pub use storage::describe;

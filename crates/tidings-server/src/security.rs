@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::auth::certificate::ClientAuthority;
 use crate::auth::{Authenticator, Authorizer, RbacPolicy, Reviewer, Token, parse_token_file};
 use crate::server::ApiServer;
-use crate::start::StartError;
+use crate::start_error::StartError;
 use crate::tls::{Identity, Tls, TlsError};
 
 /// No file of certificates, tokens or permissions is longer.

@@ -1,28 +1,28 @@
 //! A whole server from a data folder: certificate, tokens, kubeconfig, listener.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fs, io};
 
 use base64::Engine;
 use tidings_store::Store;
-use tidings_store::embedded::OpenError;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::audit::{AuditLog, AuditOptions};
-use crate::auth::{Token, TokenFileError, User, parse_token_file};
+use crate::auth::{Token, User, parse_token_file};
 use crate::clock::SystemClock;
 use crate::options::ApiOptions;
-use crate::private::{create_private_dir, write_private};
+use crate::private::write_private;
 use crate::random;
 use crate::security::{AuthorizationMode, ReloadRequest, SecurityOptions, Watched};
 use crate::serve::serve;
 use crate::server::ApiServer;
-use crate::storage::Storage;
-use crate::tls::{self, Identity, TlsError};
+use crate::start_error::StartError;
+use crate::storage::{Storage, private_dir};
+use crate::tls::{self, Identity};
 
 /// Where and how a server runs.
 #[derive(Clone, Debug)]
@@ -65,63 +65,6 @@ impl StartOptions {
             api: ApiOptions::default(),
         }
     }
-}
-
-/// Why a server did not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// A file or folder could not be read or written.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The store could not be opened.
-    #[error("cannot open the event store: {0}")]
-    Store(#[from] OpenError),
-    /// The store on etcd could not be opened.
-    #[cfg(feature = "etcd")]
-    #[error("cannot open the event store on etcd: {0}")]
-    Etcd(#[from] tidings_store::etcd::OpenError),
-    /// The token file is not usable.
-    #[error("{}: {source}", path.display())]
-    TokenFile {
-        /// Where it is.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: TokenFileError,
-    },
-    /// A file of certificates or permissions is not usable.
-    #[error("{}: {why}", path.display())]
-    SecurityFile {
-        /// Where it is.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Two options contradict each other.
-    #[error("{why}")]
-    Options {
-        /// Which, and why.
-        why: &'static str,
-    },
-    /// There is no certificate to serve with.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Which one.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The system gave no randomness for a token.
-    #[error("no random bytes for a token: {0}")]
-    Random(#[from] getrandom::Error),
 }
 
 /// A server that runs. Dropping it without [`shutdown`](Running::shutdown) ends the server too, but waits for nothing.
@@ -284,13 +227,6 @@ pub async fn start_with_store(
         stop: Some(stop),
         reload,
         task,
-    })
-}
-
-pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
-    create_private_dir(path).map_err(|source| StartError::File {
-        path: path.to_owned(),
-        source,
     })
 }
 

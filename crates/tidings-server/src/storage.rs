@@ -8,7 +8,8 @@ use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 #[cfg(feature = "etcd")]
 use tidings_store::etcd::{Description, EtcdOptions, EtcdStore};
 
-use crate::start::{StartError, private_dir};
+use crate::private::create_private_dir;
+use crate::start_error::StartError;
 
 /// Where a server keeps its events.
 #[derive(Clone)]
@@ -75,4 +76,11 @@ pub fn describe(value: &[u8]) -> Description {
         // The lease says it.
         expires_at: None,
     }
+}
+
+pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
+    create_private_dir(path).map_err(|source| StartError::File {
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -21,7 +21,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::object::{self, Expected};
 use super::queue::Whose;
-use super::text::{METADATA_BYTES_MAX, TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
+use super::text::{TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
 use super::{AuditLevel, AuditLog};
 use crate::auth::{AUTHENTICATED, Identity};
 use crate::codec::Api;
@@ -318,6 +318,7 @@ mod tests {
 
     use http::HeaderValue;
 
+    use super::super::text::METADATA_BYTES_MAX;
     use super::*;
     use crate::audit::AuditOptions;
     use crate::auth::{User, UserInfo};

@@ -298,14 +298,14 @@ pub(crate) fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unrea
 pub(crate) fn time(
     time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::Time>,
 ) -> Option<Moment> {
-    json::moment(time.map(|time| (time.seconds, time.nanos)))
+    time::moment(time.map(|time| (time.seconds, time.nanos)))
 }
 
 /// When a `MicroTime` is, if it is set.
 pub(crate) fn micro_time(
     time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::MicroTime>,
 ) -> Option<Moment> {
-    json::moment(time.map(|time| (time.seconds, time.nanos)))
+    time::moment(time.map(|time| (time.seconds, time.nanos)))
 }
 
 #[cfg(test)]

@@ -4,8 +4,14 @@ use std::collections::BTreeMap;
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 
+use super::changes::Changes;
 use super::set::FieldSet;
-use super::{Changes, OLD_UPDATES, UPDATE_MANAGERS_MAX, Writer};
+use super::writer::Writer;
+
+/// So many managers by update are kept apart; the oldest beyond are merged into one.
+const UPDATE_MANAGERS_MAX: usize = 10;
+/// The manager the oldest are merged into.
+const OLD_UPDATES: &str = "ancient-changes";
 
 /// How a manager came to manage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,30 +15,20 @@ mod entries;
 mod merge;
 mod schema;
 mod set;
+mod writer;
 
 use k8s_pb::api::core::v1::Event;
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 pub(crate) use apply::{ApplyError, Conflict, apply};
 pub(crate) use changes::Changes;
 use entries::{Managed, Manager, Operation};
 use set::FieldSet;
 pub(crate) use set::{Atom, PathElement};
+pub(crate) use writer::Writer;
 
-use crate::codec::{self, Api};
+use crate::codec;
 
-/// Who writes, through which version, and when.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Writer<'a> {
-    pub(crate) manager: &'a str,
-    pub(crate) api: Api,
-    pub(crate) now: Time,
-}
-
-/// So many managers by update are kept apart; the oldest beyond are merged into one.
-const UPDATE_MANAGERS_MAX: usize = 10;
-/// The manager the oldest are merged into.
-const OLD_UPDATES: &str = "ancient-changes";
 /// The manager of what was there before somebody applied for the first time.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 

@@ -1,10 +1,11 @@
 //! What kube-apiserver 1.36 answered, and laws.
 
-use k8s_pb::apimachinery::pkg::apis::meta::v1::FieldsV1;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{FieldsV1, Time};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::codec::Api;
 use crate::codec::json::Reading;
 use crate::codec::tests::event as any_event;
 

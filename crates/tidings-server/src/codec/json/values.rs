@@ -7,10 +7,12 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{
 };
 use serde::de::Deserializer;
 
-use super::read::{Reading, Scalar, read_items, read_list, read_map, read_scalar};
-use super::write::{write_integer, write_list, write_object, write_string};
+use super::read::{Scalar, read_items, read_list, read_map, read_scalar};
+use super::reading::Reading;
+use super::text::{write_integer, write_string};
+use super::write::{write_list, write_object};
 use super::{Field, Object};
-use crate::codec::time::{self, Moment};
+use crate::codec::time::{self, Moment, moment};
 use crate::managed::{Atom, Changes, PathElement};
 
 /// An integer of a Go type; a number that is none of it is shown.
@@ -172,16 +174,6 @@ time_field!(
     time::write_micro_time,
     Moment::truncated_to_micros
 );
-
-/// The moment of a protobuf time; a message without seconds is Go's zero time, which is unset.
-pub(crate) fn moment(time: Option<(Option<i64>, Option<i32>)>) -> Option<Moment> {
-    let (seconds, nanos) = time?;
-    Moment::new(seconds?, nanos.unwrap_or(0))
-        .filter(|moment| moment.seconds != ZERO_TIME_SECONDS || moment.nanos != 0)
-}
-
-/// 0001-01-01T00:00:00Z, which Go prints as `null`.
-const ZERO_TIME_SECONDS: i64 = -62_135_596_800;
 
 impl<V> Field<V> for BTreeMap<String, String> {
     fn is_empty(&self) -> bool {

@@ -1,12 +1,7 @@
 //! JSON as Go's encoder writes it, appended to a buffer.
 
+use super::members::{Members, write_members};
 use super::{Field, Object};
-
-/// The members of an object being written.
-pub(crate) struct Members<'a> {
-    out: &'a mut Vec<u8>,
-    first: bool,
-}
 
 impl Members<'_> {
     pub(crate) fn member<View, F: Field<View>>(
@@ -16,108 +11,9 @@ impl Members<'_> {
         always: bool,
     ) {
         if always || !value.is_empty() {
-            self.name(name);
-            value.write(self.out);
+            self.raw(name, |out| value.write(out));
         }
     }
-
-    pub(crate) fn string(&mut self, name: &'static str, value: &str) {
-        self.name(name);
-        write_string(value, self.out);
-    }
-
-    /// A member whose value `write` appends.
-    pub(crate) fn raw(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
-        self.name(name);
-        write(self.out);
-    }
-
-    /// The members still to come, appended by `write`, which puts a comma before its first if something is there.
-    pub(crate) fn rest(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        self.first = false;
-        write(self.out);
-    }
-
-    fn name(&mut self, name: &'static str) {
-        if !std::mem::take(&mut self.first) {
-            self.out.push(b',');
-        }
-        self.out.push(b'"');
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(b"\":");
-    }
-}
-
-/// Appends `{…}` with the members that `fill` adds.
-pub(crate) fn write_members(out: &mut Vec<u8>, fill: impl FnOnce(&mut Members<'_>)) {
-    out.push(b'{');
-    fill(&mut Members { out, first: true });
-    out.push(b'}');
-}
-
-/// The bytes that are not written as they are, or may not be: U+2028 and U+2029 begin with E2.
-const SPECIAL: [bool; 256] = {
-    let mut special = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        special[byte] = true;
-        byte += 1;
-    }
-    let others = *b"\"\\<>&\xe2";
-    let mut at = 0;
-    while at < others.len() {
-        special[others[at] as usize] = true;
-        at += 1;
-    }
-    special
-};
-
-/// Appends a string as Go's encoder does, with `<`, `>`, `&`, U+2028 and U+2029 escaped.
-pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) {
-        let (plain, special) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        let len = write_special(special, out);
-        rest = special.get(len..).unwrap_or_default();
-    }
-    out.extend_from_slice(rest);
-    out.push(b'"');
-}
-
-/// Appends what begins with a special byte; returns how many bytes that was.
-fn write_special(bytes: &[u8], out: &mut Vec<u8>) -> usize {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    let short: &[u8] = match bytes {
-        [b'"', ..] => b"\\\"",
-        [b'\\', ..] => b"\\\\",
-        [b'\n', ..] => b"\\n",
-        [b'\r', ..] => b"\\r",
-        [b'\t', ..] => b"\\t",
-        [0x08, ..] => b"\\b",
-        [0x0c, ..] => b"\\f",
-        [0xe2, 0x80, 0xa8, ..] => {
-            out.extend_from_slice(b"\\u2028");
-            return 3;
-        }
-        [0xe2, 0x80, 0xa9, ..] => {
-            out.extend_from_slice(b"\\u2029");
-            return 3;
-        }
-        [byte @ (0..=0x1f | b'<' | b'>' | b'&'), ..] => {
-            out.extend_from_slice(b"\\u00");
-            out.extend([byte >> 4, byte & 15].map(|nibble| HEX[usize::from(nibble)]));
-            return 1;
-        }
-        _ => bytes.get(..1).unwrap_or_default(),
-    };
-    out.extend_from_slice(short);
-    1
-}
-
-pub(crate) fn write_integer(value: impl Into<i64>, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(value.into()).as_bytes());
 }
 
 /// Appends an object; the zero value when unset.
@@ -137,32 +33,4 @@ pub(crate) fn write_list<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &
         write(item, out);
     }
     out.push(b']');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::write_string;
-
-    /// Answers of Go 1.26's encoding/json.
-    #[test]
-    fn strings_are_escaped_as_by_go() {
-        for (text, json) in [
-            ("plain ünïcode 🦀", "\"plain ünïcode 🦀\""),
-            (
-                "a\"b\\c\nd\re\tf\u{8}g\u{c}h",
-                r#""a\"b\\c\nd\re\tf\bg\fh""#,
-            ),
-            ("\u{1}\u{1f}\u{7f}", "\"\\u0001\\u001f\u{7f}\""),
-            ("<&>", r#""\u003c\u0026\u003e""#),
-            (
-                "x\u{2028}y\u{2029}z\u{2027}",
-                "\"x\\u2028y\\u2029z\u{2027}\"",
-            ),
-            ("", "\"\""),
-        ] {
-            let mut out = Vec::new();
-            write_string(text, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), json);
-        }
-    }
 }

@@ -7,8 +7,8 @@
     reason = "the outer None is the unusual, the inner one a field that is not set"
 )]
 
-use crate::codec::json::moment;
 use crate::codec::time::Moment;
+use crate::codec::time::moment;
 
 /// No message that events are made of has a field of a greater number than this.
 const NUMBER_MAX: usize = 17;
