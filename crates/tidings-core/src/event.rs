@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 
 use crate::context::{EventContext, SharedContext};
-use crate::event_limits::{accepted_metadata, non_empty, strict_source};
+use crate::event_limits::{TRUNCATION_MARKER, accepted_metadata, non_empty, strict_source};
 use crate::packed::{Packed, Packer};
 use crate::validate::{self, check_dns1123_label};
 use crate::{EventName, EventSource, NameStamps, Reference};
@@ -26,9 +26,6 @@ pub const TEXT_BYTES_MAX: usize = 256 << 10;
 
 /// The longest reason and action, in bytes: words for programs to look for.
 const WORD_BYTES_MAX: usize = 1024;
-
-/// What a text that had to be cut ends in.
-pub const TRUNCATION_MARKER: &str = "…(truncated)";
 
 /// How many of the texts, in packed order, are: type.
 pub(crate) const TYPE_TEXTS: usize = 1;

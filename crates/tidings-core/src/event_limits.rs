@@ -7,11 +7,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::EventSource;
 use crate::packed::floor_char_boundary;
 use crate::validate::{
     ANNOTATIONS_BYTES_MAX, LABEL_BYTES_MAX, WORD_BYTES_MAX, check_label_value, check_qualified_name,
 };
-use crate::{EventSource, TRUNCATION_MARKER};
+
+/// What a text that had to be cut ends in.
+pub const TRUNCATION_MARKER: &str = "…(truncated)";
 
 /// The annotation that lists labels and annotations left out because the API server would have refused the event for them.
 pub const OMITTED_ANNOTATION: &str = "tidings/omitted";

@@ -43,9 +43,9 @@ pub use delivery::{
 };
 pub use event::{
     ClusterScopedNamespace, Event, EventType, FixedNamespace, InvalidNamespace, NewEvent,
-    TEXT_BYTES_MAX, TRUNCATION_MARKER, UnsupportedEventType,
+    TEXT_BYTES_MAX, UnsupportedEventType,
 };
-pub use event_limits::OMITTED_ANNOTATION;
+pub use event_limits::{OMITTED_ANNOTATION, TRUNCATION_MARKER};
 pub use field_selector::{EventApi, field_selector};
 pub use key::CountKey;
 pub use name::{EventName, NameStamps};

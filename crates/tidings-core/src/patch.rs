@@ -3,11 +3,47 @@
 //! client-go makes it by comparing the event with a copy of it whose count is 0, whose message is empty and whose last timestamp is the Unix
 //! epoch (`eventLogger.eventObserve`); what follows from that for odd events is in [`client_go`].
 
+use crate::correlator::PatchForm;
 use crate::wire_json::{Precision, object, set};
 use crate::{LAST_NOTE_ANNOTATION, Occurrence};
 
+impl Occurrence {
+    /// The body of its patch: a strategic merge patch, keys sorted.
+    ///
+    /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is a [`OccurrenceKind::Create`], except
+    /// that client-go patches, with nothing, an event whose first occurrence came with a count above 1.
+    pub fn patch_body(&self) -> Vec<u8> {
+        self.patch_of("")
+    }
+
+    /// The same for a stored event of this resourceVersion: the server refuses it with 409 if the
+    /// event has been changed since, so that a patch that arrives late undoes none that was written
+    /// after it. `None` for an event that is patched as client-go does, which names no version.
+    pub fn patch_body_of_version(&self, resource_version: &str) -> Option<Vec<u8>> {
+        self.has_versioned_patch()
+            .then(|| self.patch_of(resource_version))
+    }
+
+    /// Whether [`Occurrence::patch_body_of_version`] makes one.
+    pub fn has_versioned_patch(&self) -> bool {
+        matches!(
+            self.patch_form(),
+            PatchForm::Count | PatchForm::CountAndMetadata | PatchForm::Series
+        )
+    }
+
+    fn patch_of(&self, resource_version: &str) -> Vec<u8> {
+        match self.patch_form() {
+            PatchForm::Nothing => Vec::new(),
+            PatchForm::ClientGo => client_go(self),
+            PatchForm::Count | PatchForm::CountAndMetadata => mended(self, resource_version),
+            PatchForm::Series | PatchForm::ClientGoSeries => series(self, resource_version),
+        }
+    }
+}
+
 /// The patch that client-go sends: count, last timestamp and message, each only where it differs from 0, the epoch and nothing.
-pub(crate) fn client_go(occurrence: &Occurrence) -> Vec<u8> {
+fn client_go(occurrence: &Occurrence) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     object(&mut out, |o| {
         o.number("count", occurrence.count().into());
@@ -31,7 +67,7 @@ pub(crate) fn client_go(occurrence: &Occurrence) -> Vec<u8> {
 
 /// The same, but a time that is not set changes nothing, and annotations and labels that differ from the stored ones come along.
 /// Of the stored event's version, unless that is empty.
-pub(crate) fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
+fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     object(&mut out, |o| {
         o.number("count", occurrence.count().into());
@@ -54,7 +90,7 @@ pub(crate) fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8>
 
 /// The patch of client-go's `tools/events`: the series, and nothing else but its last note, where that is to be shown. Nothing of a series of one, which is none.
 /// Of the stored event's version, unless that is empty.
-pub(crate) fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
+fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     if occurrence.count() < 2 {
         return Vec::new();
     }

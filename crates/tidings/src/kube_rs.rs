@@ -42,7 +42,7 @@ use tidings_core::{EventSource, SeriesOptions};
 
 pub use tidings_core::EventType;
 
-use crate::recorder::is_sampled;
+use crate::sampling::is_sampled;
 use crate::{
     Acknowledgement, Broadcaster, EventBuilder, FlushReport, KubeSink, RecordError, Sink,
     SinkOptions,

@@ -189,6 +189,7 @@ mod registry;
 mod report;
 mod rules;
 mod runtime;
+mod sampling;
 mod sink;
 mod spill;
 mod sync;

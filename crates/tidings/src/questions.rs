@@ -13,8 +13,8 @@ use tidings_core::{EventApi, RetryPolicy, WriteError, WriteErrorKind};
 use tokio::sync::watch;
 
 use crate::clock::{Clock, entropy};
-use crate::recorder::is_sampled;
 use crate::registry::{Phase, reached};
+use crate::sampling::is_sampled;
 use crate::sink::Sink;
 
 /// Somebody who asks a sink until there is an answer.

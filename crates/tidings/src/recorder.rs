@@ -24,6 +24,7 @@ use crate::error::{BroadcasterStopped, RecordError, ReferenceError};
 use crate::metrics::RecorderMetrics;
 use crate::mux::{Mux, Published};
 use crate::object::ToReference;
+use crate::sampling::is_sampled;
 
 /// The names of all events of this process are made of these stamps, so that no two are the same.
 pub(crate) fn name_stamps() -> Arc<NameStamps> {
@@ -126,11 +127,6 @@ impl Intake {
             );
         }
     }
-}
-
-/// Whether a counter that goes from `before` up by `more` passes a power of two: what is logged of something that may happen very often.
-pub(crate) fn is_sampled(before: u64, more: u64) -> bool {
-    before.checked_ilog2() != before.saturating_add(more).checked_ilog2()
 }
 
 /// Records events on behalf of an [`EventSource`]: client-go's `EventRecorder`.

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use aggregate::Aggregator;
 use count::Counter;
+pub(crate) use occurrence::PatchForm;
 pub use occurrence::{Occurrence, OccurrenceKind};
 use options::SpamKey;
 pub use options::{

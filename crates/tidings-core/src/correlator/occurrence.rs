@@ -15,7 +15,7 @@ use crate::context::absorb;
 use crate::event_limits::cut;
 use crate::key::CountKey;
 use crate::validate::MESSAGE_BYTES_MAX;
-use crate::{Event, EventApi, EventContext, patch, wire_json, wire_protobuf};
+use crate::{Event, EventApi, EventContext, wire_json, wire_protobuf};
 
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ pub struct Occurrence {
 
 /// What a patch of an occurrence has in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PatchForm {
+pub(crate) enum PatchForm {
     /// Nothing: there was no earlier one to be patched.
     Nothing,
     /// What client-go's has.
@@ -275,37 +275,9 @@ impl Occurrence {
         }
     }
 
-    /// The body of its patch: a strategic merge patch, keys sorted.
-    ///
-    /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is a [`OccurrenceKind::Create`], except
-    /// that client-go patches, with nothing, an event whose first occurrence came with a count above 1.
-    pub fn patch_body(&self) -> Vec<u8> {
-        self.patch_of("")
-    }
-
-    /// The same for a stored event of this resourceVersion: the server refuses it with 409 if the
-    /// event has been changed since, so that a patch that arrives late undoes none that was written
-    /// after it. `None` for an event that is patched as client-go does, which names no version.
-    pub fn patch_body_of_version(&self, resource_version: &str) -> Option<Vec<u8>> {
-        self.has_versioned_patch()
-            .then(|| self.patch_of(resource_version))
-    }
-
-    /// Whether [`Occurrence::patch_body_of_version`] makes one.
-    pub fn has_versioned_patch(&self) -> bool {
-        matches!(
-            self.patch,
-            PatchForm::Count | PatchForm::CountAndMetadata | PatchForm::Series
-        )
-    }
-
-    fn patch_of(&self, resource_version: &str) -> Vec<u8> {
-        match self.patch {
-            PatchForm::Nothing => Vec::new(),
-            PatchForm::ClientGo => patch::client_go(self),
-            PatchForm::Count | PatchForm::CountAndMetadata => patch::mended(self, resource_version),
-            PatchForm::Series | PatchForm::ClientGoSeries => patch::series(self, resource_version),
-        }
+    /// What its patch is made of.
+    pub(crate) fn patch_form(&self) -> PatchForm {
+        self.patch
     }
 
     /// Annotations and labels, where they may differ from the stored ones and there are any.

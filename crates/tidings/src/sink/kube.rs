@@ -22,7 +22,7 @@ use kube::{Client, Config};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tidings_core::{EventApi, Occurrence, WriteError, WriteErrorKind};
 
-use super::access::AccessError;
+use super::access_error::AccessError;
 use super::protobuf::PROTOBUF;
 use super::versions::Versions;
 use super::{Sink, response};

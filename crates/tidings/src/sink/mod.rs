@@ -6,6 +6,8 @@
 #[cfg(feature = "kube")]
 mod access;
 #[cfg(feature = "kube")]
+mod access_error;
+#[cfg(feature = "kube")]
 mod kube;
 mod memory;
 #[cfg(feature = "kube")]
@@ -13,12 +15,14 @@ mod protobuf;
 #[cfg(feature = "kube")]
 mod response;
 #[cfg(feature = "kube")]
+mod said;
+#[cfg(feature = "kube")]
 mod versions;
 
 use tidings_core::{EventApi, Occurrence, WriteError};
 
 #[cfg(feature = "kube")]
-pub use self::access::{AccessError, rules_for};
+pub use self::access_error::{AccessError, rules_for};
 #[cfg(feature = "kube")]
 pub use self::kube::KubeSink;
 pub use self::memory::{Held, MemorySink, SinkAnswer, SinkCall, SinkVerb};

@@ -4,7 +4,7 @@
 //!
 //! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is not understood is left out.
 
-use super::response::Said;
+use super::said::Said;
 
 /// The media type.
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

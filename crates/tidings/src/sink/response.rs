@@ -12,6 +12,7 @@ use serde::Deserialize;
 use tidings_core::{StatusFailure, WriteError};
 
 use super::protobuf;
+use super::said::Said;
 
 /// The most that is read of the body of an error answer: a Status object is a few hundred bytes.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
@@ -25,30 +26,6 @@ const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The most of a body that is no Status object which goes into an error message.
 const EXCERPT_CHARS_MAX: usize = 200;
-
-/// What a `Status` says that decides something, whatever it is written in.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
-    pub(super) message: String,
-    pub(super) reason: String,
-    /// The reasons of its causes.
-    pub(super) causes: Vec<String>,
-    /// 0 if no wait is asked for.
-    pub(super) retry_after_seconds: u64,
-}
-
-impl From<Status> for Said {
-    fn from(status: Status) -> Self {
-        let details = status.details.as_ref();
-        let causes = details.map_or(&[][..], |details| &details.causes);
-        Self {
-            causes: causes.iter().map(|cause| cause.reason.clone()).collect(),
-            retry_after_seconds: details.map_or(0, |details| details.retry_after_seconds.into()),
-            message: status.message,
-            reason: status.reason,
-        }
-    }
-}
 
 /// Of an event, as far as it is read.
 #[derive(Deserialize)]

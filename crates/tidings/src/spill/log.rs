@@ -25,9 +25,10 @@ use std::path::{Path, PathBuf};
 
 use tidings_core::Event;
 
+use super::kept::{Kept, in_memory};
+use super::options::{SpillError, SpillOptions};
 use super::record::{self, Found};
-use super::{Kept, SpillError, SpillOptions};
-use crate::recorder::is_sampled;
+use crate::sampling::is_sampled;
 
 /// The most that a file has before another is begun, and what a process reads at once when it opens
 /// one.
@@ -207,7 +208,7 @@ impl Log {
     /// Appends `events` up to the first that finds no room or cannot be written: what comes after
     /// it would overtake it.
     pub(super) fn append(&mut self, events: Vec<Event>) -> Vec<Kept> {
-        let mut kept = super::in_memory(events);
+        let mut kept = in_memory(events);
         let (mut rest, mut on_disk) = (kept.as_mut_slice(), 0);
         let mut bytes = Vec::new();
         while !rest.is_empty() {

@@ -20,25 +20,26 @@
 
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod kept;
 mod log;
+mod options;
 mod record;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidings_core::{Event, EventContext, Monotonic};
 
+pub(crate) use self::kept::Kept;
+use self::kept::in_memory;
 use self::log::{Log, Taken};
+pub use self::options::{SpillError, SpillOptions};
 use crate::metrics::SpillMetrics;
-use crate::recorder::is_sampled;
-
-/// The least bound: a file must hold some events.
-const BYTES_MAX_LEAST: u64 = 1 << 20;
+use crate::sampling::is_sampled;
 
 /// How many marks wait for company before they are written, unless there is nothing else to do.
 const MARKS_MAX: usize = 256;
@@ -48,90 +49,6 @@ const READ_EVENTS: usize = 1024;
 
 /// How long until a folder that could not be used, or read, is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
-
-/// Where a sink keeps events until it is known what became of them: see [`SinkOptions::spill`](crate::SinkOptions::spill).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub struct SpillOptions {
-    pub(crate) folder: PathBuf,
-    pub(crate) bytes_max: u64,
-    pub(crate) sync: bool,
-}
-
-impl SpillOptions {
-    /// A spill in `folder`, which is made if it is not there, and belongs to one sink of one process at a time. Up to 64 MiB, which is
-    /// about 100,000 events.
-    ///
-    /// It takes up to 12 MiB of memory beside what [`Broadcaster`](crate::Broadcaster) says, and
-    /// about 40 bytes for each event that lies on disk.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: folder.into(),
-            bytes_max: 64 << 20,
-            sync: false,
-        }
-    }
-
-    /// How many bytes of events lie on disk at most; at least 1 MiB. What finds no room is counted and delivered from memory.
-    pub fn bytes_max(mut self, bytes: u64) -> Self {
-        self.bytes_max = bytes;
-        self
-    }
-
-    pub(crate) fn validate(&self) -> Result<(), SpillError> {
-        if self.bytes_max < BYTES_MAX_LEAST {
-            return Err(SpillError::BytesMax {
-                given: self.bytes_max,
-            });
-        }
-        Ok(())
-    }
-
-    /// Whether each append is synced to the disk, and the folder with it where a file is new.
-    /// Default false: the death of the process loses nothing that was appended, that of the machine
-    /// what its file system had not written by then: on Linux up to half a minute, by default.
-    ///
-    /// Marks of what is done are not synced in either case: what they stood for is delivered again.
-    pub fn sync(mut self, sync: bool) -> Self {
-        self.sync = sync;
-        self
-    }
-}
-
-/// Why events cannot be kept on disk.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpillError {
-    /// The bound leaves no room for anything.
-    #[error("spill.bytes_max is {given}: it must be 1048576 (1 MiB) or more")]
-    BytesMax {
-        /// What was given.
-        given: u64,
-    },
-    /// Another sink keeps its events there.
-    #[error("the spill folder {} is in use by another sink or process", folder.display())]
-    InUse {
-        /// Which folder.
-        folder: PathBuf,
-    },
-    /// The folder or a file in it cannot be made, read or written.
-    #[error("cannot use the spill folder {}: {message}", folder.display())]
-    Io {
-        /// Which folder.
-        folder: PathBuf,
-        /// What the machine said.
-        message: String,
-    },
-}
-
-/// An event and its place in the spill.
-pub(crate) struct Kept {
-    pub(crate) event: Event,
-    /// `None`: there was no room for it.
-    pub(crate) sequence: Option<u64>,
-    /// Whether an earlier process may have written it.
-    pub(crate) recovered: bool,
-}
 
 /// The spill of one sink's task. Files are read and written on tokio's threads for blocking work, one step at a time.
 pub(crate) struct Spill {
@@ -449,16 +366,6 @@ impl Spill {
             }
         }
     }
-}
-
-/// Events that are not on disk.
-fn in_memory(events: Vec<Event>) -> Vec<Kept> {
-    let kept = |event| Kept {
-        event,
-        sequence: None,
-        recovered: false,
-    };
-    events.into_iter().map(kept).collect()
 }
 
 impl Drop for Spill {

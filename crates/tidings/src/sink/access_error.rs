@@ -1,0 +1,82 @@
+//! Why a program may not write the events it wants to write, with the rule that is missing.
+
+use std::fmt;
+
+use tidings_core::EventApi;
+
+/// Why events cannot be written, or why that is not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// They will be refused. The message has the rule that is missing, to be pasted into a Role or ClusterRole.
+    #[error("{}", Denied { verbs, api: *api, namespace })]
+    Denied {
+        /// The verbs that are not allowed, of `create` and `patch`.
+        verbs: Vec<&'static str>,
+        /// In which API group.
+        api: EventApi,
+        /// In which namespace; empty for all of them.
+        namespace: String,
+    },
+    /// The cluster did not answer, or not with an access review.
+    #[error("could not ask the cluster whether events may be written: {0}")]
+    Unknown(#[source] Box<kube::Error>),
+}
+
+struct Denied<'a> {
+    verbs: &'a [&'static str],
+    api: EventApi,
+    namespace: &'a str,
+}
+
+impl fmt::Display for Denied<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verbs = self.verbs.join(" or ");
+        let (group, namespace) = (group(self.api), self.namespace);
+        let group = if group.is_empty() {
+            "the core API group"
+        } else {
+            group
+        };
+        write!(f, "may not {verbs} events of {group} in ")?;
+        if namespace.is_empty() {
+            write!(
+                f,
+                "all namespaces: bind its service account to a ClusterRole"
+            )?;
+        } else {
+            write!(
+                f,
+                "namespace {namespace:?}: bind its service account there to a Role"
+            )?;
+        }
+        write!(f, " with this rule:\n{}", rules_for(self.api))
+    }
+}
+
+pub(super) fn group(api: EventApi) -> &'static str {
+    match api {
+        EventApi::Core => "",
+        EventApi::Events => "events.k8s.io",
+    }
+}
+
+/// The rule that a Role or ClusterRole needs for recording events as `api`, as YAML.
+///
+/// ```
+/// use tidings::{EventApi, rules_for};
+///
+/// assert_eq!(
+///     rules_for(EventApi::Events),
+///     r#"- apiGroups: ["events.k8s.io"]
+///   resources: ["events"]
+///   verbs: ["create", "patch"]
+/// "#
+/// );
+/// ```
+pub fn rules_for(api: EventApi) -> String {
+    format!(
+        "- apiGroups: [{:?}]\n  resources: [\"events\"]\n  verbs: [\"create\", \"patch\"]\n",
+        group(api)
+    )
+}
