@@ -1,12 +1,14 @@
-//! `cargo xtask tidy`: rules no compiler checks. Who may use whom among crates ([`layers`])
-//! and files ([`circles`]), what every file keeps ([`files`]), and
+//! `cargo xtask tidy`: rules no compiler checks. Who may use whom among crates ([`layers`]),
+//! rooms ([`rooms`]) and files ([`circles`]), what every file keeps ([`files`]), and
 //! that what the documents point at is there ([`documents`]).
 
 mod circles;
 mod documents;
 mod files;
 mod layers;
+mod rooms;
 mod source;
+mod uses;
 
 use std::path::Path;
 
@@ -25,6 +27,7 @@ pub(crate) fn run(root: &Path, tasks: &clap::Command) -> Result {
 
     let mut problems = layers::check(&metadata);
     problems.extend(circles::check(&files));
+    problems.extend(rooms::check(&files));
     problems.extend(files::check(&files));
     problems.extend(documents::check(root, &files, &metadata, tasks));
     for problem in &problems {

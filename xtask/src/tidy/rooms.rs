@@ -1,0 +1,172 @@
+//! The rooms of a crate, in one table: a file uses files of its own room and of those below, never
+//! of a room above.
+
+use std::path::Path;
+
+use super::source::SourceFile;
+use super::uses::{Uses, roots};
+
+/// A room by its name, and the files and folders (they end with `/`) of the sources that are in it.
+type Room = (&'static str, &'static [&'static str]);
+
+/// Crates with their rooms, the highest first. Every file of such a crate is in one room, but for the
+/// root, which declares them, and `clock.rs`.
+const ROOMS: [(&str, &[Room]); 1] = [(
+    "tidings-server",
+    &[
+        (
+            "start",
+            &[
+                "start.rs",
+                "start_error.rs",
+                "storage.rs",
+                "serve.rs",
+                "security.rs",
+                "tls.rs",
+                "private.rs",
+                "fuzzing.rs",
+            ],
+        ),
+        (
+            "api",
+            &[
+                "routes/",
+                "server.rs",
+                "encoded.rs",
+                "limits.rs",
+                "observed.rs",
+                "options.rs",
+                "remaining.rs",
+                "compress.rs",
+            ],
+        ),
+        ("admission", &["admission/", "retention.rs"]),
+        ("audit", &["audit/"]),
+        ("auth", &["auth/", "settings.rs"]),
+        (
+            "flow",
+            &["activity.rs", "connections.rs", "paced.rs", "places.rs"],
+        ),
+        ("metrics", &["metrics/"]),
+        ("objects", &["patch/", "table.rs"]),
+        (
+            "http",
+            &[
+                "continuation.rs",
+                "error.rs",
+                "negotiate.rs",
+                "present.rs",
+                "query.rs",
+                "request_body.rs",
+                "request_kind.rs",
+                "selector/",
+                "stored.rs",
+                "warnings.rs",
+            ],
+        ),
+        (
+            "forms",
+            &[
+                "bounded.rs",
+                "codec/",
+                "indent.rs",
+                "managed/",
+                "quote.rs",
+                "random.rs",
+                "rules.rs",
+                "yaml.rs",
+            ],
+        ),
+    ],
+)];
+
+/// Files that stand beside the rooms.
+const BESIDE: [&str; 3] = ["lib.rs", "main.rs", "clock.rs"];
+
+pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (name, root) in roots(files) {
+        let Some((_, rooms)) = ROOMS.iter().find(|(crate_name, _)| *crate_name == name) else {
+            continue;
+        };
+        // What cannot be read is told by the search for circles.
+        let Ok(uses) = Uses::read(files, &root) else {
+            continue;
+        };
+        let sources = root.parent().unwrap_or(Path::new(""));
+        problems.extend(broken(&uses, sources, rooms));
+    }
+    problems
+}
+
+fn broken(uses: &Uses, sources: &Path, rooms: &[Room]) -> Vec<String> {
+    let room_of = |file: &Path| {
+        let file = file.strip_prefix(sources).unwrap_or(file).to_str()?;
+        rooms.iter().position(|(_, members)| {
+            members
+                .iter()
+                .any(|member| file == *member || member.ends_with('/') && file.starts_with(member))
+        })
+    };
+    let is_beside = |file: &Path| {
+        let file = file.strip_prefix(sources).unwrap_or(file);
+        BESIDE.iter().any(|beside| file == Path::new(beside))
+    };
+    let mut problems = Vec::new();
+    for (file, used) in &uses.arrows {
+        if is_beside(file) {
+            continue;
+        }
+        let Some(room) = room_of(file) else {
+            problems.push(format!("{}: in no room of its crate", file.display()));
+            continue;
+        };
+        for (other, what) in used {
+            if let Some(above) = room_of(other).filter(|above| *above < room)
+                && let (Some((room, _)), Some((above, _))) = (rooms.get(room), rooms.get(above))
+            {
+                problems.push(format!(
+                    "{} ({room}) uses {} ({above}) for {what}, which is a room above",
+                    file.display(),
+                    other.display()
+                ));
+            }
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: [Room; 2] = [("upper", &["upper.rs", "attic/"]), ("lower", &["lower.rs"])];
+
+    fn problems(upper: &str, attic: &str, lower: &str) -> usize {
+        let files = [
+            ("lib.rs", "mod attic; mod lower; mod upper;"),
+            ("upper.rs", upper),
+            ("attic/mod.rs", attic),
+            ("lower.rs", lower),
+        ];
+        let files = files.map(|(path, text)| SourceFile {
+            path: Path::new("a/src").join(path),
+            text: text.to_owned(),
+        });
+        let uses = Uses::read(&files, Path::new("a/src/lib.rs")).unwrap();
+        broken(&uses, Path::new("a/src"), &TWO).len()
+    }
+
+    #[test]
+    fn what_uses_a_room_above_is_found() {
+        let down = "use crate::lower::Lower; pub struct Upper(Lower);";
+        assert_eq!(
+            problems(down, "use crate::upper::Upper;", "pub struct Lower;"),
+            0
+        );
+        let up = "use crate::upper::Upper; pub struct Lower(Upper);";
+        assert_eq!(problems("pub struct Upper;", "", up), 1);
+        let attic = "pub struct Lower(crate::attic::Attic);";
+        assert_eq!(problems("", "pub struct Attic;", attic), 1);
+    }
+}
