@@ -63,7 +63,7 @@ use tokio::sync::{oneshot, watch};
 use crate::changes::{Bounds, Changes, Older};
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::confirmed::Confirmed;
-use crate::record::check_size;
+use crate::limits::check_size;
 use crate::{
     At, BoxFuture, Change, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError,
     Record, Revision, Stats, Store, Watch, WatchError, WriteError,

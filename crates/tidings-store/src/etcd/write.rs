@@ -21,7 +21,7 @@ use super::wire::{
     Request, Response, TxnRequest, TxnResponse,
 };
 use super::{Failure, Outcome, Shared};
-use crate::record::check_size;
+use crate::limits::check_size;
 use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, VALUE_LEN_MAX, WriteError};
 
 /// Deletes in one transaction. etcd allows 128 operations by default; each of these is a transaction of its own inside.
