@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::bucket::{Bucket, bucket_for};
 use super::codec::Codec;
-use super::committer::Put;
 use super::frame::Kind;
 use super::index::key_of;
 use super::keys::{self, Ends, NEVER, Pointer, State, Version, put_varint};
 use super::log::{Failure, Frames, Unfinished};
 use super::part::{Found, Part, Placed};
-use super::read::{LookedUp, Stored, View, unpack_record};
-use super::tables::{Bucket, Tables, bucket_for};
+use super::read::View;
+use super::request::Put;
+use super::stored::{LookedUp, Stored, unpack_record};
+use super::tables::Tables;
 use crate::changes::Logged;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
 

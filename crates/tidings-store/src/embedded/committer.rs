@@ -16,25 +16,23 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::batch::{Batch, Committed, Times};
 use super::believed;
-use super::codec::PackedBody;
 use super::index::io_fault;
 use super::keeper::Keeper;
-use super::keys::{Fields, NEVER, State};
+use super::keys::{NEVER, State};
 use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
-use super::read::{LookedUp, Stored};
+use super::request::Request;
+use super::shared::{Engine, Shared};
 use super::tables::Tables;
 use super::trainer::Trainer;
 use super::upkeep::Due;
-use super::{Engine, Shared};
 use crate::clock::{Reading, timed};
 use crate::confirmed::Confirmed;
-use crate::{Deleted, Fault, Revision, UnixMillis, WriteError};
+use crate::{Fault, Revision, WriteError};
 
 /// Ends written down per batch while writers wait, and while none do: a few milliseconds of work, for somebody may come.
 const SWEEP_BUSY: usize = 384;
@@ -51,37 +49,6 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// How often an error is logged that comes back with every batch.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
-
-/// Something to be done by the committer, with where to send the answer.
-pub(crate) enum Request {
-    Put(Box<Put>, oneshot::Sender<Result<Revision, WriteError>>),
-    Delete {
-        key: Bytes,
-        expected: Option<Revision>,
-        reply: oneshot::Sender<Result<Deleted, WriteError>>,
-    },
-    Compact {
-        revision: Revision,
-        reply: oneshot::Sender<Result<(), WriteError>>,
-    },
-    Expire {
-        reply: oneshot::Sender<Result<u64, WriteError>>,
-    },
-}
-
-/// A create (`expected` is `None`) or an update, prepared by the caller as far as possible.
-pub(crate) struct Put {
-    pub(crate) key: Bytes,
-    pub(crate) value: Bytes,
-    pub(crate) fields: Fields,
-    pub(crate) expires_at: Option<UnixMillis>,
-    pub(crate) body: PackedBody,
-    pub(crate) expected: Option<Revision>,
-    /// What the key pointed to when the caller looked.
-    pub(crate) looked_up: LookedUp,
-    /// The record to be replaced, as the caller found it.
-    pub(crate) found: Option<Stored>,
-}
 
 /// An answer that is held back until the batch is on disk.
 pub(crate) type Answer = Box<dyn FnOnce(Result<(), Fault>) + Send>;
@@ -542,17 +509,6 @@ impl Committer {
 /// Whether something was so short a time ago.
 fn is_within(period: Duration, at: Option<Duration>, now: Times) -> bool {
     at.is_some_and(|at| now.steady.saturating_sub(at) < period)
-}
-
-impl Request {
-    fn fail(self, fault: Fault) {
-        let error = WriteError::Fault(fault);
-        match self {
-            Self::Delete { reply, .. } => drop(reply.send(Err(error))),
-            Self::Compact { reply, .. } => drop(reply.send(Err(error))),
-            Self::Put(_, reply) | Self::Expire { reply } => drop(reply.send(Err(error))),
-        }
-    }
 }
 
 /// Leaves nobody waiting, however the committer ends.

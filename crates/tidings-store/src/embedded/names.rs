@@ -1,4 +1,4 @@
-//! The names of a [`View`] in order, with what they point to: those in memory merged with those of the tree.
+//! The names of a [`Snapshot`] in order, with what they point to: those in memory merged with those of the tree.
 //!
 //! What the newest part says of a name counts; a name may be found in several places, and is returned once.
 
@@ -9,11 +9,10 @@ use std::ops::Bound;
 
 use lsm_tree::UserKey;
 
-use super::index::{Entries, key_value_of};
+use super::index::{Entries, Snapshot, Tree, key_value_of};
 use super::keys::Pointer;
 use super::part::Names as Stream;
-use super::read::View;
-use crate::Fault;
+use crate::{Fault, Revision};
 
 /// A name and what it points to.
 type Entry = (UserKey, Option<Pointer>);
@@ -31,25 +30,26 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Those with a prefix that come after another.
-    pub(crate) fn new(view: &View<'_>, prefix: &[u8], after: Option<&[u8]>) -> Self {
+    /// Those with a prefix that come after another, as of a revision; `tree` is that of names.
+    pub(crate) fn new(
+        snapshot: &Snapshot,
+        tree: &Tree,
+        at: Revision,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+    ) -> Self {
         let after = after.filter(|after| *after >= prefix);
         let is_before = |name: &[u8]| after.map_or(name < prefix, |after| name <= after);
         let mut streams = Vec::new();
-        for (age, part) in view.snapshot.parts.iter().enumerate() {
+        for (age, part) in snapshot.parts.iter().enumerate() {
             let of_part = part.chunks().into_iter();
-            streams.extend(
-                of_part.map(|chunk| (age, Stream::new(chunk, view.state.revision, is_before))),
-            );
+            streams.extend(of_part.map(|chunk| (age, Stream::new(chunk, at, is_before))));
         }
         let start = after.map_or(Bound::Included(prefix), Bound::Excluded);
-        let names = &view.tables.index.names;
         let mut merged = Self {
             prefix: prefix.to_vec(),
             heads: BinaryHeap::with_capacity(streams.len()),
-            tree: view
-                .snapshot
-                .range::<&[u8], _>(names, (start, Bound::Unbounded)),
+            tree: snapshot.range::<&[u8], _>(tree, (start, Bound::Unbounded)),
             streams,
             head: None,
             begun: false,

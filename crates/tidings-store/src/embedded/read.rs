@@ -8,57 +8,26 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::bucket::Buckets;
 use super::codec::Codec;
 use super::frame::Kind;
-use super::history::Events;
+use super::history::{Event, Events};
 use super::index::{Snapshot, Tree, key_of};
-use super::keys::{self, Fields, NEVER, ObjectKey, Pointer, State, Version};
+use super::keys::{self, NEVER, ObjectKey, Pointer, State, Version};
 use super::names::Names;
-use super::part::{Found, Placed, Seen};
+use super::part::{Found, Seen};
 use super::segment::Scratch;
-use super::tables::{Buckets, Published, Tables};
+use super::stored::{LookedUp, Stored, unpack, unpack_record};
+use super::tables::{Published, Tables};
 use crate::changes::{Changes, Logged};
 use crate::record::Room;
 use crate::{
-    At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page,
-    ReadError, Record, Revision, UnixMillis,
+    At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, ReadError,
+    Record, Revision, UnixMillis,
 };
 
 /// So many events of one object are read at once, wherever they are asked for.
 pub(crate) const AT_ONCE_MAX: usize = 64;
-
-/// A version as it was read.
-#[derive(Clone, Debug)]
-pub(crate) struct Stored {
-    pub(crate) record: Record,
-    pub(crate) index: Arc<Index>,
-    pub(crate) bucket: u64,
-    pub(crate) previous: Option<(Revision, u64)>,
-}
-
-impl Stored {
-    pub(crate) fn placed(&self) -> Placed {
-        Placed {
-            pointer: Pointer {
-                revision: self.record.revision,
-                bucket: self.bucket,
-                expires_at: self.record.expires_at,
-            },
-            fields: Fields::of(&self.index, &self.record.key),
-        }
-    }
-}
-
-/// What a [`View`] says that a key points to, for a later one.
-///
-/// A part that knows a name goes on knowing it until it is written out. So if none was forgotten since, and those there are
-/// then do not know the name, it was the trees that told, and they would say the same again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LookedUp {
-    pub(crate) pointer: Option<Pointer>,
-    /// How many parts had been forgotten.
-    forgotten: u64,
-}
 
 /// See the module documentation.
 pub(crate) struct View<'a> {
@@ -377,10 +346,80 @@ impl<'a> View<'a> {
         }
         let mut events = Events::new(&self.buckets, revision, self.state.revision)?;
         while let Some((revision, event)) = events.next()? {
-            let (key, previous) = event.previous(revision, self)?;
+            let (key, previous) = self.previous(revision, event)?;
             undo(&key, previous);
         }
         Ok(undone)
+    }
+
+    /// The key that an event changed, and what it pointed to before.
+    fn previous(
+        &self,
+        revision: Revision,
+        event: Event,
+    ) -> Result<(Bytes, Option<Pointer>), Fault> {
+        let (key, previous) = match event {
+            Event::Put { bucket, bytes } => {
+                let stored = unpack(self.codec, &bytes, revision, bucket)?;
+                let previous = stored
+                    .previous
+                    .map(|(revision, bucket)| self.version(revision, bucket));
+                // A copy: what was unpacked shares one buffer, and a list may hold many keys.
+                (
+                    Bytes::copy_from_slice(&stored.record.key),
+                    previous.transpose()?.flatten(),
+                )
+            }
+            Event::End {
+                version, bucket, ..
+            }
+            | Event::Replaced { version, bucket } => {
+                let stored = self
+                    .version(version, bucket)?
+                    .ok_or_else(|| missing(version))?;
+                (Bytes::copy_from_slice(&stored.record.key), Some(stored))
+            }
+        };
+        let pointer = previous.map(|Stored { record, bucket, .. }| Pointer {
+            revision: record.revision,
+            bucket,
+            expires_at: record.expires_at,
+        });
+        Ok((key, pointer))
+    }
+
+    /// The change that an event is, with its records; `None` if it is none by itself.
+    fn change(&self, revision: Revision, event: Event) -> Result<Option<Change>, Fault> {
+        Ok(Some(match event {
+            Event::Put { bucket, bytes } => {
+                let stored = unpack(self.codec, &bytes, revision, bucket)?;
+                let previous = match stored.previous {
+                    Some((revision, bucket)) => {
+                        self.version(revision, bucket)?.map(|stored| stored.record)
+                    }
+                    None => None,
+                };
+                Change::Put {
+                    record: stored.record,
+                    previous,
+                }
+            }
+            Event::End {
+                version,
+                bucket,
+                expired,
+            } => {
+                let stored = self
+                    .version(version, bucket)?
+                    .ok_or_else(|| missing(version))?;
+                Change::Delete {
+                    revision,
+                    previous: stored.record,
+                    expired,
+                }
+            }
+            Event::Replaced { .. } => return Ok(None),
+        }))
     }
 
     fn list_names(
@@ -390,7 +429,13 @@ impl<'a> View<'a> {
         page: &mut PageBuilder<'_>,
     ) -> Result<(), Fault> {
         let mut undone = undone.iter().peekable();
-        let mut names = Names::new(self, &page.request.prefix, page.request.after.as_deref());
+        let mut names = Names::new(
+            &self.snapshot,
+            &self.tables.index.names,
+            self.state.revision,
+            &page.request.prefix,
+            page.request.after.as_deref(),
+        );
         while let Some((key, pointer)) = names.next()? {
             while let Some((undone_key, pointer)) =
                 undone.next_if(|(undone_key, _)| undone_key[..] < key[..])
@@ -552,7 +597,7 @@ impl<'a> View<'a> {
         let mut bytes = 0;
         let mut events = Events::new(&self.buckets, after, self.state.revision)?;
         while let Some((revision, event)) = events.next()? {
-            if let Some(change) = event.change(revision, self)? {
+            if let Some(change) = self.change(revision, event)? {
                 let len = |record: Option<&Record>| record.map_or(0, |record| record.value.len());
                 bytes += len(change.record()) + len(change.previous());
                 changes.push(Arc::new(change));
@@ -565,6 +610,12 @@ impl<'a> View<'a> {
         }
         Ok((changes, self.state.revision))
     }
+}
+
+fn missing(revision: Revision) -> Fault {
+    Fault::Corrupt(format!(
+        "revision {revision} is in the history but not in the store"
+    ))
 }
 
 impl ListRequest {
@@ -664,50 +715,4 @@ impl SeenStream {
         self.next = self.rest.next().transpose()?;
         Ok(())
     }
-}
-
-/// A version from its bytes. Key and value share the one allocation.
-pub(crate) fn unpack(
-    codec: &Codec,
-    bytes: &[u8],
-    revision: Revision,
-    bucket: u64,
-) -> Result<Stored, Fault> {
-    let Version {
-        expires_at,
-        previous,
-        body,
-    } = Version::decode(bytes, revision, bucket)?;
-    let body = codec.unpack(body)?;
-    let (key, index, value) = keys::decode_body(&body)?;
-    let body = Bytes::from(body);
-    let record = Record {
-        key: body.slice(key),
-        value: body.slice(value..),
-        revision,
-        expires_at,
-    };
-    Ok(Stored {
-        record,
-        index: Arc::new(index),
-        bucket,
-        previous,
-    })
-}
-
-/// The record alone of a version. Key and value share the one allocation.
-pub(crate) fn unpack_record(
-    codec: &Codec,
-    version: Version<'_>,
-    revision: Revision,
-) -> Result<Record, Fault> {
-    let body = codec.unpack(version.body)?;
-    let (key, value) = keys::split_body(&body)?;
-    let body = Bytes::from(body);
-    Ok(Record {
-        key: body.slice(key),
-        value: body.slice(value..),
-        revision,
-        expires_at: version.expires_at,
-    })
 }

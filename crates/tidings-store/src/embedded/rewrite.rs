@@ -24,13 +24,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::bucket::Buckets;
 use super::disk;
 use super::frame::{self, Built, Entry, Frame, Header, Kind};
 use super::index::{Tree, fault, io_fault, key_value_of};
 use super::keys::{Ends, NEVER, Version, ended_key, trailing_revision};
 use super::log::{Segments, beside};
 use super::segment::{Frames, Scratch, Segment, Walk};
-use super::tables::{Buckets, Tables};
+use super::tables::Tables;
 use crate::clock::timed;
 use crate::{Fault, Revision};
 

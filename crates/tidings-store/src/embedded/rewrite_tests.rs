@@ -6,10 +6,11 @@ use std::path::Path;
 use super::faults::Random;
 use super::keys::NEVER;
 use super::power::Disk;
+use super::read::View;
 use super::segment::Scratch;
 use super::*;
 use crate::clock::ManualClock;
-use crate::{At, Index, ObjectSelector, UnixMillis};
+use crate::{At, Change, Index, ObjectSelector, UnixMillis};
 
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;

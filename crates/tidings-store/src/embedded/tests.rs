@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use super::checkpoint::Checkpoint;
 use super::index::Sizes;
 use super::log::{Log, Unfinished};
+use super::read::View;
 use super::*;
 use crate::clock::ManualClock;
-use crate::{Index, ObjectSelector, UnixMillis};
+use crate::{At, Index, ObjectSelector, UnixMillis};
 
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;

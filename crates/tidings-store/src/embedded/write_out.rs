@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 
 use lsm_tree::AnyTree;
 
+use super::bucket::Buckets;
 use super::index::Index;
 use super::keys::{self, IndexKey, Pointer};
 use super::part::{Part, Placed};
-use super::tables::Buckets;
 use crate::Revision;
 
 /// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are kept short.
