@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   writes ──▶ queue ──▶ committer ──▶ log: a frame per commit, synced        segments, by bucket
-//!                            └───────▶ index: names, objects, last seen       lsm-tree, written out by the keeper
+//!                            └───────▶ index: names, objects, last seen       lsm-tree, flushed by the flusher
 //!   reads ───▶ View: a snapshot of the index, versions from the history in memory or the log
 //! ```
 //!
@@ -22,21 +22,23 @@ mod codec;
 mod committer;
 mod dictionaries;
 mod disk;
+mod engine;
 mod error;
 #[cfg(test)]
 mod faults;
+mod flush;
+mod flusher;
 mod folder;
 mod frame;
 mod history;
 mod index;
-mod keeper;
 mod keys;
 mod log;
 #[cfg(test)]
 mod log_tests;
+mod memtable;
 mod names;
 mod options;
-mod part;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
@@ -52,12 +54,10 @@ mod sample;
 mod segment;
 mod shared;
 mod stored;
-mod tables;
 #[cfg(test)]
 mod tests;
 mod trainer;
 mod upkeep;
-mod write_out;
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -76,14 +76,14 @@ use crate::{
 };
 use codec::Codec;
 use committer::Committer;
+use engine::{Engine, Published};
+use flusher::Flusher;
 use folder::Folder;
 use index::Sizes;
-use keeper::Keeper;
 use keys::Fields;
 use queue::Queue;
 use request::{Put, Request};
-use shared::{Engine, Shared};
-use tables::{Published, Tables};
+use shared::Shared;
 use trainer::Trainer;
 
 pub use error::OpenError;
@@ -124,12 +124,12 @@ impl EmbeddedStore {
         let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
         let sizes = Sizes {
             cache: options.cache_bytes,
-            part: options.index_memory_bytes,
+            memtable: options.index_memory_bytes,
             // Where things are in it is kept in 32 bits.
             segment: options.segment_bytes.min(1 << 30),
         };
-        let tables = Arc::new(Tables::open(folder.path(), sizes, &codec)?);
-        let Published { state, number, .. } = tables.published();
+        let engine = Arc::new(Engine::open(folder.path(), sizes, &codec)?);
+        let Published { state, number, .. } = engine.published();
         let now = Reading::of(&*options.clock);
         let confirmed = match number {
             0 => Confirmed::begin(now),
@@ -146,19 +146,19 @@ impl EmbeddedStore {
             codec,
             queue: Queue::new(),
             changes: Arc::new(Changes::new(state.revision, bounds)),
-            engine: RwLock::new(Engine::Open(tables)),
+            engine: RwLock::new(Some(engine)),
             expired: AtomicU64::new(0),
             ended: watch::Sender::new(false),
             folder: Mutex::new(Some(folder)),
         });
         let no_thread = |error| OpenError::Thread(Arc::new(error));
-        let keeper = Keeper::start().map_err(no_thread)?;
+        let flusher = Flusher::start().map_err(no_thread)?;
         let trainer = Trainer::start(&shared.codec, &shared.path).map_err(no_thread)?;
         let committer = Committer::new(
             Arc::clone(&shared),
             (state, number),
             confirmed,
-            (keeper, trainer),
+            (flusher, trainer),
         );
         std::thread::Builder::new()
             .name("tidings-store".into())

@@ -19,9 +19,9 @@ pub struct EmbeddedOptions {
     ///
     /// Watchers further behind, and whoever reads what was written before, read from disk.
     pub history_memory_bytes: usize,
-    /// How much of the index is kept in memory before it is written out, in bytes. Default 16 MiB.
+    /// How much of the index is kept in memory before it is flushed, in bytes. Default 16 MiB.
     ///
-    /// There is as much again while it is being written out.
+    /// There is as much again while it is being flushed.
     pub index_memory_bytes: usize,
     /// How long a file of the log gets before the next one is begun, in bytes. Default 128 MiB, 1 GiB at most.
     ///

@@ -10,15 +10,15 @@ use bytes::Bytes;
 
 use super::bucket::Buckets;
 use super::codec::Codec;
+use super::engine::{Engine, Published};
 use super::frame::Kind;
 use super::history::{Event, Events};
 use super::index::{Snapshot, Tree, key_of};
 use super::keys::{self, NEVER, ObjectKey, Pointer, State, Version};
+use super::memtable::{Found, Seen};
 use super::names::Names;
-use super::part::{Found, Seen};
 use super::segment::Scratch;
 use super::stored::{LookedUp, Stored, unpack, unpack_record};
-use super::tables::{Published, Tables};
 use crate::changes::{Changes, Logged};
 use crate::record::Room;
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) const AT_ONCE_MAX: usize = 64;
 
 /// See the module documentation.
 pub(crate) struct View<'a> {
-    pub(crate) tables: &'a Tables,
+    pub(crate) engine: &'a Engine,
     pub(crate) codec: &'a Codec,
     /// What was written last, for those who want nothing but records.
     recent: Option<&'a Changes>,
@@ -42,11 +42,11 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     /// The store as of now.
-    pub(crate) fn new(tables: &'a Tables, codec: &'a Codec) -> Self {
-        let (snapshot, published) = tables.index.snapshot(|| tables.published());
+    pub(crate) fn new(engine: &'a Engine, codec: &'a Codec) -> Self {
+        let (snapshot, published) = engine.index.snapshot(|| engine.published());
         let Published { state, buckets, .. } = published;
         Self {
-            tables,
+            engine,
             codec,
             recent: None,
             snapshot,
@@ -66,7 +66,7 @@ impl<'a> View<'a> {
 
     /// Where a key's current version is, expired or not.
     pub(crate) fn pointer(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
-        let hash = self.tables.index.hash(key);
+        let hash = self.engine.index.hash(key);
         let pointer = match self.in_memory(hash, key, self.state.revision) {
             Found::Placed(placed) => Some(placed.pointer),
             Found::Gone => None,
@@ -79,41 +79,46 @@ impl<'a> View<'a> {
     pub(crate) fn look_up(&self, key: &[u8]) -> Result<LookedUp, Fault> {
         Ok(LookedUp {
             pointer: self.pointer(key)?,
-            forgotten: self.snapshot.parts.forgotten,
+            forgotten: self.snapshot.memtables.forgotten,
         })
     }
 
-    /// What the parts in memory say that a key points to.
+    /// What the memtables in memory say that a key points to.
     pub(crate) fn in_memory(&self, hash: u64, key: &[u8], at: Revision) -> Found {
-        let mut parts = self.snapshot.parts.iter();
-        let found = parts.find_map(|part| match part.find(hash, key, at) {
+        let mut memtables = self.snapshot.memtables.iter();
+        let found = memtables.find_map(|memtable| match memtable.find(hash, key, at) {
             Found::Unknown => None,
             found => Some(found),
         });
         found.unwrap_or(Found::Unknown)
     }
 
-    /// What the trees say of a key that no part in memory knows, which was looked up before.
+    /// What the trees say of a key that no memtable in memory knows, which was looked up before.
     pub(crate) fn still_in_trees(
         &self,
         key: &[u8],
         before: Option<LookedUp>,
     ) -> Result<Option<Pointer>, Fault> {
         match before {
-            Some(before) if before.forgotten == self.snapshot.parts.forgotten => Ok(before.pointer),
+            Some(before) if before.forgotten == self.snapshot.memtables.forgotten => {
+                Ok(before.pointer)
+            }
             _ => self.in_trees(key),
         }
     }
 
     /// What the trees say that a key points to.
     fn in_trees(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
-        let entry = self.snapshot.get(&self.tables.index.names, key)?;
+        let entry = self.snapshot.get(&self.engine.index.names, key)?;
         entry.map(|bytes| Pointer::decode(&bytes)).transpose()
     }
 
     /// Whether a version ended before its time.
     pub(crate) fn is_ended(&self, bucket: &Tree, version: Revision) -> Result<bool, Fault> {
-        let in_memory = self.snapshot.parts.have_ended(version, self.state.revision);
+        let in_memory = self
+            .snapshot
+            .memtables
+            .have_ended(version, self.state.revision);
         Ok(in_memory
             || self
                 .snapshot
@@ -161,10 +166,10 @@ impl<'a> View<'a> {
         bucket: u64,
         scratch: &'s mut Scratch,
     ) -> Result<Option<&'s [u8]>, Fault> {
-        let Some(tables) = self.buckets.get(&bucket) else {
+        let Some(bucket) = self.buckets.get(&bucket) else {
             return Ok(None);
         };
-        match tables.log.version(revision, scratch)? {
+        match bucket.log.version(revision, scratch)? {
             None => Err(Fault::Corrupt(format!(
                 "revision {revision} is missing from its bucket"
             ))),
@@ -190,22 +195,22 @@ impl<'a> View<'a> {
 
     /// By how many milliseconds the first end that is due is overdue.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
-        for (bucket, tables) in self.buckets.range(self.state.swept.0..NEVER) {
+        for (name, bucket) in self.buckets.range(self.state.swept.0..NEVER) {
             let (swept, last) = self.state.swept;
-            let start = if *bucket == swept {
+            let start = if *name == swept {
                 last.saturating_add(1)
             } else {
                 0
             };
-            let mut walk = tables.log.walk(start);
+            let mut walk = bucket.log.walk(start);
             let waiting = walk.next(|entry| {
                 if entry.kind != Kind::Version
                     || entry.revision < start
-                    || self.is_ended(&tables.index, entry.revision)?
+                    || self.is_ended(&bucket.index, entry.revision)?
                 {
                     return Ok(None);
                 }
-                Version::decode(entry.content, entry.revision, *bucket)
+                Version::decode(entry.content, entry.revision, *name)
                     .map(|version| Some(version.expires_at))
             })?;
             if let Some(expires_at) = waiting {
@@ -281,22 +286,22 @@ impl<'a> View<'a> {
         prefix: &[u8],
         at_once: bool,
     ) -> Result<Option<BTreeMap<Revision, u64>>, Fault> {
-        // One that is being written out may be found twice.
+        // One that is being flushed may be found twice.
         let mut versions = BTreeMap::new();
         let Some(object) = ObjectKey::of(object, prefix) else {
             return Ok(Some(versions));
         };
         let are_many = |versions: &BTreeMap<_, _>| at_once && versions.len() > AT_ONCE_MAX;
-        for part in self.snapshot.parts.iter() {
-            let Some(about) = part.about(object, self.state.revision, at_once) else {
+        for memtable in self.snapshot.memtables.iter() {
+            let Some(about) = memtable.about(object, self.state.revision, at_once) else {
                 return Ok(None);
             };
             versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
         }
-        for (bucket, tables) in self.buckets.iter() {
-            for entry in self.snapshot.prefix(&tables.index, &object.prefix()[..]) {
+        for (name, bucket) in self.buckets.iter() {
+            for entry in self.snapshot.prefix(&bucket.index, &object.prefix()[..]) {
                 let revision = keys::trailing_revision(&key_of(entry)?)?;
-                versions.insert(revision, *bucket);
+                versions.insert(revision, *name);
                 if are_many(&versions) {
                     return Ok(None);
                 }
@@ -431,7 +436,7 @@ impl<'a> View<'a> {
         let mut undone = undone.iter().peekable();
         let mut names = Names::new(
             &self.snapshot,
-            &self.tables.index.names,
+            &self.engine.index.names,
             self.state.revision,
             &page.request.prefix,
             page.request.after.as_deref(),
@@ -498,7 +503,7 @@ impl<'a> View<'a> {
             if !self.is_swept(bucket, revision)
                 && !self
                     .snapshot
-                    .parts
+                    .memtables
                     .have_ended(revision, self.state.revision)
                 && let Some(stored) = self.version_into(revision, bucket, &mut page.scratch)?
                 && !undone.contains_key(&stored.record.key)
@@ -540,12 +545,12 @@ impl<'a> View<'a> {
             if request.since.is_some_and(|since| last_seen < since) {
                 break;
             }
-            // One that is being written out may be found twice.
+            // One that is being flushed may be found twice.
             if last.replace(revision) == Some(revision)
                 || self.is_swept(bucket, revision)
                 || self
                     .snapshot
-                    .parts
+                    .memtables
                     .have_ended(revision, self.state.revision)
             {
                 continue;
@@ -569,18 +574,23 @@ impl<'a> View<'a> {
     /// Where the versions are whose keys have a prefix, and perhaps others, the one seen last first in each.
     fn seen_streams(&self, prefix: &[u8]) -> Result<Vec<SeenStream>, Fault> {
         let mut streams = Vec::new();
-        for chunk in self.snapshot.parts.iter().flat_map(|part| part.chunks()) {
+        for chunk in self
+            .snapshot
+            .memtables
+            .iter()
+            .flat_map(|memtable| memtable.chunks())
+        {
             let seen = Seen::new(chunk, self.state.revision, keys::group(prefix));
             let seen = seen.map(|(last_seen, at)| Ok((last_seen, at.revision, at.bucket)));
             streams.push(SeenStream::new(seen)?);
         }
         let prefix = keys::seen_prefix(prefix);
-        for (bucket, tables) in self.buckets.iter() {
-            let bucket = *bucket;
-            let entries = self.snapshot.prefix(&tables.index, &prefix);
+        for (name, bucket) in self.buckets.iter() {
+            let name = *name;
+            let entries = self.snapshot.prefix(&bucket.index, &prefix);
             let seen = entries.map(move |entry| {
                 let (last_seen, revision) = keys::read_seen_key(&key_of(entry)?)?;
-                Ok((last_seen, revision, bucket))
+                Ok((last_seen, revision, name))
             });
             streams.push(SeenStream::new(seen)?);
         }

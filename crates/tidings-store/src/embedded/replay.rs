@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::bucket::{Bucket, Buckets};
 use super::codec::Codec;
 use super::error::OpenError;
+use super::flush;
 use super::history::{Event, Events};
 use super::index::{Index, fault};
 use super::keys::State;
-use super::part::Part;
+use super::memtable::Memtable;
 use super::segment::Scratch;
 use super::stored::{Stored, unpack};
-use super::write_out;
 use crate::{Fault, Revision};
 
 /// Puts every change after a revision into the index, up to what the store is at.
@@ -29,7 +29,7 @@ pub(crate) fn replay(
         index,
         codec,
         buckets,
-        part: index.active(),
+        memtable: index.active(),
         put: 0,
     };
     index.publish(state.swept, || {});
@@ -37,17 +37,17 @@ pub(crate) fn replay(
     while let Some((revision, event)) = events.next()? {
         replay.apply(revision, event)?;
         if index.is_full() {
-            write_out(index, buckets)?;
-            replay.part = index.active();
+            flush(index, buckets)?;
+            replay.memtable = index.active();
         }
     }
     Ok(())
 }
 
 /// Without a note: the log is to be replayed from where it was, should this be interrupted.
-fn write_out(index: &Index, buckets: &Buckets) -> Result<(), OpenError> {
+fn flush(index: &Index, buckets: &Buckets) -> Result<(), OpenError> {
     index.set_aside();
-    write_out::write_out(index, buckets).map_err(fault)?;
+    flush::flush(index, buckets).map_err(fault)?;
     let watermark = index.watermark();
     let trees = buckets
         .values()
@@ -63,7 +63,7 @@ struct Replay<'a> {
     index: &'a Index,
     codec: &'a Codec,
     buckets: &'a Buckets,
-    part: Arc<Part>,
+    memtable: Arc<Memtable>,
     /// The revision of the last version that was put.
     put: Revision,
 }
@@ -81,7 +81,7 @@ impl Replay<'_> {
                 if self.buckets.contains_key(&bucket) {
                     let key = &stored.record.key[..];
                     let hash = self.index.hash(key);
-                    self.part
+                    self.memtable
                         .put(hash, key, &stored.placed(), replaced.as_ref());
                     self.put = revision;
                 }
@@ -102,7 +102,7 @@ impl Replay<'_> {
         if let Some(ended) = self.version(version, bucket)? {
             let key = &ended.record.key[..];
             let hash = self.index.hash(key);
-            self.part.remove(hash, key, &ended.placed(), by);
+            self.memtable.remove(hash, key, &ended.placed(), by);
         }
         Ok(())
     }

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{oneshot, watch};
 
 use super::codec::Codec;
+use super::engine::Engine;
 use super::folder::Folder;
 use super::options::EmbeddedOptions;
 use super::queue::Queue;
 use super::read::View;
 use super::request::Request;
-use super::tables::Tables;
 use crate::changes::{Changes, Older};
 use crate::clock::Clock;
 use crate::{
@@ -27,21 +27,17 @@ pub(crate) struct Shared {
     pub(crate) codec: Arc<Codec>,
     pub(crate) queue: Queue<Request>,
     pub(crate) changes: Arc<Changes>,
-    /// Readers hold the lock while they read; the committer takes it for itself to close the engine.
-    pub(crate) engine: RwLock<Engine>,
+    /// `None` once it is closed. Readers hold the lock while they read; the committer takes it for
+    /// itself to close the engine.
+    pub(crate) engine: RwLock<Option<Arc<Engine>>>,
     pub(crate) expired: AtomicU64,
     pub(crate) ended: watch::Sender<bool>,
     /// Held until the engine is closed.
     pub(crate) folder: Mutex<Option<Folder>>,
 }
 
-pub(crate) enum Engine {
-    Open(Arc<Tables>),
-    Closed,
-}
-
 impl Shared {
-    pub(crate) fn engine(&self) -> RwLockReadGuard<'_, Engine> {
+    pub(crate) fn engine(&self) -> RwLockReadGuard<'_, Option<Arc<Engine>>> {
         self.engine.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,10 +46,8 @@ impl Shared {
         read: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         match &*self.engine() {
-            Engine::Open(tables) => {
-                read(&View::new(tables, &self.codec).with_recent(&self.changes))
-            }
-            Engine::Closed => Err(Fault::Closed.into()),
+            Some(engine) => read(&View::new(engine, &self.codec).with_recent(&self.changes)),
+            None => Err(Fault::Closed.into()),
         }
     }
 
@@ -97,7 +91,7 @@ impl Shared {
     pub(crate) fn stats(&self) -> Result<Stats, ReadError> {
         let now = self.clock.now();
         let (state, disk_bytes, lag) = self.read(|view| {
-            let disk_bytes = view.tables.disk_bytes();
+            let disk_bytes = view.engine.disk_bytes();
             Ok::<_, ReadError>((view.state, disk_bytes, view.expiry_lag(now)?))
         })?;
         Ok(Stats {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::codec::Codec;
 use super::keys::{self, Fields, Pointer, Version};
-use super::part::Placed;
+use super::memtable::Placed;
 use crate::{Fault, Index, Record, Revision};
 
 /// A version as it was read.
@@ -34,12 +34,12 @@ impl Stored {
 
 /// What a [`View`](super::read::View) says that a key points to, for a later one.
 ///
-/// A part that knows a name goes on knowing it until it is written out. So if none was forgotten since, and those there are
+/// A memtable that knows a name goes on knowing it until it is flushed. So if none was forgotten since, and those there are
 /// then do not know the name, it was the trees that told, and they would say the same again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookedUp {
     pub(crate) pointer: Option<Pointer>,
-    /// How many parts had been forgotten.
+    /// How many memtables had been forgotten.
     pub(crate) forgotten: u64,
 }
 

@@ -9,6 +9,7 @@ use super::bucket::{Bucket, Buckets};
 use super::checkpoint::Checkpoint;
 use super::codec::Codec;
 use super::error::OpenError;
+use super::flush;
 use super::folder::{INDEX, LOG};
 use super::index::{Index, Sizes, remove};
 use super::keys::State;
@@ -16,7 +17,6 @@ use super::log::{self, Log};
 use super::replay;
 use super::segment::Segment;
 use super::upkeep::Upkeep;
-use super::write_out;
 use crate::Fault;
 
 /// What readers see.
@@ -29,7 +29,7 @@ pub(crate) struct Published {
 }
 
 /// See the module documentation.
-pub(crate) struct Tables {
+pub(crate) struct Engine {
     pub(crate) folder: PathBuf,
     pub(crate) log: Log,
     pub(crate) index: Index,
@@ -44,7 +44,7 @@ pub(crate) struct Tables {
     pub(crate) rewriting: Mutex<()>,
 }
 
-impl Tables {
+impl Engine {
     /// Opens what is in a folder that is locked already.
     pub(crate) fn open(folder: &Path, sizes: Sizes, codec: &Codec) -> Result<Self, OpenError> {
         let (log_folder, index_folder) = (folder.join(LOG), folder.join(INDEX));
@@ -77,10 +77,10 @@ impl Tables {
                 );
                 Index::discard(&index_folder)
                     .map_err(|error| OpenError::io("replace", &index_folder, error))?;
-                let tables = Self::open_at(folder, sizes, codec, None)?;
+                let engine = Self::open_at(folder, sizes, codec, None)?;
                 Index::trust(&index_folder)
                     .map_err(|error| OpenError::io("write to", &index_folder, error))?;
-                Ok(tables)
+                Ok(engine)
             }
             opened => opened,
         }
@@ -138,7 +138,7 @@ impl Tables {
             number,
             buckets: Arc::new(buckets),
         };
-        let tables = Self {
+        let engine = Self {
             folder: folder.to_owned(),
             log,
             index,
@@ -149,19 +149,19 @@ impl Tables {
             rewriting: Mutex::default(),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
-        tables
+        engine
             .index
             .opened_at
             .store(state.revision, Ordering::Release);
-        let Published { state, buckets, .. } = tables.published();
-        replay::replay(&tables.index, codec, &buckets, &state, from)?;
+        let Published { state, buckets, .. } = engine.published();
+        replay::replay(&engine.index, codec, &buckets, &state, from)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
             // From here on a missing checkpoint is damage.
-            tables
+            engine
                 .write_checkpoint()
                 .map_err(|error| OpenError::io("write to", folder, error))?;
         }
-        Ok(tables)
+        Ok(engine)
     }
 
     pub(crate) fn published(&self) -> Published {
@@ -237,7 +237,7 @@ impl Tables {
         });
     }
 
-    /// Sets aside what the index has in memory, to be written out; returns what it reaches to.
+    /// Sets aside what the index has in memory, to be flushed; returns what it reaches to.
     ///
     /// Must be called by the one who commits, between two commits.
     pub(crate) fn set_aside(&self) -> Checkpoint {
@@ -257,9 +257,9 @@ impl Tables {
         }
     }
 
-    /// Writes out what was set aside, and then notes that.
-    pub(crate) fn write_out(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
-        write_out::write_out(&self.index, &self.buckets())?;
+    /// Flushes what was set aside, and then notes that.
+    pub(crate) fn flush(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
+        flush::flush(&self.index, &self.buckets())?;
         self.index.sync_names()?;
         checkpoint.write(&self.folder)?;
         let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
@@ -271,10 +271,10 @@ impl Tables {
         Ok(())
     }
 
-    /// Writes out all there is, while nothing is being committed.
+    /// Flushes all there is, while nothing is being committed.
     pub(crate) fn write_checkpoint(&self) -> io::Result<()> {
         let checkpoint = self.set_aside();
-        self.write_out(&checkpoint).map_err(|error| match error {
+        self.flush(&checkpoint).map_err(|error| match error {
             lsm_tree::Error::Io(error) => error,
             error => io::Error::other(error),
         })
