@@ -88,13 +88,9 @@ impl Flusher {
     /// Waits a little for what was set aside to be flushed; whether there is room for more, or why not.
     pub(crate) fn wait(&self) -> Result<bool, Fault> {
         let state = self.shared.state();
-        let waited = self
-            .shared
-            .changed
-            .wait_timeout_while(state, RETRY, |state| {
-                state.memtable.is_some() && state.failed.is_none() && !state.closed
-            });
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let state = self.shared.wait(state, RETRY, |state| {
+            state.memtable.is_some() && state.failed.is_none()
+        });
         match (&state.memtable, &state.failed) {
             (Some(_), Some(fault)) => Err(fault.clone()),
             (Some(_), None) if state.closed => Err(Fault::Storage(Arc::new(Ended))),
@@ -146,6 +142,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for so long at most, while there is reason to and it is not over.
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        at_most: Duration,
+        is_waiting: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        let waited = self
+            .changed
+            .wait_timeout_while(state, at_most, |state| !state.closed && is_waiting(state));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Waits for something to do, `None` when it is over.
     fn next<T>(&self, find: impl Fn(&mut State) -> Option<T>) -> Option<T> {
         let mut state = self.state();
@@ -191,10 +200,7 @@ impl Shared {
             }
             self.changed.notify_all();
             if state.failed.is_some() {
-                let waited = self
-                    .changed
-                    .wait_timeout_while(state, wait, |state| !state.closed);
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                drop(self.wait(state, wait, |_| true));
                 wait = RETRY_MAX.min(wait * 2);
             }
         }
@@ -217,12 +223,7 @@ impl Shared {
     fn rewrite(&self, engine: &Engine, from: Revision) -> Option<Revision> {
         let pause = |worked| {
             // The other half of the time is for those who wait for the disk.
-            let state = self.state();
-            let waited = self
-                .changed
-                .wait_timeout_while(state, worked, |state| !state.closed);
-            let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            !state.closed
+            !self.wait(self.state(), worked, |_| true).closed
         };
         match rewrite::step(engine, from, &pause) {
             Ok(Some(next)) => return Some(next),
