@@ -15,12 +15,13 @@ use super::codec::Codec;
 use super::engine::Engine;
 use super::frame::Kind;
 use super::index::key_of;
-use super::keys::{self, Ends, NEVER, Pointer, State, Version, put_varint};
+use super::keys::{self, Ends, NEVER, Pointer, State, Version};
 use super::log::{Failure, Frames, Unfinished};
 use super::memtable::{Found, Memtable, Placed};
 use super::read::View;
 use super::request::Put;
 use super::stored::{LookedUp, Stored, unpack_record};
+use super::varint::put_varint;
 use crate::changes::Logged;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
 
@@ -354,11 +355,11 @@ impl<'a> Batch<'a> {
         versions: &mut Vec<Revision>,
     ) -> Result<bool, Fault> {
         // Both run in the order of revisions, so the marks are walked along.
-        let marks = &keys::ended_key(start)[..]..&b"y"[..];
+        let (first, last) = (keys::ended_key(start), keys::ended_key(Revision::MAX));
         let mut marks = self
             .view
             .snapshot
-            .range(&bucket.index, marks)
+            .range(&bucket.index, &first[..]..=&last[..])
             .map(|entry| keys::trailing_revision(&key_of(entry)?));
         let mut mark = marks.next().transpose()?;
         let mut walk = bucket.log.walk(start);

@@ -58,6 +58,7 @@ mod stored;
 mod tests;
 mod trainer;
 mod upkeep;
+mod varint;
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;

@@ -587,7 +587,7 @@ impl<'a> View<'a> {
         let prefix = keys::seen_prefix(prefix);
         for (name, bucket) in self.buckets.iter() {
             let name = *name;
-            let entries = self.snapshot.prefix(&bucket.index, &prefix);
+            let entries = self.snapshot.prefix(&bucket.index, &prefix[..]);
             let seen = entries.map(move |entry| {
                 let (last_seen, revision) = keys::read_seen_key(&key_of(entry)?)?;
                 Ok((last_seen, revision, name))
