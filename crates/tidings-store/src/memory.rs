@@ -11,7 +11,8 @@ use bytes::Bytes;
 use crate::changes::{Bounds, Changes, Logged, Older};
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::confirmed::Confirmed;
-use crate::record::{Room, check_size};
+use crate::limits::check_size;
+use crate::record::Room;
 use crate::{
     At, BoxFuture, Change, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page,
     REVISION_OF_NEW, ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError,

@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::{INDEX_LEN_MAX, KEY_LEN_MAX, PAGE_BYTES_MAX, Revision, VALUE_LEN_MAX, WriteError};
+/// The number of a change; greater is later. Zero stands before the first change.
+pub type Revision = u64;
+
+/// The revision of a store that was never written to: 1, as etcd's is. Clients take a list at 0 for one of no revision.
+pub const REVISION_OF_NEW: Revision = 1;
 
 /// A moment, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -240,6 +244,9 @@ impl ListRequest {
     }
 }
 
+/// Behind the record with which the values of a limited page come to so many bytes, it ends.
+pub const PAGE_BYTES_MAX: usize = 8 << 20;
+
 /// How much more a page may hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
@@ -345,28 +352,4 @@ pub struct Stats {
     pub expired: u64,
     /// Watches that are open.
     pub watches: u64,
-}
-
-/// Refuses an empty key, and key, value or index above the limits.
-pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), WriteError> {
-    let check = |what, len, max| {
-        if len > max {
-            Err(WriteError::TooLarge { what, len, max })
-        } else {
-            Ok(())
-        }
-    };
-    if key.is_empty() {
-        return Err(WriteError::EmptyKey);
-    }
-    check("the key", key.len(), KEY_LEN_MAX)?;
-    let Some(NewRecord { value, index, .. }) = record else {
-        return Ok(());
-    };
-    check("the value", value.len(), VALUE_LEN_MAX)?;
-    let index_len = index.object_uid.len()
-        + index.object_kind.len()
-        + index.object_namespace.len()
-        + index.object_name.len();
-    check("the index", index_len, INDEX_LEN_MAX)
 }

@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::bucket::{Bucket, bucket_for};
 use super::codec::Codec;
-use super::committer::Put;
+use super::engine::Engine;
 use super::frame::Kind;
 use super::index::key_of;
-use super::keys::{self, Ends, NEVER, Pointer, State, Version, put_varint};
+use super::keys::{self, Ends, NEVER, Pointer, State, Version};
 use super::log::{Failure, Frames, Unfinished};
-use super::part::{Found, Part, Placed};
-use super::read::{LookedUp, Stored, View, unpack_record};
-use super::tables::{Bucket, Tables, bucket_for};
+use super::memtable::{Found, Memtable, Placed};
+use super::read::View;
+use super::request::Put;
+use super::stored::{LookedUp, Stored, unpack_record};
+use super::varint::put_varint;
 use crate::changes::Logged;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
 
@@ -41,7 +44,7 @@ pub(crate) struct Batch<'a> {
     view: View<'a>,
     /// What it adds to the log.
     frames: Frames,
-    part: Arc<Part>,
+    memtable: Arc<Memtable>,
     /// Where ends go that expiry brings.
     home: u64,
     state: State,
@@ -91,19 +94,19 @@ struct Replaced {
 impl<'a> Batch<'a> {
     /// `home` is the bucket the last commit wrote to.
     pub(crate) fn new(
-        tables: &'a Tables,
+        engine: &'a Engine,
         codec: &'a Codec,
         times: Times,
         home: Option<u64>,
     ) -> Self {
-        let view = View::new(tables, codec);
+        let view = View::new(engine, codec);
         let home = home.filter(|home| view.buckets.contains_key(home));
         Self {
             state: view.state,
             home: home
                 .or_else(|| view.buckets.keys().next_back().copied())
                 .unwrap_or(NEVER),
-            part: Arc::clone(&view.snapshot.parts.active),
+            memtable: Arc::clone(&view.snapshot.memtables.active),
             view,
             frames: Frames::new(),
             now: times.wall,
@@ -128,7 +131,7 @@ impl<'a> Batch<'a> {
             looked_up,
             found,
         } = put;
-        let hash = self.view.tables.index.hash(&key);
+        let hash = self.view.engine.index.hash(&key);
         let current = self.current(hash, &key, Some(looked_up))?;
         let live = current.filter(|pointer| pointer.is_live(self.now));
         match (live, expected) {
@@ -183,7 +186,7 @@ impl<'a> Batch<'a> {
             fields,
         };
         let before = replaced.as_ref().map(|replaced| &replaced.placed);
-        self.part.put(hash, &key, &placed, before);
+        self.memtable.put(hash, &key, &placed, before);
         let previous = before.map(|before| (before.pointer.revision, before.pointer.bucket));
         let version = Version {
             expires_at,
@@ -222,7 +225,7 @@ impl<'a> Batch<'a> {
         key: &Bytes,
         expected: Option<Revision>,
     ) -> Result<Deleted, WriteError> {
-        let hash = self.view.tables.index.hash(key);
+        let hash = self.view.engine.index.hash(key);
         let current = self
             .current(hash, key, None)?
             .filter(|current| current.is_live(self.now));
@@ -283,21 +286,21 @@ impl<'a> Batch<'a> {
             steps: STEPS_MAX,
         };
         let buckets = Arc::clone(&self.view.buckets);
-        for (bucket, tables) in buckets.range(self.state.swept.0..NEVER) {
+        for (name, bucket) in buckets.range(self.state.swept.0..NEVER) {
             let after = [self.state.swept, self.passed]
                 .into_iter()
-                .filter(|(reached, _)| reached == bucket);
+                .filter(|(reached, _)| reached == name);
             let start = match after.map(|(_, revision)| revision).max() {
                 Some(Revision::MAX) => continue,
                 Some(revision) => revision + 1,
                 None => 0,
             };
-            let is_over = *bucket <= self.confirmed.0.max(0).cast_unsigned();
-            let complete = match self.sweep_bucket(*bucket, tables, start, &mut budget) {
+            let is_over = *name <= self.confirmed.0.max(0).cast_unsigned();
+            let complete = match self.sweep_bucket(*name, bucket, start, &mut budget) {
                 // All in it has expired. It must not hold up the buckets behind it for ever.
                 Err(Fault::Corrupt(damage)) if is_over => {
                     tracing::error!(
-                        bucket,
+                        bucket = name,
                         damage,
                         "a bucket whose time is over is damaged: the ends of its records from there on are not told, \
                          and they stay in the counts"
@@ -312,8 +315,8 @@ impl<'a> Batch<'a> {
             if !complete || !is_over {
                 break;
             }
-            self.state.swept = (*bucket, Revision::MAX);
-            self.finished.push((*bucket, self.state.revision));
+            self.state.swept = (*name, Revision::MAX);
+            self.finished.push((*name, self.state.revision));
             self.dirty = true;
         }
         Ok(false)
@@ -352,11 +355,11 @@ impl<'a> Batch<'a> {
         versions: &mut Vec<Revision>,
     ) -> Result<bool, Fault> {
         // Both run in the order of revisions, so the marks are walked along.
-        let marks = &keys::ended_key(start)[..]..&b"y"[..];
+        let (first, last) = (keys::ended_key(start), keys::ended_key(Revision::MAX));
         let mut marks = self
             .view
             .snapshot
-            .range(&bucket.index, marks)
+            .range(&bucket.index, &first[..]..=&last[..])
             .map(|entry| keys::trailing_revision(&key_of(entry)?));
         let mut mark = marks.next().transpose()?;
         let mut walk = bucket.log.walk(start);
@@ -369,8 +372,10 @@ impl<'a> Batch<'a> {
                 while mark.is_some_and(|mark| mark < revision) {
                     mark = marks.next().transpose()?;
                 }
-                let parts = &self.view.snapshot.parts;
-                if mark == Some(revision) || parts.have_ended(revision, self.view.state.revision) {
+                let memtables = &self.view.snapshot.memtables;
+                if mark == Some(revision)
+                    || memtables.have_ended(revision, self.view.state.revision)
+                {
                     return Ok(Some(Some((revision, None))));
                 }
                 let version = Version::decode(entry.content, revision, name)?;
@@ -413,7 +418,7 @@ impl<'a> Batch<'a> {
     /// bucket it wrote to.
     pub(crate) fn commit(
         mut self,
-        tables: &Tables,
+        engine: &Engine,
         number: u64,
         unfinished: &mut Unfinished,
     ) -> Result<Option<Committed>, Failure> {
@@ -431,10 +436,10 @@ impl<'a> Batch<'a> {
             .map(|(bucket, _)| *bucket);
         let frames = std::mem::take(&mut self.frames);
         let state = self.state;
-        tables
+        engine
             .log
             .commit(frames, number, first, state, unfinished)?;
-        tables.publish(state, number);
+        engine.publish(state, number);
         self.view.state = state;
         Ok(Some(Committed {
             ended_forever: self.ended_forever,
@@ -471,7 +476,8 @@ impl<'a> Batch<'a> {
             .and_then(|at| self.logged.get(usize::try_from(at).ok()?))
             .and_then(|logged| logged.change.record());
         if let Some(record) = in_batch
-            && let Found::Placed(placed) = self.part.find(hash, &record.key, self.state.revision)
+            && let Found::Placed(placed) =
+                self.memtable.find(hash, &record.key, self.state.revision)
         {
             return Ok(Replaced {
                 placed,
@@ -493,8 +499,8 @@ impl<'a> Batch<'a> {
     /// Makes the bucket to write to, if it is not there.
     fn make_bucket(&mut self, name: u64) -> Result<(), Fault> {
         if !self.view.buckets.contains_key(&name) {
-            self.view.tables.bucket(name)?;
-            self.view.buckets = self.view.tables.buckets();
+            self.view.engine.bucket(name)?;
+            self.view.buckets = self.view.engine.buckets();
         }
         Ok(())
     }
@@ -516,7 +522,7 @@ impl<'a> Batch<'a> {
         let revision = self.next_revision();
         let Replaced { placed, record } = ending;
         let bucket = placed.pointer.bucket;
-        self.part.remove(hash, &record.key, &placed, revision);
+        self.memtable.remove(hash, &record.key, &placed, revision);
         let ends = Ends {
             expired,
             bucket,
@@ -560,7 +566,7 @@ impl Drop for Batch<'_> {
     fn drop(&mut self) {
         // What was committed is what the view says by then.
         if self.state.revision > self.view.state.revision {
-            self.part.truncate(self.view.state.revision);
+            self.memtable.truncate(self.view.state.revision);
         }
     }
 }

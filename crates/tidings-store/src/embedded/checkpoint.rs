@@ -6,17 +6,14 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk;
-use super::folder::OpenError;
+use super::error::OpenError;
 use super::index::{Index, NAMES};
 use super::keys::State;
 use super::log::Log;
-use super::tables::Tables;
-use super::write_out;
 use crate::{REVISION_OF_NEW, Revision};
 
 const FILE: &str = "CHECKPOINT";
@@ -27,7 +24,7 @@ pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) state: State,
     /// The buckets that had something in the log.
-    buckets: Vec<u64>,
+    pub(crate) buckets: Vec<u64>,
 }
 
 impl Default for Checkpoint {
@@ -141,53 +138,9 @@ impl Checkpoint {
             .any(|bucket| !there.contains_key(bucket) && !is_dropped(bucket))
     }
 
-    fn write(&self, folder: &Path) -> io::Result<()> {
+    /// Replaces the one of a store, and has that stay.
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         disk::replace(&folder.join(FILE), self.encode().as_bytes())
-    }
-}
-
-impl Tables {
-    /// Sets aside what the index has in memory, to be written out; returns what it reaches to.
-    ///
-    /// Must be called by the one who commits, between two commits.
-    pub(crate) fn set_aside(&self) -> Checkpoint {
-        let published = self.published();
-        self.index.set_aside();
-        // A bucket made for a commit that failed has nothing in the log, and would be missed when opening.
-        let buckets = published
-            .buckets
-            .iter()
-            .filter(|(_, bucket)| bucket.log.len() > 0)
-            .map(|(name, _)| *name)
-            .collect();
-        Checkpoint {
-            number: published.number,
-            state: published.state,
-            buckets,
-        }
-    }
-
-    /// Writes out what was set aside, and then notes that.
-    pub(crate) fn write_out(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
-        write_out::write_out(&self.index, &self.buckets())?;
-        self.index.sync_names()?;
-        checkpoint.write(&self.folder)?;
-        let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
-        self.indexed
-            .store(checkpoint.state.revision, Ordering::Release);
-        if let Err(error) = self.log.write_idx(since) {
-            tracing::warn!(%error, "failed to write where things are in the log; opening will take longer");
-        }
-        Ok(())
-    }
-
-    /// Writes out all there is, while nothing is being committed.
-    pub(crate) fn write_checkpoint(&self) -> io::Result<()> {
-        let checkpoint = self.set_aside();
-        self.write_out(&checkpoint).map_err(|error| match error {
-            lsm_tree::Error::Io(error) => error,
-            error => io::Error::other(error),
-        })
     }
 }
 

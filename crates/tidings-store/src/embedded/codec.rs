@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::keys::{Packed, damaged};
-use super::trainer::Sample;
+use super::keys::Packed;
+use super::sample::Sample;
+use super::varint::damaged;
 use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 
 /// The built-in dictionary; part of the format.

@@ -16,27 +16,24 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::batch::{Batch, Committed, Times};
 use super::believed;
-use super::codec::PackedBody;
+use super::engine::Engine;
 #[cfg(test)]
 use super::faults::{self, Point};
+use super::flusher::Flusher;
 use super::index::io_fault;
-use super::keeper::Keeper;
-use super::keys::{Fields, NEVER, State};
+use super::keys::{NEVER, State};
 use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
-use super::read::{LookedUp, Stored};
 use super::reply::{Reply, decided};
-use super::tables::Tables;
+use super::request::Request;
+use super::shared::Shared;
 use super::trainer::Trainer;
 use super::upkeep::Due;
-use super::{Engine, Shared};
 use crate::clock::{Reading, timed};
 use crate::confirmed::Confirmed;
-use crate::{Deleted, Fault, Revision, UnixMillis, WriteError};
+use crate::{Fault, Revision};
 
 /// Ends written down per batch while writers wait, and while none do: a few milliseconds of work, for somebody may come.
 const SWEEP_BUSY: usize = 384;
@@ -53,37 +50,6 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// How often an error is logged that comes back with every batch.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
-
-/// Something to be done by the committer, with where to send the answer.
-pub(crate) enum Request {
-    Put(Box<Put>, Reply<Revision>),
-    Delete {
-        key: Bytes,
-        expected: Option<Revision>,
-        reply: Reply<Deleted>,
-    },
-    Compact {
-        revision: Revision,
-        reply: Reply<()>,
-    },
-    Expire {
-        reply: Reply<u64>,
-    },
-}
-
-/// A create (`expected` is `None`) or an update, prepared by the caller as far as possible.
-pub(crate) struct Put {
-    pub(crate) key: Bytes,
-    pub(crate) value: Bytes,
-    pub(crate) fields: Fields,
-    pub(crate) expires_at: Option<UnixMillis>,
-    pub(crate) body: PackedBody,
-    pub(crate) expected: Option<Revision>,
-    /// What the key pointed to when the caller looked.
-    pub(crate) looked_up: LookedUp,
-    /// The record to be replaced, as the caller found it.
-    pub(crate) found: Option<Stored>,
-}
 
 pub(crate) struct Committer {
     shared: Arc<Shared>,
@@ -105,7 +71,7 @@ pub(crate) struct Committer {
     returning: Returning,
     /// What a failed commit may have left in the log.
     unfinished: Unfinished,
-    keeper: Keeper,
+    flusher: Flusher,
     /// Only held: it ends before the folder is given back.
     _trainer: Trainer,
     /// Names of swept versions that may still be in the index.
@@ -124,7 +90,7 @@ impl Committer {
         shared: Arc<Shared>,
         (state, number): (State, u64),
         confirmed: Confirmed,
-        (keeper, trainer): (Keeper, Trainer),
+        (flusher, trainer): (Flusher, Trainer),
     ) -> Self {
         let (finished, ages, demands) = (Vec::new(), VecDeque::new(), Vec::new());
         Self {
@@ -138,7 +104,7 @@ impl Committer {
             home: None,
             returning: Returning::default(),
             unfinished: Unfinished::default(),
-            keeper,
+            flusher,
             _trainer: trainer,
             swept_names: 0,
             demands,
@@ -154,7 +120,7 @@ impl Committer {
         // Dropped before the ending, with its threads: the folder is given back when nobody writes to it any more.
         let mut committer = self;
         committer.work();
-        committer.write_out();
+        committer.flush();
         drop(committer);
         drop(ending);
     }
@@ -162,8 +128,8 @@ impl Committer {
     fn work(&mut self) {
         self.recall_finished();
         let shared = Arc::clone(&self.shared);
-        if let Engine::Open(tables) = &*shared.engine() {
-            self.give_back(tables);
+        if let Some(engine) = &*shared.engine() {
+            self.give_back(engine);
         }
         let mut requests = Vec::new();
         let mut more = false;
@@ -181,18 +147,18 @@ impl Committer {
     }
 
     /// Leaves the index on disk whole, so that nothing need be replayed, and the log without room for more.
-    fn write_out(&mut self) {
+    fn flush(&mut self) {
         let shared = Arc::clone(&self.shared);
-        if let Engine::Open(tables) = &*shared.engine() {
+        if let Some(engine) = &*shared.engine() {
             let written = self
-                .keeper
+                .flusher
                 .wait()
                 .is_ok_and(|idle| idle)
-                .then(|| tables.write_checkpoint());
+                .then(|| engine.write_checkpoint());
             if let Some(Err(error)) = written {
-                tracing::warn!(%error, "failed to write out the index; opening will take longer");
+                tracing::warn!(%error, "failed to flush the index; opening will take longer");
             }
-            tables.log.close();
+            engine.log.close();
             let times = self.times();
             believed::write(&self.shared.path, times.confirmed);
         }
@@ -219,8 +185,8 @@ impl Committer {
     /// After opening: buckets that were finished before. It is not known when, so the whole history is taken to need them.
     fn recall_finished(&mut self) {
         let shared = Arc::clone(&self.shared);
-        if let Engine::Open(tables) = &*shared.engine() {
-            let finished = tables
+        if let Some(engine) = &*shared.engine() {
+            let finished = engine
                 .buckets()
                 .keys()
                 .copied()
@@ -243,10 +209,10 @@ impl Committer {
         let now = self.times();
         let shared = Arc::clone(&self.shared);
         let result = match &*shared.engine() {
-            Engine::Open(tables) => self
-                .make_ready(tables)
-                .and_then(|()| self.commit(tables, requests, now)),
-            Engine::Closed => Err(Fault::Closed),
+            Some(engine) => self
+                .make_ready(engine)
+                .and_then(|()| self.commit(engine, requests, now)),
+            None => Err(Fault::Closed),
         };
         match result {
             Ok(more) => more,
@@ -264,18 +230,18 @@ impl Committer {
     }
 
     /// Waits for room in memory, and takes back what a failed commit left. An error means that nothing can be written now.
-    fn make_ready(&mut self, tables: &Arc<Tables>) -> Result<(), Fault> {
-        if tables.index.is_full() {
-            while !self.keeper.wait()? {}
-            self.keeper.set_aside(tables);
+    fn make_ready(&mut self, engine: &Arc<Engine>) -> Result<(), Fault> {
+        if engine.index.is_full() {
+            while !self.flusher.wait()? {}
+            self.flusher.set_aside(engine);
         }
-        tables.log.roll_back(&mut self.unfinished).map_err(io_fault)
+        engine.log.roll_back(&mut self.unfinished).map_err(io_fault)
     }
 
     /// One batch, and what follows from it.
     fn commit(
         &mut self,
-        tables: &Arc<Tables>,
+        engine: &Arc<Engine>,
         requests: &mut Vec<Request>,
         now: Times,
     ) -> Result<bool, Fault> {
@@ -286,7 +252,7 @@ impl Committer {
         } else {
             SWEEP_IDLE
         };
-        let mut batch = Batch::new(tables, &shared.codec, now, self.home);
+        let mut batch = Batch::new(engine, &shared.codec, now, self.home);
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests.extract_if(.., |request| matches!(request, Request::Expire { .. }))
         {
@@ -344,7 +310,7 @@ impl Committer {
             reply.begin();
         }
         let (committed, took) =
-            timed(|| batch.commit(tables, self.number + 1, &mut self.unfinished));
+            timed(|| batch.commit(engine, self.number + 1, &mut self.unfinished));
         self.returning = Returning {
             count: answers.len() + shared.queue.len(),
             patience: PATIENCE_MAX.min(took / 2),
@@ -352,7 +318,7 @@ impl Committer {
         let committed = match committed {
             Ok(committed) => committed,
             Err(failure) => {
-                let fault = self.fault_of(tables, failure);
+                let fault = self.fault_of(engine, failure);
                 for answer in answers {
                     answer.answer(Err(fault.clone()));
                 }
@@ -368,7 +334,7 @@ impl Committer {
             home,
         }) = committed
         {
-            tables.upkeep.ended(ended_forever);
+            engine.upkeep.ended(ended_forever);
             let is_forgetting = state.compacted > self.state.compacted;
             if is_forgetting {
                 shared.changes.forget(state.compacted);
@@ -378,7 +344,7 @@ impl Committer {
             self.home = home;
             shared.changes.publish(logged, state.revision);
             if is_forgetting {
-                self.give_back(tables);
+                self.give_back(engine);
             }
         }
         self.passed = passed;
@@ -389,9 +355,9 @@ impl Committer {
             answer.answer(Ok(()));
         }
         self.note_time(now);
-        tables.log.give_room_back(self.number);
-        self.drop_finished(tables, now);
-        self.clean_names(tables);
+        engine.log.give_room_back(self.number);
+        self.drop_finished(engine, now);
+        self.clean_names(engine);
         if !more {
             for (before, reply) in self.demands.drain(..) {
                 reply.send(Ok(expired - before));
@@ -401,17 +367,17 @@ impl Committer {
     }
 
     /// What to answer after a failed commit. Only if the log is certainly as before is it said that nothing was written.
-    fn fault_of(&mut self, tables: &Tables, failure: Failure) -> Fault {
+    fn fault_of(&mut self, engine: &Engine, failure: Failure) -> Fault {
         let (error, certain) = match failure {
             Failure::NotWritten(error) => (error, true),
             Failure::NotSynced(error) => (error, false),
             Failure::Unknown(error) => {
                 // What the system keeps of it in memory must not be taken for what is on the disk.
-                drop(tables.log.roll_back(&mut self.unfinished));
+                drop(engine.log.roll_back(&mut self.unfinished));
                 return Fault::Unknown(Arc::new(error));
             }
         };
-        if certain || tables.log.roll_back(&mut self.unfinished).is_ok() {
+        if certain || engine.log.roll_back(&mut self.unfinished).is_ok() {
             io_fault(error)
         } else {
             Fault::Unknown(Arc::new(error))
@@ -447,8 +413,8 @@ impl Committer {
     /// Drops buckets whose ends are all written down, once nobody needs what is in them: not the
     /// history, not the replay of the log after a crash, and not who asks the log alone what the
     /// store is at.
-    fn drop_finished(&mut self, tables: &Arc<Tables>, now: Times) {
-        let buckets = tables.buckets();
+    fn drop_finished(&mut self, engine: &Arc<Engine>, now: Times) {
+        let buckets = engine.buckets();
         let compacted = self.state.compacted;
         let is_forgotten = |(bucket, reached): &(u64, Revision)| {
             *reached <= compacted
@@ -459,7 +425,7 @@ impl Committer {
         if !self.finished.iter().any(is_forgotten) {
             return;
         }
-        let checkpoint = tables.checkpoint.load(Ordering::Acquire);
+        let checkpoint = engine.checkpoint.load(Ordering::Acquire);
         let is_replayed = |bucket: u64| {
             buckets
                 .get(&bucket)
@@ -481,61 +447,61 @@ impl Committer {
                 .is_some_and(|bucket| bucket.log.number() == self.number)
         };
         if droppable.iter().any(has_newest)
-            && let Err(fault) = self.commit_to_stay(tables, now)
+            && let Err(fault) = self.commit_to_stay(engine, now)
         {
             self.complain(now, &fault, "expired buckets are not dropped");
             self.finished.extend(droppable);
             return;
         }
         for (bucket, _) in droppable {
-            if let Err(error) = tables.drop_bucket(bucket) {
+            if let Err(error) = engine.drop_bucket(bucket) {
                 tracing::error!(bucket, %error, "failed to drop an expired bucket; its space is not given back");
             }
         }
         if waiting {
-            self.keeper.set_aside(tables);
+            self.flusher.set_aside(engine);
         }
     }
 
     /// Makes a commit without changes in a bucket that is not dropped. Without a checkpoint the
     /// newest commit says what the store is at, so no frame of it may go.
-    fn commit_to_stay(&mut self, tables: &Arc<Tables>, now: Times) -> Result<(), Fault> {
+    fn commit_to_stay(&mut self, engine: &Arc<Engine>, now: Times) -> Result<(), Fault> {
         let shared = Arc::clone(&self.shared);
-        let buckets = tables.buckets();
+        let buckets = engine.buckets();
         let mut staying = buckets.keys().filter(|bucket| !self.is_finished(**bucket));
         let bucket = staying.next_back().copied().unwrap_or(NEVER);
-        let mut batch = Batch::new(tables, &shared.codec, now, Some(bucket));
+        let mut batch = Batch::new(engine, &shared.codec, now, Some(bucket));
         batch.write_to(bucket)?;
-        match batch.commit(tables, self.number + 1, &mut self.unfinished) {
+        match batch.commit(engine, self.number + 1, &mut self.unfinished) {
             Ok(Some(Committed { home, .. })) => {
                 self.number += 1;
                 self.home = home;
                 Ok(())
             }
             Ok(None) => Ok(()),
-            Err(failure) => Err(self.fault_of(tables, failure)),
+            Err(failure) => Err(self.fault_of(engine, failure)),
         }
     }
 
     /// Has the space given back of records that never expire and are no longer needed, when there may be enough of it.
-    fn give_back(&self, tables: &Arc<Tables>) {
+    fn give_back(&self, engine: &Arc<Engine>) {
         let len = || {
-            let buckets = tables.buckets();
+            let buckets = engine.buckets();
             buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len())
         };
-        let indexed = tables.indexed.load(Ordering::Acquire);
-        match tables.upkeep.due(&self.state, indexed, len) {
+        let indexed = engine.indexed.load(Ordering::Acquire);
+        match engine.upkeep.due(&self.state, indexed, len) {
             Due::No => {}
-            Due::OnceIndexed => self.keeper.set_aside(tables),
-            Due::Now => self.keeper.rewrite(tables),
+            Due::OnceIndexed => self.flusher.set_aside(engine),
+            Due::Now => self.flusher.rewrite(engine),
         }
     }
 
     /// Has the index rid of names that were swept, when they are more than those that live.
-    fn clean_names(&mut self, tables: &Arc<Tables>) {
+    fn clean_names(&mut self, engine: &Arc<Engine>) {
         if self.swept_names > self.state.records.max(SWEPT_NAMES_MIN) {
             self.swept_names = 0;
-            self.keeper.clean_names(tables);
+            self.flusher.clean_names(engine);
         }
     }
 }
@@ -543,17 +509,6 @@ impl Committer {
 /// Whether something was so short a time ago.
 fn is_within(period: Duration, at: Option<Duration>, now: Times) -> bool {
     at.is_some_and(|at| now.steady.saturating_sub(at) < period)
-}
-
-impl Request {
-    fn fail(self, fault: Fault) {
-        let error = WriteError::Fault(fault);
-        match self {
-            Self::Delete { reply, .. } => reply.send(Err(error)),
-            Self::Compact { reply, .. } => reply.send(Err(error)),
-            Self::Put(_, reply) | Self::Expire { reply } => reply.send(Err(error)),
-        }
-    }
 }
 
 /// Leaves nobody waiting, however the committer ends.
@@ -577,7 +532,7 @@ impl Drop for Ending {
         *shared
             .engine
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = Engine::Closed;
+            .unwrap_or_else(PoisonError::into_inner) = None;
         shared
             .folder
             .lock()

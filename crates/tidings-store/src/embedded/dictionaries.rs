@@ -9,7 +9,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk;
-use super::folder::OpenError;
+use super::error::OpenError;
 use crate::Fault;
 
 const FOLDER: &str = "dictionaries";

@@ -13,12 +13,10 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::disk;
+use super::error::OpenError;
 use super::keys::FORMAT;
-use super::tables::INDEX;
-use crate::Fault;
 
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
@@ -26,90 +24,8 @@ const FORMAT_NAME: &str = "tidings-store";
 /// The format that differs from today's in the index only, which can always be made anew.
 const ANOTHER_INDEX: u32 = 2;
 const LOCK_FILE: &str = "lock";
-
-/// Why a store could not be opened.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// Another process (or this one) has the store open.
-    #[error("the store in {path} is in use by another process")]
-    InUse {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The folder has files in it that are not a store's.
-    #[error(
-        "{path} is not empty and not a store (it contains {found:?}); choose a new or empty folder"
-    )]
-    NotAStore {
-        /// The folder.
-        path: PathBuf,
-        /// One of the files in it.
-        found: String,
-    },
-    /// A newer version of this program wrote the store.
-    #[error(
-        "the store in {path} has format {found}, this program knows formats up to {known}; use a newer one"
-    )]
-    NewerFormat {
-        /// The folder.
-        path: PathBuf,
-        /// The store's format.
-        found: u32,
-        /// The newest format this program knows.
-        known: u32,
-    },
-    /// An older version of this program, from before the first release, wrote the store.
-    #[error(
-        "the store in {path} has format {found}, which this program no longer reads; choose a new folder"
-    )]
-    OlderFormat {
-        /// The folder.
-        path: PathBuf,
-        /// The store's format.
-        found: u32,
-    },
-    /// The log is damaged before its end, so acknowledged writes would be lost by going on.
-    #[error(
-        "{file} is damaged at byte {offset} and more was written after that, so this is not a crash's doing; \
-         restore the folder from a copy"
-    )]
-    Damaged {
-        /// The segment of the log.
-        file: PathBuf,
-        /// Where the damage begins.
-        offset: u64,
-    },
-    /// The disk refused.
-    #[error("failed to {what} {path}: {source}")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: Arc<io::Error>,
-    },
-    /// No thread could be started.
-    #[error("failed to start a thread: {0}")]
-    Thread(Arc<io::Error>),
-    /// The index could not be used, not even when it was made anew.
-    #[error("the store's index cannot be used: {0}")]
-    Index(String),
-    /// What is stored cannot be read.
-    #[error(transparent)]
-    Fault(#[from] Fault),
-}
-
-impl OpenError {
-    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            what,
-            path: path.to_owned(),
-            source: Arc::new(source),
-        }
-    }
-}
+pub(crate) const LOG: &str = "log";
+pub(crate) const INDEX: &str = "index";
 
 /// A locked folder of the right format.
 pub(crate) struct Folder {

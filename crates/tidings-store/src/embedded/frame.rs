@@ -15,7 +15,8 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::keys::{Ends, Reader, State, put_varint, varint_len};
+use super::keys::{Ends, State};
+use super::varint::{Reader, put_varint, varint_len};
 use crate::{Fault, Revision};
 
 /// What a frame begins with; the second byte is the version of its form.

@@ -1,13 +1,10 @@
 //! The history on disk: what every bucket's log says, merged by revision.
 
-use bytes::Bytes;
-
+use super::bucket::Buckets;
 use super::frame::Kind;
-use super::keys::{Ends, Pointer};
+use super::keys::Ends;
 use super::log::BucketWalk;
-use super::read::{Stored, View, unpack};
-use super::tables::Buckets;
-use crate::{Change, Fault, Revision};
+use crate::{Fault, Revision};
 
 /// What the log says happened.
 pub(crate) enum Event {
@@ -21,88 +18,6 @@ pub(crate) enum Event {
     },
     /// A version was replaced by one in a bucket that goes earlier. This is noted for the index; it is no change by itself.
     Replaced { version: Revision, bucket: u64 },
-}
-
-impl Event {
-    /// The key that was changed, and what it pointed to before.
-    pub(crate) fn previous(
-        self,
-        revision: Revision,
-        view: &View<'_>,
-    ) -> Result<(Bytes, Option<Pointer>), Fault> {
-        let (key, previous) = match self {
-            Self::Put { bucket, bytes } => {
-                let stored = unpack(view.codec, &bytes, revision, bucket)?;
-                let previous = stored
-                    .previous
-                    .map(|(revision, bucket)| view.version(revision, bucket));
-                // A copy: what was unpacked shares one buffer, and a list may hold many keys.
-                (
-                    Bytes::copy_from_slice(&stored.record.key),
-                    previous.transpose()?.flatten(),
-                )
-            }
-            Self::End {
-                version, bucket, ..
-            }
-            | Self::Replaced { version, bucket } => {
-                let stored = view
-                    .version(version, bucket)?
-                    .ok_or_else(|| missing(version))?;
-                (Bytes::copy_from_slice(&stored.record.key), Some(stored))
-            }
-        };
-        let pointer = previous.map(|Stored { record, bucket, .. }| Pointer {
-            revision: record.revision,
-            bucket,
-            expires_at: record.expires_at,
-        });
-        Ok((key, pointer))
-    }
-
-    /// The change with its records; `None` if it is none by itself.
-    pub(crate) fn change(
-        self,
-        revision: Revision,
-        view: &View<'_>,
-    ) -> Result<Option<Change>, Fault> {
-        Ok(Some(match self {
-            Self::Put { bucket, bytes } => {
-                let stored = unpack(view.codec, &bytes, revision, bucket)?;
-                let previous = match stored.previous {
-                    Some((revision, bucket)) => {
-                        view.version(revision, bucket)?.map(|stored| stored.record)
-                    }
-                    None => None,
-                };
-                Change::Put {
-                    record: stored.record,
-                    previous,
-                }
-            }
-            Self::End {
-                version,
-                bucket,
-                expired,
-            } => {
-                let stored = view
-                    .version(version, bucket)?
-                    .ok_or_else(|| missing(version))?;
-                Change::Delete {
-                    revision,
-                    previous: stored.record,
-                    expired,
-                }
-            }
-            Self::Replaced { .. } => return Ok(None),
-        }))
-    }
-}
-
-fn missing(revision: Revision) -> Fault {
-    Fault::Corrupt(format!(
-        "revision {revision} is in the history but not in the store"
-    ))
 }
 
 /// The events after a revision up to another, in order.
@@ -125,10 +40,10 @@ struct Stream {
 impl Events {
     pub(crate) fn new(buckets: &Buckets, after: Revision, until: Revision) -> Result<Self, Fault> {
         let mut streams = Vec::with_capacity(buckets.len());
-        for (bucket, tables) in buckets {
-            let walk = tables.log.walk(after.saturating_add(1));
+        for (name, bucket) in buckets {
+            let walk = bucket.log.walk(after.saturating_add(1));
             let mut stream = Stream {
-                bucket: *bucket,
+                bucket: *name,
                 walk,
                 ends: None,
                 head: None,

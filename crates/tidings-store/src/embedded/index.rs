@@ -1,12 +1,12 @@
 //! The index: trees of `lsm-tree` that lead from names, objects and times to versions in the log.
 //!
 //! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What was added lately is in
-//! memory, in a [`Part`] of our own making; the [keeper](super::keeper) writes it to the trees and notes how far that
+//! memory, in a [`Memtable`] of our own making; the [flusher](super::flusher) writes it to the trees and notes how far that
 //! reaches, and on opening the log is replayed from there. An index that is lost or damaged is made anew from the whole log.
 //!
-//! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the parts that were in memory
-//! then, and the trees have nothing for it that those do not: so it does no harm if one of them is written out meanwhile,
-//! and is then found twice. A part says what it knows of a name before an older one does, and before the trees. The tree of
+//! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the memtables that were in memory
+//! then, and the trees have nothing for it that those do not: so it does no harm if one of them is flushed meanwhile,
+//! and is then found twice. A memtable says what it knows of a name before an older one does, and before the trees. The tree of
 //! names holds entries of versions that have expired and been swept until a compaction passes over them; readers pass over
 //! them too.
 
@@ -30,13 +30,13 @@ use lsm_tree::{
 
 use super::disk;
 use super::keys::Pointer;
-use super::part::Part;
+use super::memtable::Memtable;
 use crate::{Fault, Revision};
 
 /// Table files held open.
 const FILES_MAX: usize = 128;
 
-/// Tables written out side by side before they are merged.
+/// Tables flushed side by side before they are merged.
 const SIDE_BY_SIDE: u8 = 6;
 
 /// The tree of names; the others are named after their buckets.
@@ -109,29 +109,30 @@ struct Swept {
 #[derive(Default)]
 struct Snapshots {
     open: BTreeMap<SeqNo, usize>,
-    parts: Parts,
+    memtables: Memtables,
 }
 
-/// The parts of the index that are in memory.
+/// The memtables of the index.
 #[derive(Clone, Default)]
-pub(crate) struct Parts {
+pub(crate) struct Memtables {
     /// The one that is added to.
-    pub(crate) active: Arc<Part>,
-    /// Those that are to be written out, the newest first; there is rarely more than one.
-    pub(crate) aside: Vec<Arc<Part>>,
-    /// How many were written out and forgotten.
+    pub(crate) active: Arc<Memtable>,
+    /// Those that are to be flushed, the newest first; there is rarely more than one.
+    pub(crate) aside: Vec<Arc<Memtable>>,
+    /// How many were flushed and forgotten.
     pub(crate) forgotten: u64,
 }
 
-impl Parts {
+impl Memtables {
     /// The newest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Part>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         [&self.active].into_iter().chain(&self.aside)
     }
 
     /// Whether one of them says that a version had ended before its time by a revision.
     pub(crate) fn have_ended(&self, version: Revision, at: Revision) -> bool {
-        self.iter().any(|part| part.ended_by(version, at).is_some())
+        self.iter()
+            .any(|memtable| memtable.ended_by(version, at).is_some())
     }
 }
 
@@ -142,8 +143,8 @@ pub(crate) struct Sizes {
     pub(crate) segment: u64,
     /// For what is read of the trees.
     pub(crate) cache: u64,
-    /// For one part. There are two at most.
-    pub(crate) part: usize,
+    /// For one memtable. There are two at most.
+    pub(crate) memtable: usize,
 }
 
 /// Whether the index was found damaged while in use.
@@ -179,7 +180,7 @@ impl Trust {
 pub(crate) struct Index {
     folder: PathBuf,
     trust: Arc<Trust>,
-    part_bytes: usize,
+    memtable_bytes: usize,
     cache: Arc<Cache>,
     files: Arc<DescriptorTable>,
     sequence: SequenceNumberCounter,
@@ -187,8 +188,8 @@ pub(crate) struct Index {
     swept: Arc<Swept>,
     snapshots: Arc<Mutex<Snapshots>>,
     hasher: RandomState,
-    /// The latest revision in the log when it was opened: versions up to there may be in the trees though the parts that
-    /// have them were not written out, not by this process.
+    /// The latest revision in the log when it was opened: versions up to there may be in the trees though the memtables that
+    /// have them were not flushed, not by this process.
     pub(crate) opened_at: AtomicU64,
 }
 
@@ -216,7 +217,7 @@ impl Index {
         let index = Self {
             folder: folder.to_owned(),
             trust: Arc::new(trust),
-            part_bytes: sizes.part,
+            memtable_bytes: sizes.memtable,
             cache,
             files,
             sequence,
@@ -308,38 +309,38 @@ impl Index {
         disk::sync_folder(folder)
     }
 
-    /// The hash by which parts find a name. It differs from one process to the next.
+    /// The hash by which memtables find a name. It differs from one process to the next.
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         self.hasher.hash_one(name)
     }
 
-    /// The part that is added to.
-    pub(crate) fn active(&self) -> Arc<Part> {
-        Arc::clone(&self.snapshots().parts.active)
+    /// The memtable that is added to.
+    pub(crate) fn active(&self) -> Arc<Memtable> {
+        Arc::clone(&self.snapshots().memtables.active)
     }
 
-    /// Whether the part that is added to is to be set aside.
+    /// Whether the memtable that is added to is to be set aside.
     pub(crate) fn is_full(&self) -> bool {
-        self.active().bytes() > self.part_bytes
+        self.active().bytes() > self.memtable_bytes
     }
 
-    /// Begins a new part; the one before is to be written out.
+    /// Begins a new memtable; the one before is to be flushed.
     pub(crate) fn set_aside(&self) {
         let mut snapshots = self.snapshots();
-        let part = std::mem::take(&mut snapshots.parts.active);
-        snapshots.parts.aside.insert(0, part);
+        let memtable = std::mem::take(&mut snapshots.memtables.active);
+        snapshots.memtables.aside.insert(0, memtable);
     }
 
-    /// The oldest part that is to be written out.
-    pub(crate) fn oldest_aside(&self) -> Option<Arc<Part>> {
-        self.snapshots().parts.aside.last().cloned()
+    /// The oldest memtable that is to be flushed.
+    pub(crate) fn oldest_aside(&self) -> Option<Arc<Memtable>> {
+        self.snapshots().memtables.aside.last().cloned()
     }
 
-    /// Forgets the oldest part, which was written out.
+    /// Forgets the oldest memtable, which was flushed.
     pub(crate) fn forget_oldest(&self) {
         let mut snapshots = self.snapshots();
-        snapshots.parts.aside.pop();
-        snapshots.parts.forgotten += 1;
+        snapshots.memtables.aside.pop();
+        snapshots.memtables.forgotten += 1;
     }
 
     /// Makes a commit visible: does what `with` does, and lets go of names that were swept.
@@ -356,13 +357,13 @@ impl Index {
         let mut snapshots = self.snapshots();
         let sequence = self.sequence.get();
         *snapshots.open.entry(sequence).or_default() += 1;
-        let parts = snapshots.parts.clone();
+        let memtables = snapshots.memtables.clone();
         let also = with();
         drop(snapshots);
         (
             Snapshot {
                 sequence,
-                parts,
+                memtables,
                 trust: Arc::clone(&self.trust),
                 snapshots: Arc::clone(&self.snapshots),
             },
@@ -492,7 +493,7 @@ pub(crate) type Entries = Box<dyn Iterator<Item = Entry> + Send>;
 /// The trees as of one commit.
 pub(crate) struct Snapshot {
     sequence: SeqNo,
-    pub(crate) parts: Parts,
+    pub(crate) memtables: Memtables,
     trust: Arc<Trust>,
     snapshots: Arc<Mutex<Snapshots>>,
 }
@@ -582,7 +583,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sizes = Sizes {
             cache: 1 << 20,
-            part: 1 << 20,
+            memtable: 1 << 20,
             segment: 64 << 10,
         };
         let index = Index::open(folder.path(), sizes).unwrap();

@@ -18,6 +18,7 @@ use std::ops::Deref;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::varint::{Reader, damaged, put_bytes, put_varint};
 use crate::{Fault, Index, ObjectSelector, Revision, UnixMillis};
 
 /// Version of everything described here. A store with a greater one is refused.
@@ -31,6 +32,20 @@ pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
     revision.to_be_bytes()
 }
 
+/// What a key of a bucket's tree begins with: by what it leads to a version.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum Tag {
+    /// By the object.
+    Object = b'o',
+    /// By when it was last seen.
+    Seen = b's',
+    /// By when it was last seen, within the keys of one [`group`].
+    SeenInGroup = b'g',
+    /// By its revision, if it ended before its time.
+    Ended = b'x',
+}
+
 /// A key of a bucket's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexKey {
@@ -39,13 +54,35 @@ pub(crate) struct IndexKey {
 }
 
 impl IndexKey {
-    fn new(parts: [&[u8]; 4]) -> Self {
+    fn new(tag: Tag, parts: [&[u8]; 3]) -> Self {
         let (mut bytes, mut len) = ([0; 20], 0);
-        for (to, byte) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+        let tag = [tag as u8];
+        let parts = [&tag[..]].into_iter().chain(parts);
+        for (to, byte) in bytes.iter_mut().zip(parts.flatten()) {
             *to = *byte;
             len += 1;
         }
         Self { bytes, len }
+    }
+
+    fn object(hash: u64, revision: Revision) -> Self {
+        Self::new(
+            Tag::Object,
+            [&hash.to_be_bytes(), &revision.to_be_bytes(), &[]],
+        )
+    }
+
+    /// Among all last-seen keys, or among those of a group.
+    fn seen(group: Option<u32>, last_seen: UnixMillis, revision: Revision) -> Self {
+        let time = (!ordered(last_seen)).to_be_bytes();
+        let revision = (!revision).to_be_bytes();
+        match group {
+            None => Self::new(Tag::Seen, [&time, &revision, &[]]),
+            Some(group) => {
+                let group = group_bytes(group);
+                Self::new(Tag::SeenInGroup, [&group, &time, &revision])
+            }
+        }
     }
 
     /// Sorts as the bytes do.
@@ -64,19 +101,11 @@ impl Deref for IndexKey {
     }
 }
 
-fn seen_key(prefix: &[u8], last_seen: UnixMillis, revision: Revision) -> IndexKey {
-    let (time, revision) = (
-        (!ordered(last_seen)).to_be_bytes(),
-        (!revision).to_be_bytes(),
-    );
-    IndexKey::new([prefix, &time, &revision, &[]])
-}
-
 /// The prefix under which the last-seen entries lie of all keys with a prefix, and perhaps of others.
-pub(crate) fn seen_prefix(keys: &[u8]) -> Vec<u8> {
+pub(crate) fn seen_prefix(keys: &[u8]) -> IndexKey {
     match group(keys) {
-        Some(group) => group_prefix(group).to_vec(),
-        None => vec![b's'],
+        Some(group) => IndexKey::new(Tag::SeenInGroup, [&group_bytes(group), &[], &[]]),
+        None => IndexKey::new(Tag::Seen, [&[]; 3]),
     }
 }
 
@@ -87,9 +116,9 @@ pub(crate) fn group(key: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes([0, a, b, c]))
 }
 
-fn group_prefix(group: u32) -> [u8; 4] {
+fn group_bytes(group: u32) -> [u8; 3] {
     let [_, a, b, c] = group.to_be_bytes();
-    [b'g', a, b, c]
+    [a, b, c]
 }
 
 /// What versions about an object are found by. Others may be found, too: the record decides.
@@ -129,17 +158,14 @@ impl ObjectKey {
 
     /// The prefix under which they lie in a tree.
     pub(crate) fn prefix(self) -> IndexKey {
-        match self {
-            Self::Uid(hash) => IndexKey::new([b"o", &hash.to_be_bytes(), &[], &[]]),
-            Self::Name(hash, Some(group)) => {
-                let hash = name_in_group(hash, Some(group));
-                IndexKey::new([b"o", &hash.to_be_bytes(), &[], &[]])
-            }
-            Self::Name(hash, None) => {
-                let hash = hash.to_be_bytes();
-                IndexKey::new([b"o", hash.get(..5).unwrap_or_default(), &[], &[]])
-            }
-        }
+        let (hash, len) = match self {
+            Self::Uid(hash) => (hash, 8),
+            Self::Name(hash, Some(group)) => (name_in_group(hash, Some(group)), 8),
+            Self::Name(hash, None) => (hash, 5),
+        };
+        let hash = hash.to_be_bytes();
+        let hash = hash.get(..len).unwrap_or_default();
+        IndexKey::new(Tag::Object, [hash, &[], &[]])
     }
 }
 
@@ -189,26 +215,21 @@ impl Fields {
 
     /// The object and last-seen keys of the version with a revision.
     pub(crate) fn keys(self, revision: Revision) -> impl Iterator<Item = IndexKey> {
-        let object = move |hash: u64| {
-            IndexKey::new([b"o", &hash.to_be_bytes(), &revision.to_be_bytes(), &[]])
-        };
-        let seen = seen_key(b"s", self.last_seen, revision);
-        let in_group = self
-            .group
-            .map(|group| seen_key(&group_prefix(group), self.last_seen, revision));
+        let seen = |group| IndexKey::seen(group, self.last_seen, revision);
+        let in_group = self.group.map(|group| seen(Some(group)));
         let name = self.object.map(|hash| name_in_group(hash, self.group));
         [self.uid, name]
             .into_iter()
             .flatten()
-            .map(object)
-            .chain([seen])
+            .map(move |hash| IndexKey::object(hash, revision))
+            .chain([seen(None)])
             .chain(in_group)
     }
 }
 
 /// The key that marks a version as replaced or deleted.
 pub(crate) fn ended_key(revision: Revision) -> IndexKey {
-    IndexKey::new([b"x", &revision.to_be_bytes(), &[], &[]])
+    IndexKey::new(Tag::Ended, [&revision.to_be_bytes(), &[], &[]])
 }
 
 /// The revision at the end of an object or `x` key.
@@ -260,10 +281,7 @@ impl Pointer {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let mut reader = Reader {
-            bytes,
-            what: "a name entry",
-        };
+        let mut reader = Reader::new(bytes, "a name entry");
         let (revision, bucket) = (reader.varint()?, reader.varint()?);
         let expires_at = expiry(bucket, reader.varint()?);
         Ok(Self {
@@ -323,10 +341,7 @@ impl<'a> Version<'a> {
     }
 
     pub(crate) fn decode(bytes: &'a [u8], revision: Revision, bucket: u64) -> Result<Self, Fault> {
-        let mut reader = Reader {
-            bytes,
-            what: "a record",
-        };
+        let mut reader = Reader::new(bytes, "a record");
         let expires_at = expiry(bucket, reader.varint()?);
         let previous = match reader.varint()? {
             0 => None,
@@ -343,7 +358,7 @@ impl<'a> Version<'a> {
             body: Packed {
                 dictionary,
                 len,
-                bytes: reader.bytes,
+                bytes: reader.left(),
             },
         })
     }
@@ -374,12 +389,9 @@ pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
 
 /// The key's range in the body, the index values, and where the value starts; see [`encode_body`].
 pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index, usize), Fault> {
-    let mut reader = Reader {
-        bytes,
-        what: "a record's body",
-    };
+    let mut reader = Reader::new(bytes, "a record's body");
     let key_len = reader.bytes()?.len();
-    let key_end = bytes.len() - reader.bytes.len();
+    let key_end = bytes.len() - reader.left().len();
     let index = Index {
         object_uid: reader.string()?,
         object_kind: reader.string()?,
@@ -393,23 +405,23 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
     Ok((
         key_end - key_len..key_end,
         index,
-        bytes.len() - reader.bytes.len(),
+        bytes.len() - reader.left().len(),
     ))
 }
 
 /// The key's range in the body, and where the value starts, without the index values; see [`encode_body`].
 pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
-    let mut reader = Reader {
-        bytes,
-        what: "a record's body",
-    };
+    let mut reader = Reader::new(bytes, "a record's body");
     let key_len = reader.bytes()?.len();
-    let key_end = bytes.len() - reader.bytes.len();
+    let key_end = bytes.len() - reader.left().len();
     for _ in 0..4 {
         reader.bytes()?;
     }
     reader.varint()?;
-    Ok((key_end - key_len..key_end, bytes.len() - reader.bytes.len()))
+    Ok((
+        key_end - key_len..key_end,
+        bytes.len() - reader.left().len(),
+    ))
 }
 
 /// Ends of versions of one bucket: a deletion, or a stretch of expiries, with consecutive revisions.
@@ -441,10 +453,7 @@ impl Ends {
         let [expired @ (0 | 1), rest @ ..] = bytes else {
             return Err(damaged("a log entry"));
         };
-        let mut reader = Reader {
-            bytes: rest,
-            what: "a log entry",
-        };
+        let mut reader = Reader::new(rest, "a log entry");
         let (bucket, count) = (reader.varint()?, reader.varint()?);
         let mut last = 0u64;
         let versions = (0..count).map(|_| {
@@ -493,10 +502,7 @@ impl State {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let mut reader = Reader {
-            bytes,
-            what: "the state",
-        };
+        let mut reader = Reader::new(bytes, "the state");
         Ok(Self {
             revision: reader.varint()?,
             compacted: reader.varint()?,
@@ -504,74 +510,6 @@ impl State {
             records: reader.varint()?,
             value_bytes: reader.varint()?,
         })
-    }
-}
-
-pub(crate) fn damaged(what: &str) -> Fault {
-    Fault::Corrupt(format!("{what} cannot be read"))
-}
-
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value as u8) | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// How many bytes [`put_varint`] writes.
-pub(crate) fn varint_len(value: u64) -> usize {
-    (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-/// Takes apart what the functions above put together; every failure names what was being read.
-pub(crate) struct Reader<'a> {
-    bytes: &'a [u8],
-    what: &'static str,
-}
-
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8], what: &'static str) -> Self {
-        Self { bytes, what }
-    }
-
-    /// What is not yet read.
-    pub(crate) fn left(&self) -> &'a [u8] {
-        self.bytes
-    }
-
-    pub(crate) fn varint(&mut self) -> Result<u64, Fault> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.bytes.split_first().ok_or_else(|| damaged(self.what))?;
-            self.bytes = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(damaged(self.what))
-    }
-
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Fault> {
-        let len = usize::try_from(self.varint()?).map_err(|_| damaged(self.what))?;
-        let (bytes, rest) = self
-            .bytes
-            .split_at_checked(len)
-            .ok_or_else(|| damaged(self.what))?;
-        self.bytes = rest;
-        Ok(bytes)
-    }
-
-    fn string(&mut self) -> Result<String, Fault> {
-        str::from_utf8(self.bytes()?)
-            .map(str::to_owned)
-            .map_err(|_| damaged(self.what))
     }
 }
 
@@ -638,15 +576,8 @@ mod tests {
         }
 
         #[test]
-        fn varints_are_as_long_as_told(value: u64, shift in 0..64u32) {
-            let (value, mut bytes) = (value >> shift, Vec::new());
-            put_varint(&mut bytes, value);
-            prop_assert_eq!(bytes.len(), varint_len(value));
-        }
-
-        #[test]
         fn seen_keys_sort_newest_first(a: (i64, u64), b: (i64, u64)) {
-            let key = |(time, revision): (i64, u64)| seen_key(b"s", UnixMillis(time), revision);
+            let key = |(time, revision): (i64, u64)| IndexKey::seen(None, UnixMillis(time), revision);
             prop_assert_eq!(key(a)[..].cmp(&key(b)[..]), b.cmp(&a));
             prop_assert_eq!(read_seen_key(&key(a))?, (UnixMillis(a.0), a.1));
         }
@@ -709,6 +640,11 @@ mod tests {
             keys[0],
             [b'o', 0x0d, 0xe0, 0xf3, 0xce, 0xf1, 0xe7, 0x69, 0x22]
         );
+        assert_eq!(keys[1][..], *b"s\x7f\xff\xff\xff\xff\xff\xff\xff");
+        assert_eq!(keys[2][..1], *b"g");
+        assert_eq!(seen_prefix(b"n/x")[..], keys[2][..4]);
+        assert_eq!(seen_prefix(b"n")[..], *b"s");
+        assert_eq!(ended_key(5)[..], *b"x\0\0\0\0\0\0\0\x05");
         // By name: everywhere, and in one namespace.
         let index = Index {
             object_name: "web".into(),

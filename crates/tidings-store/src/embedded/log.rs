@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::disk;
-use super::folder::OpenError;
+use super::error::OpenError;
 use super::frame::{Frame, Header};
 use super::keys::State;
 use super::segment::{AppendError, FoundFrame, Scratch, Segment, Walk};

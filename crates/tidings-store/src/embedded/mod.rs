@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   writes ──▶ queue ──▶ committer ──▶ log: a frame per commit, synced        segments, by bucket
-//!                            └───────▶ index: names, objects, last seen       lsm-tree, written out by the keeper
+//!                            └───────▶ index: names, objects, last seen       lsm-tree, flushed by the flusher
 //!   reads ───▶ View: a snapshot of the index, versions from the history in memory or the log
 //! ```
 //!
@@ -16,13 +16,18 @@
 
 mod batch;
 mod believed;
+mod bucket;
 mod checkpoint;
 mod codec;
 mod committer;
 mod dictionaries;
 mod disk;
+mod engine;
+mod error;
 #[cfg(test)]
 mod faults;
+mod flush;
+mod flusher;
 mod folder;
 mod frame;
 #[cfg(fuzzing)]
@@ -30,13 +35,13 @@ mod frame;
 pub mod fuzzing;
 mod history;
 mod index;
-mod keeper;
 mod keys;
 mod log;
 #[cfg(test)]
 mod log_tests;
+mod memtable;
 mod names;
-mod part;
+mod options;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
@@ -45,96 +50,49 @@ mod queue;
 mod read;
 mod replay;
 mod reply;
+mod request;
 mod rewrite;
 #[cfg(test)]
 mod rewrite_tests;
+mod sample;
 mod segment;
-mod tables;
+mod shared;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod trainer;
 mod upkeep;
-mod write_out;
+mod varint;
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::changes::{Bounds, Changes, Older};
-use crate::clock::{Clock, Reading, SystemClock};
+use crate::changes::{Bounds, Changes};
+use crate::clock::Reading;
 use crate::confirmed::Confirmed;
-use crate::record::check_size;
+use crate::limits::check_size;
 use crate::{
-    At, BoxFuture, Change, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError,
-    Record, Revision, Stats, Store, Watch, WatchError, WriteError,
+    BoxFuture, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError, Record,
+    Revision, Stats, Store, Watch, WatchError, WriteError,
 };
 use codec::Codec;
-use committer::{Committer, Put, Request};
+use committer::Committer;
+use engine::{Engine, Published};
+use flusher::Flusher;
 use folder::Folder;
 use index::Sizes;
-use keeper::Keeper;
 use keys::Fields;
 use queue::Queue;
-use read::View;
-use reply::Reply;
-use tables::{Published, Tables};
+use request::{Put, Request};
+use shared::Shared;
 use trainer::Trainer;
 
-pub use folder::OpenError;
-
-/// How an [`EmbeddedStore`] is run; the default is right for a server of its own.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct EmbeddedOptions {
-    /// For how long changes are remembered for watchers and lists at older revisions. Default 10 minutes.
-    ///
-    /// Expired records keep their space for as long.
-    pub history_retention: Duration,
-    /// How many changes are remembered at most. Default 2,000,000.
-    pub history_len_max: u64,
-    /// How many bytes of recent changes are kept in memory besides. Default 8 MiB.
-    ///
-    /// Watchers further behind, and whoever reads what was written before, read from disk.
-    pub history_memory_bytes: usize,
-    /// How much of the index is kept in memory before it is written out, in bytes. Default 16 MiB.
-    ///
-    /// There is as much again while it is being written out.
-    pub index_memory_bytes: usize,
-    /// How long a file of the log gets before the next one is begun, in bytes. Default 128 MiB, 1 GiB at most.
-    ///
-    /// Space that replaced and deleted versions of records take that never expire is not given back in the newest file.
-    pub segment_bytes: u64,
-    /// Memory for caching what is read, in bytes. Default 32 MiB.
-    pub cache_bytes: u64,
-    /// Below this many free bytes on the disk, creates and updates are refused with [`Fault::NoSpace`], so that deletes,
-    /// expiry and the engine's own upkeep still work. Default 128 MiB.
-    pub free_space_min: u64,
-    /// Whether the ends of expired records are written down as their time comes, or only when
-    /// [`expire`](Store::expire) is called (for tests). Default true.
-    pub expire_by_itself: bool,
-    /// Tells the time. Default [`SystemClock`].
-    pub clock: Arc<dyn Clock>,
-}
-
-impl Default for EmbeddedOptions {
-    fn default() -> Self {
-        Self {
-            history_retention: Duration::from_secs(600),
-            history_len_max: 2_000_000,
-            history_memory_bytes: 8 << 20,
-            index_memory_bytes: 16 << 20,
-            segment_bytes: 128 << 20,
-            cache_bytes: 32 << 20,
-            free_space_min: 128 << 20,
-            expire_by_itself: true,
-            clock: Arc::new(SystemClock),
-        }
-    }
-}
+pub use error::OpenError;
+pub use options::EmbeddedOptions;
 
 /// See the [module documentation](self).
 ///
@@ -158,27 +116,6 @@ pub struct EmbeddedStore {
     shared: Arc<Shared>,
 }
 
-/// What the store's handle, its watchers and its committer share.
-pub(crate) struct Shared {
-    options: EmbeddedOptions,
-    clock: Arc<dyn Clock>,
-    path: PathBuf,
-    codec: Arc<Codec>,
-    queue: Queue<Request>,
-    changes: Arc<Changes>,
-    /// Readers hold the lock while they read; the committer takes it for itself to close the engine.
-    engine: RwLock<Engine>,
-    expired: AtomicU64,
-    ended: watch::Sender<bool>,
-    /// Held until the engine is closed.
-    folder: Mutex<Option<Folder>>,
-}
-
-enum Engine {
-    Open(Arc<Tables>),
-    Closed,
-}
-
 impl EmbeddedStore {
     /// Opens the store in a folder, which is made if it is not there.
     ///
@@ -192,12 +129,12 @@ impl EmbeddedStore {
         let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
         let sizes = Sizes {
             cache: options.cache_bytes,
-            part: options.index_memory_bytes,
+            memtable: options.index_memory_bytes,
             // Where things are in it is kept in 32 bits.
             segment: options.segment_bytes.min(1 << 30),
         };
-        let tables = Arc::new(Tables::open(folder.path(), sizes, &codec)?);
-        let Published { state, number, .. } = tables.published();
+        let engine = Arc::new(Engine::open(folder.path(), sizes, &codec)?);
+        let Published { state, number, .. } = engine.published();
         let now = Reading::of(&*options.clock);
         let confirmed = match number {
             0 => Confirmed::begin(now),
@@ -214,19 +151,19 @@ impl EmbeddedStore {
             codec,
             queue: Queue::new(),
             changes: Arc::new(Changes::new(state.revision, bounds)),
-            engine: RwLock::new(Engine::Open(tables)),
+            engine: RwLock::new(Some(engine)),
             expired: AtomicU64::new(0),
             ended: watch::Sender::new(false),
             folder: Mutex::new(Some(folder)),
         });
         let no_thread = |error| OpenError::Thread(Arc::new(error));
-        let keeper = Keeper::start().map_err(no_thread)?;
+        let flusher = Flusher::start().map_err(no_thread)?;
         let trainer = Trainer::start(&shared.codec, &shared.path).map_err(no_thread)?;
         let committer = Committer::new(
             Arc::clone(&shared),
             (state, number),
             confirmed,
-            (keeper, trainer),
+            (flusher, trainer),
         );
         std::thread::Builder::new()
             .name("tidings-store".into())
@@ -279,104 +216,6 @@ impl EmbeddedStore {
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.shared.queue.close();
-    }
-}
-
-impl Shared {
-    fn engine(&self) -> RwLockReadGuard<'_, Engine> {
-        self.engine.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read<T, E: From<Fault>>(
-        &self,
-        read: impl FnOnce(&View<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        match &*self.engine() {
-            Engine::Open(tables) => {
-                read(&View::new(tables, &self.codec).with_recent(&self.changes))
-            }
-            Engine::Closed => Err(Fault::Closed.into()),
-        }
-    }
-
-    async fn submit<T>(
-        &self,
-        bytes: usize,
-        request: impl FnOnce(Reply<T>) -> Request,
-    ) -> Result<T, WriteError> {
-        let (reply, answer) = Reply::new();
-        self.queue.push(request(reply), bytes).await?;
-        answer.await.unwrap_or_else(|_| Err(reply::unknown()))
-    }
-
-    /// Whether creates and updates may be done. An unreadable answer is no reason to refuse them.
-    fn has_space(&self) -> bool {
-        rustix::fs::statvfs(&self.path).map_or(true, |disk| {
-            disk.f_bavail.saturating_mul(disk.f_frsize) >= self.options.free_space_min
-        })
-    }
-
-    fn list(&self, request: &ListRequest) -> Result<Page, ReadError> {
-        let now = self.clock.now();
-        let read = self.read(|view| view.list(request, now));
-        match (request.at, read) {
-            // It may have been forgotten while being read.
-            (At::Exact(requested), Err(ReadError::Fault(fault))) => {
-                let oldest = self.oldest()?;
-                let forgotten = requested < oldest;
-                Err(if forgotten {
-                    ReadError::Compacted { requested, oldest }
-                } else {
-                    fault.into()
-                })
-            }
-            (_, read) => read,
-        }
-    }
-
-    fn stats(&self) -> Result<Stats, ReadError> {
-        let now = self.clock.now();
-        let (state, disk_bytes, lag) = self.read(|view| {
-            let disk_bytes = view.tables.disk_bytes();
-            Ok::<_, ReadError>((view.state, disk_bytes, view.expiry_lag(now)?))
-        })?;
-        Ok(Stats {
-            records: state.records,
-            value_bytes: state.value_bytes,
-            disk_bytes,
-            revision: state.revision,
-            oldest_revision: state.compacted,
-            expiry_lag_ms: lag,
-            expired: self.expired.load(Ordering::Relaxed),
-            watches: self.changes.watches(),
-        })
-    }
-}
-
-impl Older for Shared {
-    fn read(
-        &self,
-        after: Revision,
-        limit: Bounds,
-    ) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
-        let compacted = |oldest: Revision| WatchError::Compacted { after, oldest };
-        let read = self.read(|view| {
-            if after < view.state.compacted {
-                return Err(compacted(view.state.compacted));
-            }
-            Ok(view.changes(after, limit)?)
-        });
-        // It may have been forgotten while being read.
-        let oldest = self.oldest()?;
-        if after < oldest {
-            Err(compacted(oldest))
-        } else {
-            read
-        }
-    }
-
-    fn oldest(&self) -> Result<Revision, Fault> {
-        self.read(|view| Ok(view.state.compacted))
     }
 }
 

@@ -1,6 +1,6 @@
-//! The names of a [`View`] in order, with what they point to: those in memory merged with those of the tree.
+//! The names of a [`Snapshot`] in order, with what they point to: those in memory merged with those of the tree.
 //!
-//! What the newest part says of a name counts; a name may be found in several places, and is returned once.
+//! What the newest memtable says of a name counts; a name may be found in several places, and is returned once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,11 +9,10 @@ use std::ops::Bound;
 
 use lsm_tree::UserKey;
 
-use super::index::{Entries, key_value_of};
+use super::index::{Entries, Snapshot, Tree, key_value_of};
 use super::keys::Pointer;
-use super::part::Names as Stream;
-use super::read::View;
-use crate::Fault;
+use super::memtable::Names as Stream;
+use crate::{Fault, Revision};
 
 /// A name and what it points to.
 type Entry = (UserKey, Option<Pointer>);
@@ -21,7 +20,7 @@ type Entry = (UserKey, Option<Pointer>);
 /// See the module documentation.
 pub(crate) struct Names {
     prefix: Vec<u8>,
-    /// The next name of each stream in memory: by name, then by how new the part is, then the stream's number.
+    /// The next name of each stream in memory: by name, then by how new the memtable is, then the stream's number.
     heads: BinaryHeap<Reverse<(UserKey, usize, usize)>>,
     streams: Vec<(usize, Stream)>,
     tree: Entries,
@@ -31,25 +30,26 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Those with a prefix that come after another.
-    pub(crate) fn new(view: &View<'_>, prefix: &[u8], after: Option<&[u8]>) -> Self {
+    /// Those with a prefix that come after another, as of a revision; `tree` is that of names.
+    pub(crate) fn new(
+        snapshot: &Snapshot,
+        tree: &Tree,
+        at: Revision,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+    ) -> Self {
         let after = after.filter(|after| *after >= prefix);
         let is_before = |name: &[u8]| after.map_or(name < prefix, |after| name <= after);
         let mut streams = Vec::new();
-        for (age, part) in view.snapshot.parts.iter().enumerate() {
-            let of_part = part.chunks().into_iter();
-            streams.extend(
-                of_part.map(|chunk| (age, Stream::new(chunk, view.state.revision, is_before))),
-            );
+        for (age, memtable) in snapshot.memtables.iter().enumerate() {
+            let of_memtable = memtable.chunks().into_iter();
+            streams.extend(of_memtable.map(|chunk| (age, Stream::new(chunk, at, is_before))));
         }
         let start = after.map_or(Bound::Included(prefix), Bound::Excluded);
-        let names = &view.tables.index.names;
         let mut merged = Self {
             prefix: prefix.to_vec(),
             heads: BinaryHeap::with_capacity(streams.len()),
-            tree: view
-                .snapshot
-                .range::<&[u8], _>(names, (start, Bound::Unbounded)),
+            tree: snapshot.range::<&[u8], _>(tree, (start, Bound::Unbounded)),
             streams,
             head: None,
             begun: false,
@@ -75,7 +75,7 @@ impl Names {
         while let Some(Reverse((other, ..))) = self.heads.peek()
             && *other == name
         {
-            // An older part's.
+            // An older memtable's.
             self.pass();
         }
         Some((name, pointer))

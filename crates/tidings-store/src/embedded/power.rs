@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::Change;
 use super::faults::Random;
-use super::tables::INDEX;
+use super::folder::INDEX;
 
 const PAGE: usize = 4096;
 

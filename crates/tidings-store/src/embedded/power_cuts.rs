@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::time::Duration;
 
 use super::faults::Random;
 use super::power::Disk;
@@ -157,7 +158,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
         expire_by_itself: false,
         history_retention: Duration::MAX,
         free_space_min: 0,
-        // Few enough that the index is written out many times between two cuts.
+        // Few enough that the index is flushed many times between two cuts.
         index_memory_bytes: 8 << 10,
         // And segments of what never expires are written anew.
         segment_bytes: 24 << 10,

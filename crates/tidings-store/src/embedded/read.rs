@@ -8,61 +8,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::bucket::Buckets;
 use super::codec::Codec;
+use super::engine::{Engine, Published};
 use super::frame::Kind;
-use super::history::Events;
+use super::history::{Event, Events};
 use super::index::{Snapshot, Tree, key_of};
-use super::keys::{self, Fields, NEVER, ObjectKey, Pointer, State, Version};
+use super::keys::{self, NEVER, ObjectKey, Pointer, State, Version};
+use super::memtable::{Found, Seen};
 use super::names::Names;
-use super::part::{Found, Placed, Seen};
 use super::segment::Scratch;
-use super::tables::{Buckets, Published, Tables};
+use super::stored::{LookedUp, Stored, unpack, unpack_record};
 use crate::changes::{Bounds, Changes, Logged};
 use crate::record::Room;
 use crate::{
-    At, Change, Fault, Index, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page,
-    ReadError, Record, Revision, UnixMillis,
+    At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, ReadError,
+    Record, Revision, UnixMillis,
 };
 
 /// So many events of one object are read at once, wherever they are asked for.
 pub(crate) const AT_ONCE_MAX: usize = 64;
 
-/// A version as it was read.
-#[derive(Clone, Debug)]
-pub(crate) struct Stored {
-    pub(crate) record: Record,
-    pub(crate) index: Arc<Index>,
-    pub(crate) bucket: u64,
-    pub(crate) previous: Option<(Revision, u64)>,
-}
-
-impl Stored {
-    pub(crate) fn placed(&self) -> Placed {
-        Placed {
-            pointer: Pointer {
-                revision: self.record.revision,
-                bucket: self.bucket,
-                expires_at: self.record.expires_at,
-            },
-            fields: Fields::of(&self.index, &self.record.key),
-        }
-    }
-}
-
-/// What a [`View`] says that a key points to, for a later one.
-///
-/// A part that knows a name goes on knowing it until it is written out. So if none was forgotten since, and those there are
-/// then do not know the name, it was the trees that told, and they would say the same again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LookedUp {
-    pub(crate) pointer: Option<Pointer>,
-    /// How many parts had been forgotten.
-    forgotten: u64,
-}
-
 /// See the module documentation.
 pub(crate) struct View<'a> {
-    pub(crate) tables: &'a Tables,
+    pub(crate) engine: &'a Engine,
     pub(crate) codec: &'a Codec,
     /// What was written last, for those who want nothing but records.
     recent: Option<&'a Changes>,
@@ -73,11 +42,11 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     /// The store as of now.
-    pub(crate) fn new(tables: &'a Tables, codec: &'a Codec) -> Self {
-        let (snapshot, published) = tables.index.snapshot(|| tables.published());
+    pub(crate) fn new(engine: &'a Engine, codec: &'a Codec) -> Self {
+        let (snapshot, published) = engine.index.snapshot(|| engine.published());
         let Published { state, buckets, .. } = published;
         Self {
-            tables,
+            engine,
             codec,
             recent: None,
             snapshot,
@@ -97,7 +66,7 @@ impl<'a> View<'a> {
 
     /// Where a key's current version is, expired or not.
     pub(crate) fn pointer(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
-        let hash = self.tables.index.hash(key);
+        let hash = self.engine.index.hash(key);
         let pointer = match self.in_memory(hash, key, self.state.revision) {
             Found::Placed(placed) => Some(placed.pointer),
             Found::Gone => None,
@@ -110,41 +79,46 @@ impl<'a> View<'a> {
     pub(crate) fn look_up(&self, key: &[u8]) -> Result<LookedUp, Fault> {
         Ok(LookedUp {
             pointer: self.pointer(key)?,
-            forgotten: self.snapshot.parts.forgotten,
+            forgotten: self.snapshot.memtables.forgotten,
         })
     }
 
-    /// What the parts in memory say that a key points to.
+    /// What the memtables in memory say that a key points to.
     pub(crate) fn in_memory(&self, hash: u64, key: &[u8], at: Revision) -> Found {
-        let mut parts = self.snapshot.parts.iter();
-        let found = parts.find_map(|part| match part.find(hash, key, at) {
+        let mut memtables = self.snapshot.memtables.iter();
+        let found = memtables.find_map(|memtable| match memtable.find(hash, key, at) {
             Found::Unknown => None,
             found => Some(found),
         });
         found.unwrap_or(Found::Unknown)
     }
 
-    /// What the trees say of a key that no part in memory knows, which was looked up before.
+    /// What the trees say of a key that no memtable in memory knows, which was looked up before.
     pub(crate) fn still_in_trees(
         &self,
         key: &[u8],
         before: Option<LookedUp>,
     ) -> Result<Option<Pointer>, Fault> {
         match before {
-            Some(before) if before.forgotten == self.snapshot.parts.forgotten => Ok(before.pointer),
+            Some(before) if before.forgotten == self.snapshot.memtables.forgotten => {
+                Ok(before.pointer)
+            }
             _ => self.in_trees(key),
         }
     }
 
     /// What the trees say that a key points to.
     fn in_trees(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
-        let entry = self.snapshot.get(&self.tables.index.names, key)?;
+        let entry = self.snapshot.get(&self.engine.index.names, key)?;
         entry.map(|bytes| Pointer::decode(&bytes)).transpose()
     }
 
     /// Whether a version ended before its time.
     pub(crate) fn is_ended(&self, bucket: &Tree, version: Revision) -> Result<bool, Fault> {
-        let in_memory = self.snapshot.parts.have_ended(version, self.state.revision);
+        let in_memory = self
+            .snapshot
+            .memtables
+            .have_ended(version, self.state.revision);
         Ok(in_memory
             || self
                 .snapshot
@@ -192,10 +166,10 @@ impl<'a> View<'a> {
         bucket: u64,
         scratch: &'s mut Scratch,
     ) -> Result<Option<&'s [u8]>, Fault> {
-        let Some(tables) = self.buckets.get(&bucket) else {
+        let Some(bucket) = self.buckets.get(&bucket) else {
             return Ok(None);
         };
-        match tables.log.version(revision, scratch)? {
+        match bucket.log.version(revision, scratch)? {
             None => Err(Fault::Corrupt(format!(
                 "revision {revision} is missing from its bucket"
             ))),
@@ -221,22 +195,22 @@ impl<'a> View<'a> {
 
     /// By how many milliseconds the first end that is due is overdue.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
-        for (bucket, tables) in self.buckets.range(self.state.swept.0..NEVER) {
+        for (name, bucket) in self.buckets.range(self.state.swept.0..NEVER) {
             let (swept, last) = self.state.swept;
-            let start = if *bucket == swept {
+            let start = if *name == swept {
                 last.saturating_add(1)
             } else {
                 0
             };
-            let mut walk = tables.log.walk(start);
+            let mut walk = bucket.log.walk(start);
             let waiting = walk.next(|entry| {
                 if entry.kind != Kind::Version
                     || entry.revision < start
-                    || self.is_ended(&tables.index, entry.revision)?
+                    || self.is_ended(&bucket.index, entry.revision)?
                 {
                     return Ok(None);
                 }
-                Version::decode(entry.content, entry.revision, *bucket)
+                Version::decode(entry.content, entry.revision, *name)
                     .map(|version| Some(version.expires_at))
             })?;
             if let Some(expires_at) = waiting {
@@ -312,22 +286,22 @@ impl<'a> View<'a> {
         prefix: &[u8],
         at_once: bool,
     ) -> Result<Option<BTreeMap<Revision, u64>>, Fault> {
-        // One that is being written out may be found twice.
+        // One that is being flushed may be found twice.
         let mut versions = BTreeMap::new();
         let Some(object) = ObjectKey::of(object, prefix) else {
             return Ok(Some(versions));
         };
         let are_many = |versions: &BTreeMap<_, _>| at_once && versions.len() > AT_ONCE_MAX;
-        for part in self.snapshot.parts.iter() {
-            let Some(about) = part.about(object, self.state.revision, at_once) else {
+        for memtable in self.snapshot.memtables.iter() {
+            let Some(about) = memtable.about(object, self.state.revision, at_once) else {
                 return Ok(None);
             };
             versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
         }
-        for (bucket, tables) in self.buckets.iter() {
-            for entry in self.snapshot.prefix(&tables.index, &object.prefix()[..]) {
+        for (name, bucket) in self.buckets.iter() {
+            for entry in self.snapshot.prefix(&bucket.index, &object.prefix()[..]) {
                 let revision = keys::trailing_revision(&key_of(entry)?)?;
-                versions.insert(revision, *bucket);
+                versions.insert(revision, *name);
                 if are_many(&versions) {
                     return Ok(None);
                 }
@@ -377,10 +351,80 @@ impl<'a> View<'a> {
         }
         let mut events = Events::new(&self.buckets, revision, self.state.revision)?;
         while let Some((revision, event)) = events.next()? {
-            let (key, previous) = event.previous(revision, self)?;
+            let (key, previous) = self.previous(revision, event)?;
             undo(&key, previous);
         }
         Ok(undone)
+    }
+
+    /// The key that an event changed, and what it pointed to before.
+    fn previous(
+        &self,
+        revision: Revision,
+        event: Event,
+    ) -> Result<(Bytes, Option<Pointer>), Fault> {
+        let (key, previous) = match event {
+            Event::Put { bucket, bytes } => {
+                let stored = unpack(self.codec, &bytes, revision, bucket)?;
+                let previous = stored
+                    .previous
+                    .map(|(revision, bucket)| self.version(revision, bucket));
+                // A copy: what was unpacked shares one buffer, and a list may hold many keys.
+                (
+                    Bytes::copy_from_slice(&stored.record.key),
+                    previous.transpose()?.flatten(),
+                )
+            }
+            Event::End {
+                version, bucket, ..
+            }
+            | Event::Replaced { version, bucket } => {
+                let stored = self
+                    .version(version, bucket)?
+                    .ok_or_else(|| missing(version))?;
+                (Bytes::copy_from_slice(&stored.record.key), Some(stored))
+            }
+        };
+        let pointer = previous.map(|Stored { record, bucket, .. }| Pointer {
+            revision: record.revision,
+            bucket,
+            expires_at: record.expires_at,
+        });
+        Ok((key, pointer))
+    }
+
+    /// The change that an event is, with its records; `None` if it is none by itself.
+    fn change(&self, revision: Revision, event: Event) -> Result<Option<Change>, Fault> {
+        Ok(Some(match event {
+            Event::Put { bucket, bytes } => {
+                let stored = unpack(self.codec, &bytes, revision, bucket)?;
+                let previous = match stored.previous {
+                    Some((revision, bucket)) => {
+                        self.version(revision, bucket)?.map(|stored| stored.record)
+                    }
+                    None => None,
+                };
+                Change::Put {
+                    record: stored.record,
+                    previous,
+                }
+            }
+            Event::End {
+                version,
+                bucket,
+                expired,
+            } => {
+                let stored = self
+                    .version(version, bucket)?
+                    .ok_or_else(|| missing(version))?;
+                Change::Delete {
+                    revision,
+                    previous: stored.record,
+                    expired,
+                }
+            }
+            Event::Replaced { .. } => return Ok(None),
+        }))
     }
 
     fn list_names(
@@ -390,7 +434,13 @@ impl<'a> View<'a> {
         page: &mut PageBuilder<'_>,
     ) -> Result<(), Fault> {
         let mut undone = undone.iter().peekable();
-        let mut names = Names::new(self, &page.request.prefix, page.request.after.as_deref());
+        let mut names = Names::new(
+            &self.snapshot,
+            &self.engine.index.names,
+            self.state.revision,
+            &page.request.prefix,
+            page.request.after.as_deref(),
+        );
         while let Some((key, pointer)) = names.next()? {
             while let Some((undone_key, pointer)) =
                 undone.next_if(|(undone_key, _)| undone_key[..] < key[..])
@@ -453,7 +503,7 @@ impl<'a> View<'a> {
             if !self.is_swept(bucket, revision)
                 && !self
                     .snapshot
-                    .parts
+                    .memtables
                     .have_ended(revision, self.state.revision)
                 && let Some(stored) = self.version_into(revision, bucket, &mut page.scratch)?
                 && !undone.contains_key(&stored.record.key)
@@ -496,12 +546,12 @@ impl<'a> View<'a> {
             if request.since.is_some_and(|since| last_seen < since) {
                 break;
             }
-            // One that is being written out may be found twice.
+            // One that is being flushed may be found twice.
             if last.replace(revision) == Some(revision)
                 || self.is_swept(bucket, revision)
                 || self
                     .snapshot
-                    .parts
+                    .memtables
                     .have_ended(revision, self.state.revision)
             {
                 continue;
@@ -525,18 +575,23 @@ impl<'a> View<'a> {
     /// Where the versions are whose keys have a prefix, and perhaps others, the one seen last first in each.
     fn seen_streams(&self, prefix: &[u8]) -> Result<Vec<SeenStream>, Fault> {
         let mut streams = Vec::new();
-        for chunk in self.snapshot.parts.iter().flat_map(|part| part.chunks()) {
+        for chunk in self
+            .snapshot
+            .memtables
+            .iter()
+            .flat_map(|memtable| memtable.chunks())
+        {
             let seen = Seen::new(chunk, self.state.revision, keys::group(prefix));
             let seen = seen.map(|(last_seen, at)| Ok((last_seen, at.revision, at.bucket)));
             streams.push(SeenStream::new(seen)?);
         }
         let prefix = keys::seen_prefix(prefix);
-        for (bucket, tables) in self.buckets.iter() {
-            let bucket = *bucket;
-            let entries = self.snapshot.prefix(&tables.index, &prefix);
+        for (name, bucket) in self.buckets.iter() {
+            let name = *name;
+            let entries = self.snapshot.prefix(&bucket.index, &prefix[..]);
             let seen = entries.map(move |entry| {
                 let (last_seen, revision) = keys::read_seen_key(&key_of(entry)?)?;
-                Ok((last_seen, revision, bucket))
+                Ok((last_seen, revision, name))
             });
             streams.push(SeenStream::new(seen)?);
         }
@@ -553,7 +608,7 @@ impl<'a> View<'a> {
         let mut bytes = 0;
         let mut events = Events::new(&self.buckets, after, self.state.revision)?;
         while let Some((revision, event)) = events.next()? {
-            if let Some(change) = event.change(revision, self)? {
+            if let Some(change) = self.change(revision, event)? {
                 let len = |record: Option<&Record>| record.map_or(0, |record| record.value.len());
                 bytes += len(change.record()) + len(change.previous());
                 changes.push(Arc::new(change));
@@ -566,6 +621,12 @@ impl<'a> View<'a> {
         }
         Ok((changes, self.state.revision))
     }
+}
+
+fn missing(revision: Revision) -> Fault {
+    Fault::Corrupt(format!(
+        "revision {revision} is in the history but not in the store"
+    ))
 }
 
 impl ListRequest {
@@ -665,50 +726,4 @@ impl SeenStream {
         self.next = self.rest.next().transpose()?;
         Ok(())
     }
-}
-
-/// A version from its bytes. Key and value share the one allocation.
-pub(crate) fn unpack(
-    codec: &Codec,
-    bytes: &[u8],
-    revision: Revision,
-    bucket: u64,
-) -> Result<Stored, Fault> {
-    let Version {
-        expires_at,
-        previous,
-        body,
-    } = Version::decode(bytes, revision, bucket)?;
-    let body = codec.unpack(body)?;
-    let (key, index, value) = keys::decode_body(&body)?;
-    let body = Bytes::from(body);
-    let record = Record {
-        key: body.slice(key),
-        value: body.slice(value..),
-        revision,
-        expires_at,
-    };
-    Ok(Stored {
-        record,
-        index: Arc::new(index),
-        bucket,
-        previous,
-    })
-}
-
-/// The record alone of a version. Key and value share the one allocation.
-pub(crate) fn unpack_record(
-    codec: &Codec,
-    version: Version<'_>,
-    revision: Revision,
-) -> Result<Record, Fault> {
-    let body = codec.unpack(version.body)?;
-    let (key, value) = keys::split_body(&body)?;
-    let body = Bytes::from(body);
-    Ok(Record {
-        key: body.slice(key),
-        value: body.slice(value..),
-        revision,
-        expires_at: version.expires_at,
-    })
 }

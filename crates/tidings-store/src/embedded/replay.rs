@@ -5,59 +5,65 @@
 
 use std::sync::Arc;
 
+use super::bucket::{Bucket, Buckets};
 use super::codec::Codec;
-use super::folder::OpenError;
+use super::error::OpenError;
+use super::flush;
 use super::history::{Event, Events};
-use super::part::Part;
-use super::read::{Stored, unpack};
+use super::index::{Index, fault};
+use super::keys::State;
+use super::memtable::Memtable;
 use super::segment::Scratch;
-use super::tables::{Bucket, Tables};
-use super::write_out;
+use super::stored::{Stored, unpack};
 use crate::{Fault, Revision};
 
-/// Puts every change after a revision into the index.
-pub(crate) fn replay(tables: &Tables, codec: &Codec, after: Revision) -> Result<(), OpenError> {
-    let published = tables.published();
+/// Puts every change after a revision into the index, up to what the store is at.
+pub(crate) fn replay(
+    index: &Index,
+    codec: &Codec,
+    buckets: &Buckets,
+    state: &State,
+    after: Revision,
+) -> Result<(), OpenError> {
     let mut replay = Replay {
-        tables,
+        index,
         codec,
-        buckets: &published.buckets,
-        part: tables.index.active(),
+        buckets,
+        memtable: index.active(),
         put: 0,
     };
-    tables.index.publish(published.state.swept, || {});
-    let mut events = Events::new(&published.buckets, after, published.state.revision)?;
+    index.publish(state.swept, || {});
+    let mut events = Events::new(buckets, after, state.revision)?;
     while let Some((revision, event)) = events.next()? {
         replay.apply(revision, event)?;
-        if tables.index.is_full() {
-            write_out(tables)?;
-            replay.part = tables.index.active();
+        if index.is_full() {
+            flush(index, buckets)?;
+            replay.memtable = index.active();
         }
     }
     Ok(())
 }
 
 /// Without a note: the log is to be replayed from where it was, should this be interrupted.
-fn write_out(tables: &Tables) -> Result<(), OpenError> {
-    tables.index.set_aside();
-    write_out::write_out(&tables.index, &tables.buckets()).map_err(super::index::fault)?;
-    let watermark = tables.index.watermark();
-    let trees = tables.buckets();
-    let trees = trees
+fn flush(index: &Index, buckets: &Buckets) -> Result<(), OpenError> {
+    index.set_aside();
+    flush::flush(index, buckets).map_err(fault)?;
+    let watermark = index.watermark();
+    let trees = buckets
         .values()
         .map(|bucket| &bucket.index)
-        .chain([&tables.index.names]);
+        .chain([&index.names]);
     for tree in trees.filter(|tree| tree.is_crowded()) {
-        tree.merge(watermark).map_err(super::index::fault)?;
+        tree.merge(watermark).map_err(fault)?;
     }
     Ok(())
 }
 
 struct Replay<'a> {
-    tables: &'a Tables,
+    index: &'a Index,
     codec: &'a Codec,
-    buckets: &'a super::tables::Buckets,
-    part: Arc<Part>,
+    buckets: &'a Buckets,
+    memtable: Arc<Memtable>,
     /// The revision of the last version that was put.
     put: Revision,
 }
@@ -74,8 +80,8 @@ impl Replay<'_> {
                 let replaced = replaced.map(|replaced| replaced.placed());
                 if self.buckets.contains_key(&bucket) {
                     let key = &stored.record.key[..];
-                    let hash = self.tables.index.hash(key);
-                    self.part
+                    let hash = self.index.hash(key);
+                    self.memtable
                         .put(hash, key, &stored.placed(), replaced.as_ref());
                     self.put = revision;
                 }
@@ -95,8 +101,8 @@ impl Replay<'_> {
     fn remove(&self, version: Revision, bucket: u64, by: Revision) -> Result<(), Fault> {
         if let Some(ended) = self.version(version, bucket)? {
             let key = &ended.record.key[..];
-            let hash = self.tables.index.hash(key);
-            self.part.remove(hash, key, &ended.placed(), by);
+            let hash = self.index.hash(key);
+            self.memtable.remove(hash, key, &ended.placed(), by);
         }
         Ok(())
     }

@@ -24,13 +24,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::bucket::Buckets;
 use super::disk;
+use super::engine::Engine;
 use super::frame::{self, Built, Entry, Frame, Header, Kind};
 use super::index::{Tree, fault, io_fault, key_value_of};
 use super::keys::{Ends, NEVER, Version, ended_key, trailing_revision};
 use super::log::{Segments, beside};
 use super::segment::{Frames, Scratch, Segment, Walk};
-use super::tables::{Buckets, Tables};
 use crate::clock::timed;
 use crate::{Fault, Revision};
 
@@ -79,13 +80,13 @@ enum Outcome {
 /// Looks at the first segment that begins at this revision or later; where to go on, if there are more. `pause` is told how
 /// long it worked, and whether to go on. One that is damaged is left as it is, and costs the others nothing.
 pub(crate) fn step(
-    tables: &Tables,
+    engine: &Engine,
     from: Revision,
     pause: &dyn Fn(Duration) -> bool,
 ) -> Result<Option<Revision>, Failure> {
-    match look_at_next(tables, from, pause) {
+    match look_at_next(engine, from, pause) {
         Err(Failure::Nothing(Fault::Corrupt(why))) => {
-            let segments = tables.buckets().get(&NEVER).map(|bucket| bucket.log.all());
+            let segments = engine.buckets().get(&NEVER).map(|bucket| bucket.log.all());
             let segments = segments.unwrap_or_default();
             let damaged = segments.iter().find(|segment| segment.first >= from);
             tracing::error!(
@@ -99,17 +100,17 @@ pub(crate) fn step(
 }
 
 fn look_at_next(
-    tables: &Tables,
+    engine: &Engine,
     from: Revision,
     pause: &dyn Fn(Duration) -> bool,
 ) -> Result<Option<Revision>, Failure> {
-    let _one_at_a_time = tables
+    let _one_at_a_time = engine
         .rewriting
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let checkpoint = tables.checkpoint.load(Ordering::Acquire);
-    let indexed = tables.indexed.load(Ordering::Acquire);
-    let (snapshot, published) = tables.index.snapshot(|| tables.published());
+    let checkpoint = engine.checkpoint.load(Ordering::Acquire);
+    let indexed = engine.indexed.load(Ordering::Acquire);
+    let (snapshot, published) = engine.index.snapshot(|| engine.published());
     let limit = indexed.min(published.state.compacted);
     let Some(bucket) = published.buckets.get(&NEVER) else {
         return Ok(None);
@@ -151,7 +152,7 @@ fn look_at_next(
         return Ok(next);
     }
     let rewrite = Rewrite {
-        tables,
+        engine,
         segment,
         segments: &bucket.log,
         buckets: &published.buckets,
@@ -191,8 +192,8 @@ fn look_at_next(
             }
         }
     }
-    remove_marks(tables, &bucket.index, &gone).map_err(|error| {
-        tables.index.distrust(&error);
+    remove_marks(engine, &bucket.index, &gone).map_err(|error| {
+        engine.index.distrust(&error);
         fault(error)
     })?;
     Ok(next)
@@ -244,7 +245,7 @@ fn sample(segment: &Arc<Segment>, from: Revision) -> Result<(u64, u64), Fault> {
     Ok((count, bytes))
 }
 
-fn remove_marks(tables: &Tables, tree: &Tree, versions: &[Revision]) -> lsm_tree::Result<()> {
+fn remove_marks(engine: &Engine, tree: &Tree, versions: &[Revision]) -> lsm_tree::Result<()> {
     if versions.is_empty() {
         return Ok(());
     }
@@ -253,7 +254,7 @@ fn remove_marks(tables: &Tables, tree: &Tree, versions: &[Revision]) -> lsm_tree
         ingestion.write_tombstone(&ended_key(*version)[..])?;
     }
     ingestion.finish()?;
-    let watermark = tables.index.watermark();
+    let watermark = engine.index.watermark();
     if tree.is_crowded() {
         tree.merge(watermark)?;
     }
@@ -261,7 +262,7 @@ fn remove_marks(tables: &Tables, tree: &Tree, versions: &[Revision]) -> lsm_tree
 }
 
 struct Rewrite<'a> {
-    tables: &'a Tables,
+    engine: &'a Engine,
     segment: &'a Arc<Segment>,
     segments: &'a Segments,
     buckets: &'a Buckets,
@@ -307,7 +308,7 @@ impl Rewrite<'_> {
         } else {
             output.finish(&self).map_err(io_fault)?
         };
-        let replaced = self.tables.replace_segment(segment, new);
+        let replaced = self.engine.replace_segment(segment, new);
         replaced.map_err(Failure::Unknown)?;
         Ok(Outcome::Replaced)
     }

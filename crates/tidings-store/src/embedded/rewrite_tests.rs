@@ -6,10 +6,11 @@ use std::path::Path;
 use super::faults::Random;
 use super::keys::NEVER;
 use super::power::Disk;
+use super::read::View;
 use super::segment::Scratch;
 use super::*;
 use crate::clock::ManualClock;
-use crate::{At, Index, ObjectSelector, UnixMillis};
+use crate::{At, Change, Index, ObjectSelector, UnixMillis};
 
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;
@@ -35,10 +36,10 @@ fn open(folder: &Path, clock: &ManualClock) -> EmbeddedStore {
     EmbeddedStore::open(folder, options(clock)).unwrap()
 }
 
-fn tables(store: &EmbeddedStore) -> Arc<Tables> {
+fn engine(store: &EmbeddedStore) -> Arc<Engine> {
     match &*store.shared.engine() {
-        Engine::Open(tables) => Arc::clone(tables),
-        Engine::Closed => panic!("it is open"),
+        Some(engine) => Arc::clone(engine),
+        None => panic!("it is open"),
     }
 }
 
@@ -52,12 +53,12 @@ async fn reopen(store: EmbeddedStore, folder: &Path, clock: &ManualClock) -> Emb
 fn pass(store: &EmbeddedStore) {
     let mut from = Some(0);
     while let Some(at) = from {
-        from = rewrite::step(&tables(store), at, &|_| true).unwrap();
+        from = rewrite::step(&engine(store), at, &|_| true).unwrap();
     }
 }
 
 fn log_len(store: &EmbeddedStore) -> u64 {
-    tables(store).buckets().get(&NEVER).unwrap().log.len()
+    engine(store).buckets().get(&NEVER).unwrap().log.len()
 }
 
 fn record(random: &mut Random, object: usize) -> NewRecord {
@@ -317,10 +318,10 @@ async fn what_tells_an_end_stays_as_long_as_what_ended() {
     store = reopen(store, folder.path(), &clock).await;
     store.expire().await.unwrap();
     store = reopen(store, folder.path(), &clock).await;
-    let count = tables(&store).buckets().len();
+    let count = engine(&store).buckets().len();
     assert_eq!(count, 1, "the other bucket is gone");
     pass(&store);
-    let found = tables(&store)
+    let found = engine(&store)
         .buckets()
         .get(&NEVER)
         .unwrap()
@@ -348,7 +349,7 @@ async fn a_reader_goes_on_with_what_it_had() {
     let folder = new_folder();
     let clock = ManualClock::at(UnixMillis(NOW));
     let mut random = Random(1);
-    // Every commit has the index before it written out.
+    // Every commit has the index before it flushed.
     let options = EmbeddedOptions {
         index_memory_bytes: 0,
         ..options(&clock)
@@ -356,11 +357,11 @@ async fn a_reader_goes_on_with_what_it_had() {
     let store = EmbeddedStore::open(folder.path(), options).unwrap();
     let keys = keys(20);
     churn(&store, &mut random, &keys, 60).await;
-    let (tables, codec) = (tables(&store), &store.shared.codec);
-    let (view, request) = (View::new(&tables, codec), ListRequest::default());
+    let (engine, codec) = (engine(&store), &store.shared.codec);
+    let (view, request) = (View::new(&engine, codec), ListRequest::default());
     let list = |view: &View<'_>| view.list(&request, UnixMillis(NOW)).unwrap();
     let before = list(&view);
-    let first = || tables.buckets().get(&NEVER).unwrap().log.all().remove(0);
+    let first = || engine.buckets().get(&NEVER).unwrap().log.all().remove(0);
     let as_it_was = first();
     let mut rounds = 0;
     while Arc::ptr_eq(&first(), &as_it_was) {
@@ -371,7 +372,7 @@ async fn a_reader_goes_on_with_what_it_had() {
         pass(&store);
     }
     assert_eq!(list(&view).records, before.records);
-    assert_ne!(list(&View::new(&tables, codec)).records, before.records);
+    assert_ne!(list(&View::new(&engine, codec)).records, before.records);
     drop(view);
     store.close().await;
 }
@@ -390,7 +391,7 @@ async fn errors_of_the_disk_change_nothing() {
         churn(&store, &mut random, &keys, 400).await;
         store = reopen(store, folder.path(), &clock).await;
         // Until it is opened again it finds nothing more to do by itself.
-        while !tables(&store).upkeep.waits_for_growth() {
+        while !engine(&store).upkeep.waits_for_growth() {
             std::thread::yield_now();
         }
         store.compact(store.revision()).await.unwrap();
@@ -399,7 +400,7 @@ async fn errors_of_the_disk_change_nothing() {
         faults::begin(&log, seed);
         let mut from = Some(0);
         while let Some(at) = from {
-            from = match rewrite::step(&tables(&store), at, &|_| true) {
+            from = match rewrite::step(&engine(&store), at, &|_| true) {
                 Ok(next) => next,
                 Err(rewrite::Failure::Nothing(_)) => {
                     nothing += 1;
@@ -464,7 +465,7 @@ async fn a_power_cut_at_any_change_loses_nothing() {
     drop(store);
     let sizes = index::Sizes {
         cache: 1 << 20,
-        part: 1 << 20,
+        memtable: 1 << 20,
         segment: SEGMENT,
     };
     let (mut cuts, mut given_back) = (0, 0);
@@ -474,16 +475,16 @@ async fn a_power_cut_at_any_change_loses_nothing() {
         copy(folder.path(), cut.path());
         let codec = Codec::new(dictionaries::load(cut.path()).unwrap());
         let disk = Disk::follow(cut.path(), Random(cuts));
-        let tables = Tables::open(cut.path(), sizes, &codec).unwrap();
-        let len = || tables.buckets().get(&NEVER).unwrap().log.len();
+        let engine = Engine::open(cut.path(), sizes, &codec).unwrap();
+        let len = || engine.buckets().get(&NEVER).unwrap().log.len();
         let whole = len();
         disk.lock().unwrap().cut_after(cuts as usize);
         let mut from = Some(0);
         while let Some(at) = from {
-            from = rewrite::step(&tables, at, &|_| true).unwrap_or(None);
+            from = rewrite::step(&engine, at, &|_| true).unwrap_or(None);
         }
         given_back = given_back.max(whole - len());
-        drop(tables);
+        drop(engine);
         if !disk.lock().unwrap().is_off() {
             break;
         }
@@ -552,8 +553,8 @@ async fn what_is_damaged_is_passed_over() {
         .unwrap();
     }
     store.compact(store.revision()).await.unwrap();
-    tables(&store).write_checkpoint().unwrap();
-    let segments = tables(&store).buckets().get(&NEVER).unwrap().log.all();
+    engine(&store).write_checkpoint().unwrap();
+    let segments = engine(&store).buckets().get(&NEVER).unwrap().log.all();
     assert!(segments.len() > 6);
     let damaged = &segments[2];
     let mut bytes = fs::read(&damaged.path).unwrap();

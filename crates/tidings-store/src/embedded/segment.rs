@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk;
 use super::frame::{self, Built, Entry, Header, Kind, POINT_DISTANCE};
-use super::keys::{Reader, put_varint};
+use super::varint::{Reader, put_varint};
 use crate::{Fault, Revision};
 
 /// Bytes a walk through the file reads at a time.

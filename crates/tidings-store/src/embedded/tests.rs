@@ -7,15 +7,16 @@ use super::checkpoint::Checkpoint;
 use super::faults::Point;
 use super::index::Sizes;
 use super::log::{Log, Unfinished};
+use super::read::View;
 use super::*;
 use crate::clock::ManualClock;
-use crate::{Index, ObjectSelector, UnixMillis};
+use crate::{At, Index, ObjectSelector, UnixMillis};
 
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;
 const SIZES: Sizes = Sizes {
     cache: 1 << 20,
-    part: 1 << 20,
+    memtable: 1 << 20,
     segment: 64 << 10,
 };
 
@@ -58,11 +59,11 @@ fn garble_end(path: &Path) {
 fn a_bucket_without_a_commit_is_not_noted() {
     let folder = tempfile::tempdir().unwrap();
     let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
-    let open = || Tables::open(folder.path(), SIZES, &codec);
-    let tables = open().unwrap();
-    tables.bucket(1 << 40).unwrap();
-    tables.write_checkpoint().unwrap();
-    drop(tables);
+    let open = || Engine::open(folder.path(), SIZES, &codec);
+    let engine = open().unwrap();
+    engine.bucket(1 << 40).unwrap();
+    engine.write_checkpoint().unwrap();
+    drop(engine);
     open().unwrap();
 }
 
@@ -236,13 +237,13 @@ async fn an_index_found_damaged_in_use_is_made_anew() {
     store.close().await;
     let noted = |folder: &Path| index::Index::is_distrusted(&folder.join("index"));
     let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
-    let tables = Tables::open(folder.path(), SIZES, &codec).unwrap();
+    let engine = Engine::open(folder.path(), SIZES, &codec).unwrap();
     let full = std::io::ErrorKind::StorageFull;
-    tables.index.distrust(&lsm_tree::Error::Io(full.into()));
+    engine.index.distrust(&lsm_tree::Error::Io(full.into()));
     assert!(!noted(folder.path()));
-    tables.index.distrust(&lsm_tree::Error::Unrecoverable);
+    engine.index.distrust(&lsm_tree::Error::Unrecoverable);
     assert!(noted(folder.path()));
-    drop(tables);
+    drop(engine);
     let store = open(folder.path(), &clock).unwrap();
     assert!(!noted(folder.path()), "it was made anew");
     assert!(store.get("a".into()).await.unwrap().is_some());
@@ -328,9 +329,9 @@ async fn an_index_whose_making_was_interrupted_is_made_anew() {
         }
     }
     drop(empty);
-    let tables = Tables::open(folder.path(), SIZES, &codec).unwrap();
+    let engine = Engine::open(folder.path(), SIZES, &codec).unwrap();
     assert!(!index::Index::is_distrusted(&index), "it is whole now");
-    drop(tables);
+    drop(engine);
     let store = open(folder.path(), &clock).unwrap();
     assert_eq!(
         store
@@ -359,11 +360,11 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     let before = look_up();
     let created = store.create(key.clone(), NewRecord::new("one")).await;
     let created = created.unwrap();
-    // Every commit has the part before it written out; the first has the key.
+    // Every commit has the memtable before it flushed; the first has the key.
     let known = |view: &View<'_>| {
-        let hash = view.tables.index.hash(b"a");
+        let hash = view.engine.index.hash(b"a");
         let found = view.in_memory(hash, b"a", view.state.revision);
-        Ok::<_, Fault>(!matches!(found, super::part::Found::Unknown))
+        Ok::<_, Fault>(!matches!(found, super::memtable::Found::Unknown))
     };
     for number in 0.. {
         if !shared.read(known).unwrap() {

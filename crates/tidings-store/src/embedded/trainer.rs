@@ -1,22 +1,18 @@
 //! Learns what the store's own values have in common: a thread that trains a zstd dictionary on a sample of them, and
 //! keeps it if it pays.
 //!
-//! Writers leave a body now and then with the sample, without waiting. When the sample is full, a dictionary is trained on most
-//! of it and measured on the rest against the one in use; if that saves a tenth, it is stored, synced, and used from then
-//! on. The distance to the next attempt grows, so a store whose values do not change soon stops trying.
+//! When the [sample](super::sample) is full, a dictionary is trained on most of it and measured on
+//! the rest against the one in use; if that saves a tenth, it is stored, synced, and used from then
+//! on.
 //!
-//! Bounds: one sample of at most two MiB, [`DICTIONARIES_MAX`] dictionaries.
+//! Bound: [`DICTIONARIES_MAX`] dictionaries.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::codec::{Codec, packed_len};
 use super::dictionaries;
-
-/// Bodies, and bytes of them, in a sample.
-const SAMPLE_LEN: usize = 1024;
-const SAMPLE_BYTES_MAX: usize = 2 << 20;
 
 /// One in so many of the sample is not trained on but measured with.
 const HELD_BACK: usize = 8;
@@ -28,81 +24,6 @@ const DICTIONARY_SHARE: usize = 10;
 
 /// Dictionaries a store has at most.
 const DICTIONARIES_MAX: u32 = 64;
-
-/// Every body is taken for the first sample, one in so many times more for each further one, up to this.
-const DISTANCE_GROWTH: u64 = 8;
-const DISTANCE_MAX: u64 = 4096;
-
-/// Where writers leave bodies.
-pub(crate) struct Sample(Mutex<State>, Condvar);
-
-struct State {
-    bodies: Vec<Vec<u8>>,
-    bytes: usize,
-    /// One in so many bodies is taken.
-    distance: u64,
-    passed: u64,
-    closed: bool,
-}
-
-impl Default for Sample {
-    fn default() -> Self {
-        Self(
-            Mutex::new(State {
-                bodies: Vec::new(),
-                bytes: 0,
-                distance: 1,
-                passed: 0,
-                closed: false,
-            }),
-            Condvar::new(),
-        )
-    }
-}
-
-impl State {
-    fn is_full(&self) -> bool {
-        self.bodies.len() >= SAMPLE_LEN || self.bytes >= SAMPLE_BYTES_MAX
-    }
-}
-
-impl Sample {
-    /// Perhaps keeps a copy. If others are at it, it does not: it is a sample.
-    pub(crate) fn offer(&self, body: &[u8]) {
-        let Ok(mut state) = self.0.try_lock() else {
-            return;
-        };
-        state.passed += 1;
-        if !state.passed.is_multiple_of(state.distance) || state.is_full() {
-            return;
-        }
-        state.bytes += body.len();
-        state.bodies.push(body.to_vec());
-        if state.is_full() {
-            self.1.notify_all();
-        }
-    }
-
-    /// Waits for a full sample; `None` when it is over.
-    fn take(&self) -> Option<Vec<Vec<u8>>> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .1
-            .wait_while(state, |state| !state.closed && !state.is_full());
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.closed {
-            return None;
-        }
-        (state.bytes, state.passed) = (0, 0);
-        state.distance = (state.distance * DISTANCE_GROWTH).min(DISTANCE_MAX);
-        Some(std::mem::take(&mut state.bodies))
-    }
-
-    fn close(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.1.notify_all();
-    }
-}
 
 /// The running thread; dropping it waits for its end.
 pub(crate) struct Trainer {
@@ -218,21 +139,5 @@ mod tests {
         std::fs::write(&path, std::fs::read(&path).unwrap().split_last().unwrap().1).unwrap();
         let error = dictionaries::load(folder.path()).unwrap_err().to_string();
         assert!(error.contains("dictionaries/3"), "{error}");
-    }
-
-    #[test]
-    fn a_sample_is_bounded_and_taken_when_full() {
-        let sample = Sample::default();
-        for number in 0..5000 {
-            sample.offer(&body(number));
-        }
-        assert_eq!(sample.take().map(|bodies| bodies.len()), Some(SAMPLE_LEN));
-        for number in 0..8 * SAMPLE_LEN as u64 {
-            sample.offer(&body(number));
-        }
-        let second = sample.take().unwrap();
-        assert_eq!((second.len(), &second[0]), (SAMPLE_LEN, &body(7)));
-        sample.close();
-        assert!(sample.take().is_none());
     }
 }

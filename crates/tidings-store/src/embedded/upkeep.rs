@@ -29,7 +29,7 @@ enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     No,
-    /// As soon as the index is written out.
+    /// As soon as the index is flushed.
     OnceIndexed,
     /// It is, and counts as begun.
     Now,

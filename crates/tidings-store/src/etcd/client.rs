@@ -12,11 +12,13 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
+use super::error::OpenError;
 use super::failure::{Failure, Outcome, chain};
 use super::members::{Members, REFRESH_EVERY};
+use super::options::{Credentials, EtcdOptions};
+use super::pause::Pause;
 use super::token::{Token, Tokens};
 use super::wire;
-use super::{Credentials, EtcdOptions, OpenError};
 use crate::Revision;
 
 /// Longest answer accepted from etcd, in bytes. Lists are read in parts that stay far below.
@@ -133,7 +135,7 @@ impl Client {
                 self.leave(member);
             }
             // A refused token is worth one more try at once; a second refusal waits like everything else.
-            if timeout_at(deadline, pause.wait()).await.is_err() {
+            if !pause.wait_until(deadline).await {
                 return Err(failure);
             }
         }
@@ -323,22 +325,6 @@ impl Client {
 
     pub(super) fn failure(&self, member: usize, status: &Status) -> Failure {
         Failure::new(self.members.url(member), status)
-    }
-}
-
-/// The wait between attempts: none at first, then 20 ms doubling up to half a second.
-#[derive(Default)]
-pub(super) struct Pause {
-    millis: u64,
-}
-
-impl Pause {
-    pub(super) async fn wait(&mut self) {
-        let millis = self.millis;
-        self.millis = (millis * 2).clamp(20, 500);
-        if millis > 0 {
-            sleep(Duration::from_millis(millis)).await;
-        }
     }
 }
 

@@ -9,12 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
+use super::Shared;
 use super::client::{COMPACT, Client, RANGE, TXN, signed};
+use super::failure::Failure;
 use super::wire::{
     CompactionRequest, Compare, CompareWith, Empty, KeyValue, PutRequest, RangeRequest,
     RangeResponse, Request, Response, TxnRequest, TxnResponse,
 };
-use super::{Failure, Shared};
 use crate::{Fault, Revision, WriteError};
 
 const KEY: &str = "compact_rev_key";

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Shared;
-use super::client::{Pause, unsigned};
+use super::client::unsigned;
 use super::index::{Applied, Entry};
+use super::pause::Pause;
 use super::stream::{Ended, Stream};
 use super::wire::{KeyValue, WatchEvent};
 use crate::changes::Logged;

@@ -12,7 +12,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::client::{Client, LEASE_GRANT, signed};
-use super::{Failure, wire};
+use super::failure::Failure;
+use super::wire;
 use crate::UnixMillis;
 
 /// Most writes one lease is used for.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tonic::transport::{Channel, Endpoint};
 
-use super::options::{TlsFiles, TlsMaterial};
-use super::{EtcdOptions, OpenError};
+use super::error::OpenError;
+use super::options::{EtcdOptions, TlsFiles, TlsMaterial};
 
 /// Connections are probed this often; etcd objects to less than 5 s (`--grpc-keepalive-min-time`).
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);

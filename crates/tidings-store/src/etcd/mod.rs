@@ -34,6 +34,8 @@
 
 mod client;
 mod compact;
+mod describe;
+mod error;
 mod expiry;
 mod failure;
 mod feed;
@@ -42,8 +44,10 @@ mod keys;
 mod lease;
 mod members;
 mod options;
+mod pause;
 mod read;
 mod settle;
+mod shared;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -53,65 +57,27 @@ mod watch;
 mod wire;
 mod write;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
 
-use self::client::{Client, LEASE_TIME_TO_LIVE, RANGE, STATUS, unsigned};
-use self::expiry::{Expiries, Known};
-use self::failure::{Failure, Outcome};
-use self::index::LocalIndex;
-use self::keys::Keys;
-use self::lease::Leases;
-pub use self::options::{Credentials, EtcdOptions, TlsFiles};
-use crate::changes::{Bounds, Changes};
-use crate::clock::{Clock, Reading};
-use crate::confirmed::Confirmed;
+use self::client::{Client, STATUS, unsigned};
+use self::shared::Shared;
+use crate::clock::Clock;
 use crate::{
-    BoxFuture, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page, ReadError,
-    Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
+    BoxFuture, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError, Record,
+    Revision, Stats, Store, Watch, WatchError, WriteError,
 };
+
+pub use self::describe::{Describe, Description};
+pub use self::error::OpenError;
+pub use self::options::{Credentials, EtcdOptions, TlsFiles};
 
 /// How long closing waits for etcd to tell the last changes this process made.
 const LAST_CHANGES: Duration = Duration::from_secs(1);
-
-/// What a value says about itself, for the store to find it by.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Description {
-    /// What to find it by; the default for a value that cannot be decoded.
-    pub index: Index,
-    /// When it ends, if the value itself says so exactly. `None` leaves it to the lease.
-    pub expires_at: Option<UnixMillis>,
-}
-
-/// Describes a value, whoever wrote it: the server's decoder. It must be quick; it is called for every record read.
-pub type Describe = Arc<dyn Fn(&[u8]) -> Description + Send + Sync>;
-
-/// Why a store on etcd could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The options make no sense; the text says which and what is accepted.
-    #[error("{0}")]
-    Options(String),
-    /// A TLS file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    TlsFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// No member answered in time, or etcd refused.
-    #[error("etcd cannot be used: {0}")]
-    Etcd(Fault),
-}
 
 /// A store on etcd; see the [module documentation](self).
 ///
@@ -133,34 +99,6 @@ pub struct EtcdStore {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What the store's methods, its tasks and its watches have in common.
-struct Shared {
-    options: EtcdOptions,
-    client: Arc<Client>,
-    clock: Arc<dyn Clock>,
-    /// Up to when the clock is believed.
-    confirmed: Mutex<Confirmed>,
-    describe: Describe,
-    keys: Keys,
-    leases: Leases,
-    expiries: Expiries,
-    index: LocalIndex,
-    /// The recent history, as far as the feed has followed it.
-    changes: Arc<Changes>,
-    /// How far the feed has come.
-    fed: tokio::sync::watch::Sender<Revision>,
-    /// Wakes the feed to ask etcd for progress.
-    want_progress: Notify,
-    /// The oldest revision that can be read, as far as is known; zero if nothing was ever forgotten.
-    oldest: AtomicU64,
-    expired: AtomicU64,
-    /// The latest revision this process wrote.
-    wrote: AtomicU64,
-    /// Watches reading etcd's own history.
-    direct_watches: AtomicU64,
-    closed: tokio::sync::watch::Sender<bool>,
-}
-
 impl EtcdStore {
     /// Connects to a cluster and begins to follow it. Must be called within a tokio runtime.
     ///
@@ -173,10 +111,10 @@ impl EtcdStore {
     ) -> Result<Self, OpenError> {
         options.validate()?;
         let client = Arc::new(Client::new(&options)?);
-        let shared = Shared::connect(options, client, clock, describe)
+        let revisions = compact::oldest_and_latest(&client)
             .await
             .map_err(|failure| OpenError::Etcd(failure.into()))?;
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared::new(options, client, clock, describe, revisions));
         let mut tasks = JoinSet::new();
         tasks.spawn(feed::follow(Arc::clone(&shared)));
         tasks.spawn(feed::sweep(Arc::clone(&shared)));
@@ -193,6 +131,31 @@ impl EtcdStore {
         Ok(Self {
             shared,
             tasks: Mutex::new(tasks),
+        })
+    }
+
+    async fn read_stats(&self) -> Result<Stats, ReadError> {
+        let shared = &self.shared;
+        shared.check_open()?;
+        let deadline = shared.client.deadline();
+        let records = shared.count_all().await.map_err(Fault::from)?;
+        let revision = shared.client.revision();
+        let status: Result<wire::StatusResponse, _> =
+            shared.client.ask(STATUS, wire::Empty {}, deadline).await;
+        let status = status.map_err(Fault::from)?;
+        shared.index_reached(revision).await;
+        let now = shared.clock.now();
+        let (first_ended, _) = shared.index.ended(now, 1).unwrap_or_default();
+        let lag = first_ended.first().and_then(|(_, entry)| entry.expires_at);
+        Ok(Stats {
+            records,
+            value_bytes: shared.index.value_bytes().unwrap_or(0),
+            disk_bytes: unsigned(status.db_size),
+            revision,
+            oldest_revision: shared.oldest(),
+            expiry_lag_ms: lag.map_or(0, |end| now.0.abs_diff(end.0)),
+            expired: shared.expired.load(Ordering::Acquire),
+            watches: shared.changes.watches() + shared.direct_watches.load(Ordering::Acquire),
         })
     }
 
@@ -213,178 +176,6 @@ impl EtcdStore {
 impl Drop for EtcdStore {
     fn drop(&mut self) {
         self.shut();
-    }
-}
-
-impl Shared {
-    async fn connect(
-        options: EtcdOptions,
-        client: Arc<Client>,
-        clock: Arc<dyn Clock>,
-        describe: Describe,
-    ) -> Result<Self, Failure> {
-        let (oldest, revision) = compact::oldest_and_latest(&client).await?;
-        let bounds = Bounds {
-            changes: options.history_len_max,
-            bytes: options.history_bytes_max,
-        };
-        // What others have written may end by this clock, of which nothing is known yet.
-        let confirmed = Confirmed::resume(None, Reading::of(&*clock));
-        Ok(Self {
-            client,
-            clock,
-            confirmed: Mutex::new(confirmed),
-            describe,
-            keys: Keys::new(&options.prefix),
-            leases: Leases::new(options.lease_ttl_min),
-            expiries: Expiries::new(options.history_len_max.max(options.index_len_max)),
-            index: LocalIndex::new(options.index_len_max),
-            changes: Arc::new(Changes::new(revision, bounds)),
-            fed: tokio::sync::watch::Sender::new(revision),
-            want_progress: Notify::new(),
-            oldest: AtomicU64::new(oldest),
-            expired: AtomicU64::new(0),
-            wrote: AtomicU64::new(0),
-            direct_watches: AtomicU64::new(0),
-            closed: tokio::sync::watch::Sender::new(false),
-            options,
-        })
-    }
-
-    fn check_open(&self) -> Result<(), Fault> {
-        if *self.closed.borrow() {
-            Err(Fault::Closed)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Returns when the store is closed.
-    async fn until_closed(&self) {
-        // The sender lives in self, so the only way to return is that it was set.
-        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
-    }
-
-    fn oldest(&self) -> Revision {
-        self.oldest.load(Ordering::Acquire)
-    }
-
-    /// Notes that etcd has forgotten what was before a revision.
-    fn compacted(&self, revision: Revision) {
-        self.oldest.fetch_max(revision, Ordering::AcqRel);
-        self.changes.forget(revision);
-    }
-
-    /// The cluster's latest revision, not only the latest one seen here.
-    async fn latest(&self, deadline: Instant) -> Result<Revision, Failure> {
-        // No record has the prefix itself as its key.
-        let request = wire::RangeRequest {
-            key: self.keys.full(b""),
-            ..wire::RangeRequest::default()
-        };
-        let answer: wire::RangeResponse = self.client.ask(RANGE, request, deadline).await?;
-        Ok(self.client.observe(answer.header))
-    }
-
-    /// How many keys etcd has for this store.
-    async fn count_all(&self) -> Result<u64, Failure> {
-        let (key, range_end) = self.keys.all();
-        let request = wire::RangeRequest {
-            key,
-            range_end,
-            count_only: true,
-            ..wire::RangeRequest::default()
-        };
-        let deadline = self.client.deadline();
-        let answer: wire::RangeResponse = self.client.ask(RANGE, request, deadline).await?;
-        self.client.observe(answer.header);
-        Ok(unsigned(answer.count))
-    }
-
-    /// Makes a record of a version of a key as etcd returned it.
-    async fn record(&self, version: wire::KeyValue) -> Record {
-        let key = self.keys.short(&version.key);
-        Record {
-            expires_at: self.end_of(&key, &version).await,
-            key,
-            revision: unsigned(version.mod_revision),
-            value: version.value,
-        }
-    }
-
-    /// When a version of a record ends.
-    async fn end_of(&self, key: &Bytes, version: &wire::KeyValue) -> Option<UnixMillis> {
-        let revision = unsigned(version.mod_revision);
-        let decode = || {
-            let indexed = self.index.end_of(key, revision);
-            indexed.or_else(|| (self.describe)(&version.value).expires_at)
-        };
-        match self.expiries.of(key, version, decode) {
-            Known::End(end) => end,
-            Known::Lease(lease) => self.first_sight(lease).await,
-        }
-    }
-
-    /// Asks etcd how long the lease of another program has left. If etcd cannot tell now, the record is taken for one
-    /// that lives on, and it is asked again next time.
-    async fn first_sight(&self, lease: i64) -> Option<UnixMillis> {
-        let now = self.clock.now();
-        let request = wire::LeaseTimeToLiveRequest { id: lease };
-        let deadline = self.client.deadline();
-        let answer: Result<wire::LeaseTimeToLiveResponse, _> =
-            self.client.ask(LEASE_TIME_TO_LIVE, request, deadline).await;
-        match answer {
-            // A lease that is gone has a life of -1.
-            Ok(answer) => {
-                let end = UnixMillis(now.0.saturating_add(answer.ttl.saturating_mul(1000)));
-                Some(self.expiries.first_seen(lease, end))
-            }
-            Err(failure) if failure.says("requested lease not found") => {
-                Some(self.expiries.first_seen(lease, now))
-            }
-            Err(failure) => {
-                tracing::warn!(%failure, lease, "cannot learn when a lease of another program ends");
-                None
-            }
-        }
-    }
-
-    fn is_live(&self, record: &Record) -> bool {
-        let now = self.clock.now();
-        record.expires_at.is_none_or(|end| end > now)
-    }
-
-    /// The time by which records may be deleted.
-    fn confirmed(&self) -> UnixMillis {
-        let mut confirmed = self
-            .confirmed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        confirmed.at(Reading::of(&*self.clock))
-    }
-
-    async fn read_stats(&self) -> Result<Stats, ReadError> {
-        self.check_open()?;
-        let deadline = self.client.deadline();
-        let records = self.count_all().await.map_err(Fault::from)?;
-        let revision = self.client.revision();
-        let status: Result<wire::StatusResponse, _> =
-            self.client.ask(STATUS, wire::Empty {}, deadline).await;
-        let status = status.map_err(Fault::from)?;
-        self.index_reached(revision).await;
-        let now = self.clock.now();
-        let (first_ended, _) = self.index.ended(now, 1).unwrap_or_default();
-        let lag = first_ended.first().and_then(|(_, entry)| entry.expires_at);
-        Ok(Stats {
-            records,
-            value_bytes: self.index.value_bytes().unwrap_or(0),
-            disk_bytes: unsigned(status.db_size),
-            revision,
-            oldest_revision: self.oldest(),
-            expiry_lag_ms: lag.map_or(0, |end| now.0.abs_diff(end.0)),
-            expired: self.expired.load(Ordering::Acquire),
-            watches: self.changes.watches() + self.direct_watches.load(Ordering::Acquire),
-        })
     }
 }
 
@@ -461,7 +252,7 @@ impl Store for EtcdStore {
     /// `value_bytes` and `expiry_lag_ms` come from the local index, and are zero without it; `disk_bytes` is the size of
     /// one member's whole database.
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
-        Box::pin(async move { self.shared.read_stats().await })
+        Box::pin(async move { self.read_stats().await })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -469,8 +260,7 @@ impl Store for EtcdStore {
             self.shared.closed.send_replace(true);
             // Watchers are told what was written, if etcd says it soon.
             let wrote = self.shared.wrote.load(Ordering::Acquire);
-            let mut fed = self.shared.fed.subscribe();
-            let _ = timeout(LAST_CHANGES, fed.wait_for(|fed| *fed >= wrote)).await;
+            self.shared.until_fed(wrote, LAST_CHANGES).await;
             self.end();
         })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use super::OpenError;
+use super::error::OpenError;
 
 /// Options of an [`EtcdStore`](super::EtcdStore). Start from [`EtcdOptions::new`] and set fields.
 ///

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
 
 use super::Shared;
 use super::client::{TXN, signed};
@@ -239,9 +238,8 @@ impl Shared {
             Some(false) => {}
             known => return known.unwrap_or(false),
         }
-        let mut fed = self.fed.subscribe();
         self.want_progress.notify_one();
-        let _ = timeout(CATCH_UP, fed.wait_for(|fed| *fed >= revision)).await;
+        self.until_fed(revision, CATCH_UP).await;
         there().unwrap_or(false)
     }
 

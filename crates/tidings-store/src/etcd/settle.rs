@@ -13,9 +13,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::Shared;
 use super::client::{RANGE, signed, unsigned};
+use super::failure::Failure;
 use super::wire::{KeyValue, RangeRequest, RangeResponse};
-use super::{Failure, Shared};
 use crate::{Fault, Revision, WriteError};
 
 /// How many versions of a key are looked at for the first one behind a revision.

@@ -6,9 +6,10 @@ mod cluster;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use super::failure::{Failure, Outcome};
 use super::*;
-use crate::clock::ManualClock;
-use crate::{At, ObjectSelector};
+use crate::clock::{ManualClock, Reading};
+use crate::{At, Index, ObjectSelector, UnixMillis};
 
 const KEYS: [&str; 6] = ["a/1", "a/2", "a/3", "b/1", "b/2", "c/1"];
 

@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::Shared;
-use super::client::{Pause, RANGE, signed};
+use super::client::{RANGE, signed};
+use super::pause::Pause;
 use super::stream::{Ended, Stream};
 use super::wire::{RangeRequest, RangeResponse};
 use crate::changes::{Bounds, Older};

@@ -12,16 +12,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use super::client::{Pause, RANGE, TXN, signed};
+use super::Shared;
+use super::client::{RANGE, TXN, signed};
+use super::failure::{Failure, Outcome};
+use super::pause::Pause;
 use super::settle::Lost;
 use super::wire::{
     Compare, CompareWith, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RangeResponse,
     Request, Response, TxnRequest, TxnResponse,
 };
-use super::{Failure, Outcome, Shared};
-use crate::record::check_size;
+use crate::limits::check_size;
 use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, VALUE_LEN_MAX, WriteError};
 
 /// Deletes in one transaction. etcd allows 128 operations by default; each of these is a transaction of its own inside.
@@ -102,7 +104,7 @@ impl Shared {
                 Ok(Answered::Other(other)) => other,
                 Err(failure) if failure.says("requested lease not found") => {
                     self.leases.forget(lease).await;
-                    if timeout_at(deadline, pause.wait()).await.is_err() {
+                    if !pause.wait_until(deadline).await {
                         return Err(Fault::from(failure).into());
                     }
                     continue;
@@ -137,7 +139,7 @@ impl Shared {
                 (None, None) => {}
                 (current, expected) => return Err(self.refusal(current.as_ref(), expected)),
             }
-            if timeout_at(deadline, pause.wait()).await.is_err() {
+            if !pause.wait_until(deadline).await {
                 return Err(Fault::Storage(Arc::new(Contended)).into());
             }
         }
@@ -251,7 +253,7 @@ impl Shared {
                 None if failure.is_no_space() => return Err(failure.knowing(Outcome::Unknown)),
                 _ => failure,
             };
-            if !again || timeout_at(deadline, pause.wait()).await.is_err() {
+            if !again || !pause.wait_until(deadline).await {
                 return Err(failure);
             }
             lost = Some(failure);
@@ -310,7 +312,7 @@ impl Shared {
                 }
                 Err(failure) => return Err(Fault::from(failure).into()),
             }
-            if timeout_at(deadline, pause.wait()).await.is_err() {
+            if !pause.wait_until(deadline).await {
                 return Err(Fault::Storage(Arc::new(Contended)).into());
             }
         }

@@ -32,7 +32,7 @@ const FIRST: &str = "TIDINGS_STORE_CRASH_FIRST";
 fn open(folder: &Path) -> EmbeddedStore {
     let mut options = EmbeddedOptions::default();
     options.history_retention = Duration::MAX;
-    // Some hundred changes, so that the process also dies while the index is written out and merged.
+    // Some hundred changes, so that the process also dies while the index is flushed and merged.
     options.index_memory_bytes = 64 << 10;
     EmbeddedStore::open(folder, options).unwrap()
 }

@@ -490,7 +490,7 @@ fn flipped_bits_are_never_served() {
                 .map(|file| file.unwrap().path()),
         );
     }
-    assert!(files.len() > 2, "nothing was written out");
+    assert!(files.len() > 2, "nothing was flushed");
     let result = runner(64).run(
         &(
             any::<prop::sample::Index>(),

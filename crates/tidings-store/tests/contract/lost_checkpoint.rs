@@ -89,7 +89,7 @@ async fn make(folder: &Path, clock: &ManualClock, steps: &[Step]) -> Revision {
                 clock.advance(millis);
                 store.expire().await.unwrap();
                 store.compact(store.revision()).await.unwrap();
-                // Closing writes the index out; what can be dropped is with the next commit.
+                // Closing flushes the index; what can be dropped is with the next commit.
                 store.close().await;
                 store = open(folder, clock);
                 store.expire().await.unwrap();

@@ -1,40 +1,23 @@
-//! The open store: its log, its index, and what of both is published; the buckets that come and go, and which bucket a
-//! record goes to.
+//! The open store: its log, its index, and what of both is published; the buckets that come and go.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use super::bucket::{Bucket, Buckets};
 use super::checkpoint::Checkpoint;
 use super::codec::Codec;
-use super::folder::OpenError;
-use super::index::{Index, Sizes, Tree, remove};
-use super::keys::{NEVER, State};
-use super::log::{self, Log, Segments};
+use super::error::OpenError;
+use super::flush;
+use super::folder::{INDEX, LOG};
+use super::index::{Index, Sizes, remove};
+use super::keys::State;
+use super::log::{self, Log};
 use super::replay;
 use super::segment::Segment;
 use super::upkeep::Upkeep;
-use crate::{Fault, UnixMillis};
-
-/// Buckets a store normally has at most. Beyond it, records go to the next bucket that outlives them.
-const BUCKETS_MAX: usize = 24;
-
-/// No bucket is narrower than this, about a minute.
-const WIDTH_MIN: u64 = 1 << 16;
-
-const LOG: &str = "log";
-pub(crate) const INDEX: &str = "index";
-
-/// Where the records with one range of expiry are.
-#[derive(Clone)]
-pub(crate) struct Bucket {
-    pub(crate) log: Segments,
-    pub(crate) index: Arc<Tree>,
-}
-
-pub(crate) type Buckets = BTreeMap<u64, Bucket>;
+use crate::Fault;
 
 /// What readers see.
 #[derive(Clone)]
@@ -46,7 +29,7 @@ pub(crate) struct Published {
 }
 
 /// See the module documentation.
-pub(crate) struct Tables {
+pub(crate) struct Engine {
     pub(crate) folder: PathBuf,
     pub(crate) log: Log,
     pub(crate) index: Index,
@@ -61,7 +44,7 @@ pub(crate) struct Tables {
     pub(crate) rewriting: Mutex<()>,
 }
 
-impl Tables {
+impl Engine {
     /// Opens what is in a folder that is locked already.
     pub(crate) fn open(folder: &Path, sizes: Sizes, codec: &Codec) -> Result<Self, OpenError> {
         let (log_folder, index_folder) = (folder.join(LOG), folder.join(INDEX));
@@ -94,10 +77,10 @@ impl Tables {
                 );
                 Index::discard(&index_folder)
                     .map_err(|error| OpenError::io("replace", &index_folder, error))?;
-                let tables = Self::open_at(folder, sizes, codec, None)?;
+                let engine = Self::open_at(folder, sizes, codec, None)?;
                 Index::trust(&index_folder)
                     .map_err(|error| OpenError::io("write to", &index_folder, error))?;
-                Ok(tables)
+                Ok(engine)
             }
             opened => opened,
         }
@@ -155,7 +138,7 @@ impl Tables {
             number,
             buckets: Arc::new(buckets),
         };
-        let tables = Self {
+        let engine = Self {
             folder: folder.to_owned(),
             log,
             index,
@@ -166,18 +149,19 @@ impl Tables {
             rewriting: Mutex::default(),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
-        tables
+        engine
             .index
             .opened_at
             .store(state.revision, Ordering::Release);
-        replay::replay(&tables, codec, from)?;
+        let Published { state, buckets, .. } = engine.published();
+        replay::replay(&engine.index, codec, &buckets, &state, from)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
             // From here on a missing checkpoint is damage.
-            tables
+            engine
                 .write_checkpoint()
                 .map_err(|error| OpenError::io("write to", folder, error))?;
         }
-        Ok(tables)
+        Ok(engine)
     }
 
     pub(crate) fn published(&self) -> Published {
@@ -253,6 +237,49 @@ impl Tables {
         });
     }
 
+    /// Sets aside what the index has in memory, to be flushed; returns what it reaches to.
+    ///
+    /// Must be called by the one who commits, between two commits.
+    pub(crate) fn set_aside(&self) -> Checkpoint {
+        let published = self.published();
+        self.index.set_aside();
+        // A bucket made for a commit that failed has nothing in the log, and would be missed when opening.
+        let buckets = published
+            .buckets
+            .iter()
+            .filter(|(_, bucket)| bucket.log.len() > 0)
+            .map(|(name, _)| *name)
+            .collect();
+        Checkpoint {
+            number: published.number,
+            state: published.state,
+            buckets,
+        }
+    }
+
+    /// Flushes what was set aside, and then notes that.
+    pub(crate) fn flush(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
+        flush::flush(&self.index, &self.buckets())?;
+        self.index.sync_names()?;
+        checkpoint.write(&self.folder)?;
+        let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
+        self.indexed
+            .store(checkpoint.state.revision, Ordering::Release);
+        if let Err(error) = self.log.write_idx(since) {
+            tracing::warn!(%error, "failed to write where things are in the log; opening will take longer");
+        }
+        Ok(())
+    }
+
+    /// Flushes all there is, while nothing is being committed.
+    pub(crate) fn write_checkpoint(&self) -> io::Result<()> {
+        let checkpoint = self.set_aside();
+        self.flush(&checkpoint).map_err(|error| match error {
+            lsm_tree::Error::Io(error) => error,
+            error => io::Error::other(error),
+        })
+    }
+
     /// Bytes on disk of everything.
     pub(crate) fn disk_bytes(&self) -> u64 {
         use lsm_tree::AbstractTree;
@@ -278,79 +305,5 @@ fn unusable(folder: &Path, error: lsm_tree::Error) -> OpenError {
             OpenError::io("open the index in", folder, error)
         }
         error => OpenError::Index(error.to_string()),
-    }
-}
-
-/// The bucket for a record: the end of a range of expiries about an eighth as wide as the record's life is long, so that
-/// equal lives keep eight or so buckets open, and mixed ones not many more.
-///
-/// `swept` is the last bucket whose ends may already be written down: a clock that was set back must not put records where
-/// nobody will look again.
-pub(crate) fn bucket_for<'a>(
-    now: UnixMillis,
-    expires_at: Option<UnixMillis>,
-    swept: u64,
-    mut existing: impl DoubleEndedIterator<Item = &'a u64> + Clone,
-) -> u64 {
-    let Some(UnixMillis(expires_at)) = expires_at else {
-        return NEVER;
-    };
-    let expires_at = expires_at
-        .max(0)
-        .cast_unsigned()
-        .max(swept.saturating_add(1));
-    let life = expires_at.saturating_sub(now.0.max(0).cast_unsigned());
-    let crowded = existing.clone().count() >= BUCKETS_MAX;
-    if crowded && let Some(fitting) = existing.find(|end| **end >= expires_at && **end != NEVER) {
-        return *fitting;
-    }
-    // One that outlives all others when there are too many is made twice as long, so that few of those are needed.
-    let width = if crowded {
-        life.saturating_mul(2)
-    } else {
-        life / 8
-    };
-    let width = width.clamp(WIDTH_MIN, 1 << 60).next_power_of_two();
-    expires_at
-        .checked_next_multiple_of(width)
-        .map_or(NEVER - 1, |end| end.min(NEVER - 1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const HOUR: i64 = 3_600_000;
-
-    #[test]
-    fn one_life_keeps_few_buckets() {
-        let mut buckets = std::collections::BTreeSet::new();
-        for minute in 0..600i64 {
-            let now = 1_700_000_000_000 + minute * 60_000;
-            buckets.retain(|end| *end > now.cast_unsigned());
-            let expires_at = Some(UnixMillis(now + HOUR));
-            buckets.insert(bucket_for(UnixMillis(now), expires_at, 0, buckets.iter()));
-            assert!(buckets.len() <= 9, "{buckets:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn buckets_outlive_their_records_and_stay_few(
-            lives in proptest::collection::vec(1..1i64 << 45, 1..200),
-            swept in prop_oneof![Just(0u64), 1..1u64 << 46],
-        ) {
-            let now = UnixMillis(1_700_000_000_000);
-            let mut buckets = std::collections::BTreeSet::new();
-            for life in lives {
-                let expires_at = now.0 + life;
-                let bucket = bucket_for(now, Some(UnixMillis(expires_at)), swept, buckets.iter());
-                prop_assert!(bucket >= expires_at.cast_unsigned());
-                prop_assert!(bucket > swept && bucket < NEVER);
-                buckets.insert(bucket);
-            }
-            prop_assert!(buckets.len() <= BUCKETS_MAX + 46, "{}", buckets.len());
-        }
     }
 }

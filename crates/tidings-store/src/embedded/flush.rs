@@ -1,6 +1,6 @@
-//! Writes the parts of the index that were set aside to the trees: sorted, one new table for each tree they concern.
+//! Flushes the memtables that were set aside to the trees: sorted, one new table for each tree they concern.
 //!
-//! Doing so again, or after the trees have some of it already, does no harm: in the end each entry is as the part says. To
+//! Doing so again, or after the trees have some of it already, does no harm: in the end each entry is as the memtable says. To
 //! that end, versions that may be in a tree by an earlier, interrupted try are taken out when they have ended since.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 
 use lsm_tree::AnyTree;
 
+use super::bucket::Buckets;
 use super::index::Index;
 use super::keys::{self, IndexKey, Pointer};
-use super::part::{Part, Placed};
-use super::tables::Buckets;
+use super::memtable::{Memtable, Placed};
 use crate::Revision;
 
 /// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are kept short.
@@ -31,17 +31,17 @@ impl Entries {
     }
 }
 
-/// Writes all that was set aside, the oldest first, and has readers to come find it in the trees.
-pub(crate) fn write_out(index: &Index, buckets: &Buckets) -> lsm_tree::Result<()> {
-    while let Some(part) = index.oldest_aside() {
-        write_part(index, buckets, &part)?;
+/// Flushes all that was set aside, the oldest first, and has readers to come find it in the trees.
+pub(crate) fn flush(index: &Index, buckets: &Buckets) -> lsm_tree::Result<()> {
+    while let Some(memtable) = index.oldest_aside() {
+        flush_one(index, buckets, &memtable)?;
         index.forget_oldest();
     }
     Ok(())
 }
 
-fn write_part(index: &Index, buckets: &Buckets, part: &Part) -> lsm_tree::Result<()> {
-    let outcome = part.outcome();
+fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree::Result<()> {
+    let outcome = memtable.outcome();
     let opened_at = index.opened_at.load(Ordering::Acquire);
     let mut entries = BTreeMap::<u64, Entries>::new();
     for (placed, ended) in outcome.versions() {
@@ -64,7 +64,10 @@ fn write_part(index: &Index, buckets: &Buckets, part: &Part) -> lsm_tree::Result
         of_bucket.add(*placed, false);
         of_bucket.ended.push((placed.pointer.revision, *by));
     }
-    let mut written = part.written.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut written = memtable
+        .written
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     for (name, entries) in entries {
         // A bucket that was dropped since is not missed, and one that has it is not given it again when it is tried again.
         if let Some(bucket) = buckets.get(&name)

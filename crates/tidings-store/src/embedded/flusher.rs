@@ -1,8 +1,8 @@
-//! Two threads that keep the index in order beside the committer: one writes out what it has in memory and notes how far
+//! Two threads that keep the index in order beside the committer: one flushes what it has in memory and notes how far
 //! that reaches, one merges its tables, and gives back space in the log when there is nothing to merge.
 //!
-//! Invariants: at most one part is set aside at a time, so the index holds at most about two parts in memory; the
-//! committer waits, or refuses writes if writing out fails, before there would be more. What failed is tried again.
+//! Invariants: at most one memtable is set aside at a time, so the index holds at most about two memtables in memory; the
+//! committer waits, or refuses writes if flushing fails, before there would be more. What failed is tried again.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use lsm_tree::AbstractTree;
 
 use super::checkpoint::Checkpoint;
+use super::engine::Engine;
 use super::index::fault;
 use super::keys::NEVER;
 use super::rewrite::{self, Failure};
-use super::tables::Tables;
 use crate::{Fault, Revision};
 
-/// Tables side by side in one tree above which nothing is written out before they are merged.
+/// Tables side by side in one tree above which nothing is flushed before they are merged.
 const TABLES_MAX: usize = 32;
 
 /// How long after a failure it is tried again: twice as long each time, up to a limit.
@@ -26,14 +26,14 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct State {
-    /// What was set aside and is not yet written out.
-    part: Option<(Arc<Tables>, Checkpoint)>,
-    /// Why writing it out failed last.
+    /// What was set aside and is not yet flushed.
+    memtable: Option<(Arc<Engine>, Checkpoint)>,
+    /// Why flushing it failed last.
     failed: Option<Fault>,
     /// Whose tables are to be looked at, and whether the names are to be gone through whole.
-    merge: Option<(Arc<Tables>, bool)>,
+    merge: Option<(Arc<Engine>, bool)>,
     /// Whose log is gone through for space, and from where.
-    rewrite: Option<(Arc<Tables>, Revision)>,
+    rewrite: Option<(Arc<Engine>, Revision)>,
     closed: bool,
 }
 
@@ -48,22 +48,22 @@ struct Shared {
 }
 
 /// See the module documentation.
-pub(crate) struct Keeper {
+pub(crate) struct Flusher {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl Flusher {
     pub(crate) fn start() -> std::io::Result<Self> {
-        let mut keeper = Self {
+        let mut flusher = Self {
             shared: Arc::default(),
             threads: Vec::new(),
         };
         for (name, run) in [
-            ("tidings-index", Shared::write_out as fn(&Shared)),
+            ("tidings-index", Shared::flush as fn(&Shared)),
             ("tidings-merge", Shared::tidy),
         ] {
-            let shared = Arc::clone(&keeper.shared);
+            let shared = Arc::clone(&flusher.shared);
             let thread = std::thread::Builder::new()
                 .name(name.into())
                 .spawn(move || {
@@ -71,67 +71,63 @@ impl Keeper {
                     run(&shared);
                     drop(ending);
                 });
-            keeper.threads.push(thread?);
+            flusher.threads.push(thread?);
         }
-        Ok(keeper)
+        Ok(flusher)
     }
 
-    /// Sets the index's memory aside to be written out, unless some of it still is; to be called between two commits.
-    pub(crate) fn set_aside(&self, tables: &Arc<Tables>) {
+    /// Sets the index's memory aside to be flushed, unless some of it still is; to be called between two commits.
+    pub(crate) fn set_aside(&self, engine: &Arc<Engine>) {
         let mut state = self.shared.state();
-        if state.part.is_none() {
-            state.part = Some((Arc::clone(tables), tables.set_aside()));
+        if state.memtable.is_none() {
+            state.memtable = Some((Arc::clone(engine), engine.set_aside()));
             self.shared.changed.notify_all();
         }
     }
 
-    /// Waits a little for what was set aside to be written out; whether there is room for more, or why not.
+    /// Waits a little for what was set aside to be flushed; whether there is room for more, or why not.
     pub(crate) fn wait(&self) -> Result<bool, Fault> {
         let state = self.shared.state();
-        let waited = self
-            .shared
-            .changed
-            .wait_timeout_while(state, RETRY, |state| {
-                state.part.is_some() && state.failed.is_none() && !state.closed
-            });
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match (&state.part, &state.failed) {
+        let state = self.shared.wait(state, RETRY, |state| {
+            state.memtable.is_some() && state.failed.is_none()
+        });
+        match (&state.memtable, &state.failed) {
             (Some(_), Some(fault)) => Err(fault.clone()),
             (Some(_), None) if state.closed => Err(Fault::Storage(Arc::new(Ended))),
-            (part, _) => Ok(part.is_none()),
+            (memtable, _) => Ok(memtable.is_none()),
         }
     }
 
     /// Has the names gone through, to be rid of those that were swept.
-    pub(crate) fn clean_names(&self, tables: &Arc<Tables>) {
-        self.shared.state().merge = Some((Arc::clone(tables), true));
+    pub(crate) fn clean_names(&self, engine: &Arc<Engine>) {
+        self.shared.state().merge = Some((Arc::clone(engine), true));
         self.shared.changed.notify_all();
     }
 
     /// Has the log of what never expires gone through for space.
-    pub(crate) fn rewrite(&self, tables: &Arc<Tables>) {
-        self.shared.state().rewrite = Some((Arc::clone(tables), 0));
+    pub(crate) fn rewrite(&self, engine: &Arc<Engine>) {
+        self.shared.state().rewrite = Some((Arc::clone(engine), 0));
         self.shared.changed.notify_all();
     }
 }
 
 /// What the second thread does next.
 enum Task {
-    Merge(Arc<Tables>, bool),
-    Rewrite(Arc<Tables>, Revision),
+    Merge(Arc<Engine>, bool),
+    Rewrite(Arc<Engine>, Revision),
 }
 
 impl Task {
     fn of(state: &mut State) -> Option<Self> {
-        if let Some((tables, clean)) = state.merge.take() {
-            return Some(Self::Merge(tables, clean));
+        if let Some((engine, clean)) = state.merge.take() {
+            return Some(Self::Merge(engine, clean));
         }
-        let (tables, from) = state.rewrite.take()?;
-        Some(Self::Rewrite(tables, from))
+        let (engine, from) = state.rewrite.take()?;
+        Some(Self::Rewrite(engine, from))
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Flusher {
     fn drop(&mut self) {
         self.shared.state().closed = true;
         self.shared.changed.notify_all();
@@ -144,6 +140,19 @@ impl Drop for Keeper {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for so long at most, while there is reason to and it is not over.
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        at_most: Duration,
+        is_waiting: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        let waited = self
+            .changed
+            .wait_timeout_while(state, at_most, |state| !state.closed && is_waiting(state));
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Waits for something to do, `None` when it is over.
@@ -163,38 +172,35 @@ impl Shared {
         }
     }
 
-    fn write_out(&self) {
+    fn flush(&self) {
         let mut wait = RETRY;
-        while let Some((tables, checkpoint)) = self.next(|state| state.part.clone()) {
-            let written = tables.write_out(&checkpoint);
+        while let Some((engine, checkpoint)) = self.next(|state| state.memtable.clone()) {
+            let written = engine.flush(&checkpoint);
             if written.is_ok() {
-                // Whatever comes of it: what was set aside is written out.
-                complain(&tables, merge_crowded(&tables, TABLES_MAX));
+                // Whatever comes of it: what was set aside is flushed.
+                complain(&engine, merge_crowded(&engine, TABLES_MAX));
             }
             let mut state = self.state();
             match written {
                 Ok(()) => {
                     wait = RETRY;
                     state.failed = None;
-                    state.part = None;
+                    state.memtable = None;
                     let clean = state.merge.take().is_some_and(|(_, clean)| clean);
-                    state.merge = Some((tables, clean));
+                    state.merge = Some((engine, clean));
                 }
                 Err(error) => {
-                    tables.index.distrust(&error);
+                    engine.index.distrust(&error);
                     let error = fault(error);
                     if state.failed.is_none() {
-                        tracing::error!(%error, "failed to write out the index; it is tried again");
+                        tracing::error!(%error, "failed to flush the index; it is tried again");
                     }
                     state.failed = Some(error);
                 }
             }
             self.changed.notify_all();
             if state.failed.is_some() {
-                let waited = self
-                    .changed
-                    .wait_timeout_while(state, wait, |state| !state.closed);
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                drop(self.wait(state, wait, |_| true));
                 wait = RETRY_MAX.min(wait * 2);
             }
         }
@@ -203,10 +209,10 @@ impl Shared {
     fn tidy(&self) {
         while let Some(task) = self.next(Task::of) {
             match task {
-                Task::Merge(tables, clean) => merge(&tables, clean),
-                Task::Rewrite(tables, from) => {
-                    if let Some(next) = self.rewrite(&tables, from) {
-                        self.state().rewrite = Some((tables, next));
+                Task::Merge(engine, clean) => merge(&engine, clean),
+                Task::Rewrite(engine, from) => {
+                    if let Some(next) = self.rewrite(&engine, from) {
+                        self.state().rewrite = Some((engine, next));
                     }
                 }
             }
@@ -214,26 +220,21 @@ impl Shared {
     }
 
     /// Goes through one segment; where to go on.
-    fn rewrite(&self, tables: &Tables, from: Revision) -> Option<Revision> {
+    fn rewrite(&self, engine: &Engine, from: Revision) -> Option<Revision> {
         let pause = |worked| {
             // The other half of the time is for those who wait for the disk.
-            let state = self.state();
-            let waited = self
-                .changed
-                .wait_timeout_while(state, worked, |state| !state.closed);
-            let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            !state.closed
+            !self.wait(self.state(), worked, |_| true).closed
         };
-        match rewrite::step(tables, from, &pause) {
+        match rewrite::step(engine, from, &pause) {
             Ok(Some(next)) => return Some(next),
             Ok(None) => {
-                let buckets = tables.buckets();
+                let buckets = engine.buckets();
                 let len = buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len());
-                tables.upkeep.finished(len, tables.log.segment_len);
+                engine.upkeep.finished(len, engine.log.segment_len);
             }
             Err(Failure::Nothing(error)) => {
                 tracing::error!(%error, "failed to give back space of replaced and deleted records; it is tried again later");
-                tables.upkeep.failed(tables.published().state.revision);
+                engine.upkeep.failed(engine.published().state.revision);
             }
             Err(Failure::Unknown(error)) => {
                 tracing::error!(
@@ -241,30 +242,30 @@ impl Shared {
                     "failed to put a shorter file in the place of one of the log; space of replaced and deleted records \
                      is not given back before the store is opened again"
                 );
-                tables.upkeep.give_up();
+                engine.upkeep.give_up();
             }
         }
         None
     }
 }
 
-fn merge(tables: &Tables, clean: bool) {
-    let merged = merge_crowded(tables, 0).and_then(|()| {
+fn merge(engine: &Engine, clean: bool) {
+    let merged = merge_crowded(engine, 0).and_then(|()| {
         if clean {
-            let (index, names) = (&tables.index, &tables.index.names);
+            let (index, names) = (&engine.index, &engine.index.names);
             names.major_compact(64 << 20, index.watermark())?;
             names.trim(index.watermark())
         } else {
             Ok(())
         }
     });
-    complain(tables, merged);
+    complain(engine, merged);
 }
 
-fn complain(tables: &Tables, merged: Result<(), lsm_tree::Error>) {
+fn complain(engine: &Engine, merged: Result<(), lsm_tree::Error>) {
     if let Err(error) = merged {
         tracing::error!(%error, "failed to merge tables of the index; it is tried again later");
-        tables.index.distrust(&error);
+        engine.index.distrust(&error);
     }
 }
 
@@ -279,19 +280,19 @@ impl Drop for Ending<'_> {
 }
 
 /// Merges tables of trees that have more than so many side by side, and more than they should.
-fn merge_crowded(tables: &Tables, more_than: usize) -> Result<(), lsm_tree::Error> {
-    let buckets = tables.buckets();
+fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Error> {
+    let buckets = engine.buckets();
     let trees = buckets
         .values()
         .map(|bucket| &bucket.index)
-        .chain([&tables.index.names]);
+        .chain([&engine.index.names]);
     for tree in trees {
         // Each turn merges some; a tree whose tables are in another thread's hands makes none.
         let mut before = usize::MAX;
         while tree.is_crowded() && tree.l0_run_count() > more_than && tree.l0_run_count() < before {
             before = tree.l0_run_count();
-            tree.merge(tables.index.watermark())?;
-            tree.trim(tables.index.watermark())?;
+            tree.merge(engine.index.watermark())?;
+            tree.trim(engine.index.watermark())?;
         }
     }
     Ok(())
@@ -308,22 +309,22 @@ mod tests {
         let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
         let sizes = Sizes {
             cache: 1 << 20,
-            part: 1 << 20,
+            memtable: 1 << 20,
             segment: 64 << 10,
         };
-        let tables = Arc::new(Tables::open(folder.path(), sizes, &codec).unwrap());
-        let keeper = Keeper {
+        let engine = Arc::new(Engine::open(folder.path(), sizes, &codec).unwrap());
+        let flusher = Flusher {
             shared: Arc::default(),
             threads: Vec::new(),
         };
-        keeper.set_aside(&tables);
-        assert!(!keeper.wait().unwrap());
-        let shared = Arc::clone(&keeper.shared);
+        flusher.set_aside(&engine);
+        assert!(!flusher.wait().unwrap());
+        let shared = Arc::clone(&flusher.shared);
         let thread = std::thread::spawn(move || {
             let _ending = Ending(&shared);
             panic!("as a bug would");
         });
         assert!(thread.join().is_err());
-        assert!(keeper.wait().is_err());
+        assert!(flusher.wait().is_err());
     }
 }

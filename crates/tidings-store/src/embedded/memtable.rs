@@ -1,13 +1,13 @@
-//! The newest part of the index, in memory: what the last commits did to names, until the [keeper](super::keeper) writes it
-//! out to the trees.
+//! The newest part of the index, in memory: what the last commits did to names, until the [flusher](super::flusher) flushes
+//! it to the trees.
 //!
 //! Every change of a name is a slot, in the order of revisions. A slot is never changed but for the revision of the next
-//! change of the same name, so a reader sees the part as of any revision: a slot counts if it is not younger than that and
+//! change of the same name, so a reader sees the memtable as of any revision: a slot counts if it is not younger than that and
 //! the next one is. Slots are found by name and by object along chains from a hash table, in order of names or times by
 //! sorting whole chunks of them, once, when somebody first asks.
 //!
 //! Invariants: one thread adds; slots younger than what is published are seen by nobody else and may be
-//! [taken back](Part::truncate). Versions that end and are not in the part are noted in `ended`, which hides them wherever
+//! [taken back](Memtable::truncate). Versions that end and are not in the memtable are noted in `ended`, which hides them wherever
 //! they are found.
 
 use std::collections::{BTreeSet, HashMap};
@@ -65,17 +65,17 @@ pub(crate) struct Placed {
     pub(crate) fields: Fields,
 }
 
-/// What a part says of a name.
+/// What a memtable says of a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     Placed(Placed),
     /// It points to nothing.
     Gone,
-    /// An older part knows, or the trees.
+    /// An older memtable knows, or the trees.
     Unknown,
 }
 
-/// A version that ended, and was not in the part.
+/// A version that ended, and was not in the memtable.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     version: Placed,
@@ -306,13 +306,13 @@ struct Change<'a> {
 
 /// See the module documentation.
 #[derive(Default)]
-pub(crate) struct Part {
+pub(crate) struct Memtable {
     inner: RwLock<Inner>,
-    /// The buckets whose trees have been given it, while it is being written out.
+    /// The buckets whose trees have been given it, while it is being flushed.
     pub(crate) written: Mutex<BTreeSet<u64>>,
 }
 
-impl Part {
+impl Memtable {
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -410,7 +410,7 @@ impl Part {
         let mut found = Vec::new();
         let mut reached = None;
         loop {
-            // A chain may be as long as the part, and whoever adds to it waits for the lock.
+            // A chain may be as long as the memtable, and whoever adds to it waits for the lock.
             let inner = self.read();
             let head = || inner.objects.get(&object).copied().unwrap_or(NONE);
             let mut next = reached.unwrap_or_else(head);
@@ -437,7 +437,7 @@ impl Part {
         }
     }
 
-    /// By what revision a version was ended before its time, as far as this part knows, as of a revision.
+    /// By what revision a version was ended before its time, as far as this memtable knows, as of a revision.
     pub(crate) fn ended_by(&self, version: Revision, at: Revision) -> Option<Revision> {
         let inner = self.read();
         let by = match inner.ended.get(&version) {
@@ -453,7 +453,7 @@ impl Part {
         self.read().all_chunks()
     }
 
-    /// What is to be done to the trees, for a part that nothing is added to any more.
+    /// What is to be done to the trees, for a memtable that nothing is added to any more.
     pub(crate) fn outcome(&self) -> Outcome {
         let inner = self.read();
         let ended = inner.ended.values();
@@ -478,10 +478,10 @@ impl Chunk {
     }
 }
 
-/// See [`Part::outcome`].
+/// See [`Memtable::outcome`].
 pub(crate) struct Outcome {
     chunks: Vec<Arc<Chunk>>,
-    /// Versions put before this part that ended, and the revision of what ended them.
+    /// Versions put before this memtable that ended, and the revision of what ended them.
     pub(crate) ended_before: Vec<(Placed, Revision)>,
 }
 
@@ -687,10 +687,10 @@ mod tests {
         }
     }
 
-    fn check(part: &Part, model: &Model, at: Revision) -> Result<(), TestCaseError> {
+    fn check(memtable: &Memtable, model: &Model, at: Revision) -> Result<(), TestCaseError> {
         let expected = model.as_of(at);
         for name in NAMES {
-            let found = part.find(hash(name), name.as_bytes(), at);
+            let found = memtable.find(hash(name), name.as_bytes(), at);
             match (found, expected.get(name)) {
                 (Found::Unknown, None) | (Found::Gone, Some(None)) => {}
                 (Found::Placed(found), Some(Some(expected))) => {
@@ -699,7 +699,7 @@ mod tests {
                 (found, expected) => prop_assert!(false, "{}: {:?} {:?}", name, found, expected),
             }
         }
-        let chunks = part.chunks();
+        let chunks = memtable.chunks();
         let mut names = BTreeMap::new();
         for chunk in &chunks {
             let mut stream = Names::new(Arc::clone(chunk), at, |name| name < &b"b"[..]);
@@ -727,7 +727,7 @@ mod tests {
         });
         for selector in selectors {
             let wanted = ObjectKey::of(&selector, b"").unwrap();
-            let about: BTreeSet<_> = part
+            let about: BTreeSet<_> = memtable
                 .about(wanted, at, false)
                 .unwrap()
                 .into_iter()
@@ -760,7 +760,7 @@ mod tests {
         }
         for (by, _, _, ended) in &model.changes {
             if let Some(ended) = ended {
-                let found = part.ended_by(ended.pointer.revision, at);
+                let found = memtable.ended_by(ended.pointer.revision, at);
                 prop_assert_eq!(found, (*by <= at).then_some(*by));
             }
         }
@@ -772,7 +772,7 @@ mod tests {
 
         #[test]
         fn does_as_a_list_of_changes(steps in steps(), readers: [prop::sample::Index; 3]) {
-            let part = Part::default();
+            let memtable = Memtable::default();
             let mut model = Model::default();
             for (number, name) in NAMES.into_iter().enumerate().skip(2) {
                 model.before.insert(name, placed(number as u64, name, 1, 0));
@@ -783,7 +783,7 @@ mod tests {
                 let put = |model: &mut Model, revision, name: usize, object, last_seen| {
                     let (name, before) = (NAMES[name], model.current(NAMES[name]));
                     let new = placed(revision, name, object, last_seen);
-                    part.put(hash(name), name.as_bytes(), &new, before.as_ref());
+                    memtable.put(hash(name), name.as_bytes(), &new, before.as_ref());
                     model.changes.push((revision, name, Some(new), before));
                 };
                 match step {
@@ -798,24 +798,24 @@ mod tests {
                     Step::Remove { name } => {
                         let name = NAMES[name];
                         if let Some(before) = model.current(name) {
-                            part.remove(hash(name), name.as_bytes(), &before, revision);
+                            memtable.remove(hash(name), name.as_bytes(), &before, revision);
                             model.changes.push((revision, name, None, Some(before)));
                         }
                     }
                     Step::TakeBack(count) => {
                         let left = model.changes.len().saturating_sub(count);
                         model.changes.truncate(left);
-                        part.truncate(model.changes.last().map_or(first - 1, |change| change.0));
+                        memtable.truncate(model.changes.last().map_or(first - 1, |change| change.0));
                     }
                 }
-                check(&part, &model, Revision::MAX - 1)?;
+                check(&memtable, &model, Revision::MAX - 1)?;
             }
             for reader in readers {
                 let at = first - 1 + reader.index(model.changes.len() + 1) as u64;
-                check(&part, &model, at)?;
+                check(&memtable, &model, at)?;
             }
 
-            let outcome = part.outcome();
+            let outcome = memtable.outcome();
             let names: Vec<_> = outcome.names();
             let expected = model.as_of(Revision::MAX);
             let expected: Vec<_> = expected

@@ -1,0 +1,56 @@
+//! How an embedded store is run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+
+/// How an [`EmbeddedStore`](super::EmbeddedStore) is run; the default is right for a server of its own.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct EmbeddedOptions {
+    /// For how long changes are remembered for watchers and lists at older revisions. Default 10 minutes.
+    ///
+    /// Expired records keep their space for as long.
+    pub history_retention: Duration,
+    /// How many changes are remembered at most. Default 2,000,000.
+    pub history_len_max: u64,
+    /// How many bytes of recent changes are kept in memory besides. Default 8 MiB.
+    ///
+    /// Watchers further behind, and whoever reads what was written before, read from disk.
+    pub history_memory_bytes: usize,
+    /// How much of the index is kept in memory before it is flushed, in bytes. Default 16 MiB.
+    ///
+    /// There is as much again while it is being flushed.
+    pub index_memory_bytes: usize,
+    /// How long a file of the log gets before the next one is begun, in bytes. Default 128 MiB, 1 GiB at most.
+    ///
+    /// Space that replaced and deleted versions of records take that never expire is not given back in the newest file.
+    pub segment_bytes: u64,
+    /// Memory for caching what is read, in bytes. Default 32 MiB.
+    pub cache_bytes: u64,
+    /// Below this many free bytes on the disk, creates and updates are refused with [`Fault::NoSpace`](crate::Fault::NoSpace), so that deletes,
+    /// expiry and the engine's own upkeep still work. Default 128 MiB.
+    pub free_space_min: u64,
+    /// Whether the ends of expired records are written down as their time comes, or only when
+    /// [`expire`](crate::Store::expire) is called (for tests). Default true.
+    pub expire_by_itself: bool,
+    /// Tells the time. Default [`SystemClock`].
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self {
+            history_retention: Duration::from_secs(600),
+            history_len_max: 2_000_000,
+            history_memory_bytes: 8 << 20,
+            index_memory_bytes: 16 << 20,
+            segment_bytes: 128 << 20,
+            cache_bytes: 32 << 20,
+            free_space_min: 128 << 20,
+            expire_by_itself: true,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}

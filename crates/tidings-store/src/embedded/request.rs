@@ -1,0 +1,52 @@
+//! What is asked of the committer, prepared by the caller as far as possible.
+
+use bytes::Bytes;
+
+use super::codec::PackedBody;
+use super::keys::Fields;
+use super::reply::Reply;
+use super::stored::{LookedUp, Stored};
+use crate::{Deleted, Fault, Revision, UnixMillis, WriteError};
+
+/// Something to be done by the committer, with where to send the answer.
+pub(crate) enum Request {
+    Put(Box<Put>, Reply<Revision>),
+    Delete {
+        key: Bytes,
+        expected: Option<Revision>,
+        reply: Reply<Deleted>,
+    },
+    Compact {
+        revision: Revision,
+        reply: Reply<()>,
+    },
+    Expire {
+        reply: Reply<u64>,
+    },
+}
+
+/// A create (`expected` is `None`) or an update, prepared by the caller as far as possible.
+pub(crate) struct Put {
+    pub(crate) key: Bytes,
+    pub(crate) value: Bytes,
+    pub(crate) fields: Fields,
+    pub(crate) expires_at: Option<UnixMillis>,
+    pub(crate) body: PackedBody,
+    pub(crate) expected: Option<Revision>,
+    /// What the key pointed to when the caller looked.
+    pub(crate) looked_up: LookedUp,
+    /// The record to be replaced, as the caller found it.
+    pub(crate) found: Option<Stored>,
+}
+
+impl Request {
+    /// Answers that nothing was done.
+    pub(crate) fn fail(self, fault: Fault) {
+        let error = WriteError::Fault(fault);
+        match self {
+            Self::Delete { reply, .. } => reply.send(Err(error)),
+            Self::Compact { reply, .. } => reply.send(Err(error)),
+            Self::Put(_, reply) | Self::Expire { reply } => reply.send(Err(error)),
+        }
+    }
+}

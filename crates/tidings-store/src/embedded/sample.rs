@@ -1,0 +1,111 @@
+//! A sample of what is written, on which dictionaries are trained.
+//!
+//! Writers leave a body now and then, without waiting. The distance to the next sample grows, so a
+//! store whose values do not change soon stops trying.
+//!
+//! Bound: one sample of at most two MiB.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Bodies, and bytes of them, in a sample.
+const SAMPLE_LEN: usize = 1024;
+const SAMPLE_BYTES_MAX: usize = 2 << 20;
+
+/// Every body is taken for the first sample, one in so many times more for each further one, up to this.
+const DISTANCE_GROWTH: u64 = 8;
+const DISTANCE_MAX: u64 = 4096;
+
+/// Where writers leave bodies.
+pub(crate) struct Sample(Mutex<State>, Condvar);
+
+struct State {
+    bodies: Vec<Vec<u8>>,
+    bytes: usize,
+    /// One in so many bodies is taken.
+    distance: u64,
+    passed: u64,
+    closed: bool,
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self(
+            Mutex::new(State {
+                bodies: Vec::new(),
+                bytes: 0,
+                distance: 1,
+                passed: 0,
+                closed: false,
+            }),
+            Condvar::new(),
+        )
+    }
+}
+
+impl State {
+    fn is_full(&self) -> bool {
+        self.bodies.len() >= SAMPLE_LEN || self.bytes >= SAMPLE_BYTES_MAX
+    }
+}
+
+impl Sample {
+    /// Perhaps keeps a copy. If others are at it, it does not: it is a sample.
+    pub(crate) fn offer(&self, body: &[u8]) {
+        let Ok(mut state) = self.0.try_lock() else {
+            return;
+        };
+        state.passed += 1;
+        if !state.passed.is_multiple_of(state.distance) || state.is_full() {
+            return;
+        }
+        state.bytes += body.len();
+        state.bodies.push(body.to_vec());
+        if state.is_full() {
+            self.1.notify_all();
+        }
+    }
+
+    /// Waits for a full sample; `None` when it is over.
+    pub(crate) fn take(&self) -> Option<Vec<Vec<u8>>> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .1
+            .wait_while(state, |state| !state.closed && !state.is_full());
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return None;
+        }
+        (state.bytes, state.passed) = (0, 0);
+        state.distance = (state.distance * DISTANCE_GROWTH).min(DISTANCE_MAX);
+        Some(std::mem::take(&mut state.bodies))
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.1.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_bounded_and_taken_when_full() {
+        let sample = Sample::default();
+        for number in 0..5000u64 {
+            sample.offer(&number.to_be_bytes());
+        }
+        assert_eq!(sample.take().map(|bodies| bodies.len()), Some(SAMPLE_LEN));
+        for number in 0..8 * SAMPLE_LEN as u64 {
+            sample.offer(&number.to_be_bytes());
+        }
+        let second = sample.take().unwrap();
+        assert_eq!(
+            (second.len(), &second[0]),
+            (SAMPLE_LEN, &7u64.to_be_bytes().to_vec())
+        );
+        sample.close();
+        assert!(sample.take().is_none());
+    }
+}

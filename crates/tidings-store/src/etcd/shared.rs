@@ -1,0 +1,208 @@
+//! What the store's methods, its tasks and its watches have in common, and what all of them ask:
+//! how far the cluster is, what a version is as a record, and when that ends.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::client::{Client, LEASE_TIME_TO_LIVE, RANGE, unsigned};
+use super::describe::Describe;
+use super::expiry::{Expiries, Known};
+use super::failure::Failure;
+use super::index::LocalIndex;
+use super::keys::Keys;
+use super::lease::Leases;
+use super::options::EtcdOptions;
+use super::wire;
+use crate::changes::{Bounds, Changes};
+use crate::clock::{Clock, Reading};
+use crate::confirmed::Confirmed;
+use crate::{Fault, Record, Revision, UnixMillis};
+
+/// See the module documentation.
+pub(super) struct Shared {
+    pub(super) options: EtcdOptions,
+    pub(super) client: Arc<Client>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Up to when the clock is believed.
+    pub(super) confirmed: Mutex<Confirmed>,
+    pub(super) describe: Describe,
+    pub(super) keys: Keys,
+    pub(super) leases: Leases,
+    pub(super) expiries: Expiries,
+    pub(super) index: LocalIndex,
+    /// The recent history, as far as the feed has followed it.
+    pub(super) changes: Arc<Changes>,
+    /// How far the feed has come.
+    pub(super) fed: tokio::sync::watch::Sender<Revision>,
+    /// Wakes the feed to ask etcd for progress.
+    pub(super) want_progress: Notify,
+    /// The oldest revision that can be read, as far as is known; zero if nothing was ever forgotten.
+    pub(super) oldest: AtomicU64,
+    pub(super) expired: AtomicU64,
+    /// The latest revision this process wrote.
+    pub(super) wrote: AtomicU64,
+    /// Watches reading etcd's own history.
+    pub(super) direct_watches: AtomicU64,
+    pub(super) closed: tokio::sync::watch::Sender<bool>,
+}
+
+impl Shared {
+    /// For a cluster that can be read from the oldest to the latest of these revisions.
+    pub(super) fn new(
+        options: EtcdOptions,
+        client: Arc<Client>,
+        clock: Arc<dyn Clock>,
+        describe: Describe,
+        (oldest, latest): (Revision, Revision),
+    ) -> Self {
+        let bounds = Bounds {
+            changes: options.history_len_max,
+            bytes: options.history_bytes_max,
+        };
+        // What others have written may end by this clock, of which nothing is known yet.
+        let confirmed = Confirmed::resume(None, Reading::of(&*clock));
+        Self {
+            client,
+            clock,
+            confirmed: Mutex::new(confirmed),
+            describe,
+            keys: Keys::new(&options.prefix),
+            leases: Leases::new(options.lease_ttl_min),
+            expiries: Expiries::new(options.history_len_max.max(options.index_len_max)),
+            index: LocalIndex::new(options.index_len_max),
+            changes: Arc::new(Changes::new(latest, bounds)),
+            fed: tokio::sync::watch::Sender::new(latest),
+            want_progress: Notify::new(),
+            oldest: AtomicU64::new(oldest),
+            expired: AtomicU64::new(0),
+            wrote: AtomicU64::new(0),
+            direct_watches: AtomicU64::new(0),
+            closed: tokio::sync::watch::Sender::new(false),
+            options,
+        }
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), Fault> {
+        if *self.closed.borrow() {
+            Err(Fault::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns when the store is closed.
+    pub(super) async fn until_closed(&self) {
+        // The sender lives in self, so the only way to return is that it was set.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    pub(super) fn oldest(&self) -> Revision {
+        self.oldest.load(Ordering::Acquire)
+    }
+
+    /// Notes that etcd has forgotten what was before a revision.
+    pub(super) fn compacted(&self, revision: Revision) {
+        self.oldest.fetch_max(revision, Ordering::AcqRel);
+        self.changes.forget(revision);
+    }
+
+    /// The cluster's latest revision, not only the latest one seen here.
+    pub(super) async fn latest(&self, deadline: Instant) -> Result<Revision, Failure> {
+        // No record has the prefix itself as its key.
+        let request = wire::RangeRequest {
+            key: self.keys.full(b""),
+            ..wire::RangeRequest::default()
+        };
+        let answer: wire::RangeResponse = self.client.ask(RANGE, request, deadline).await?;
+        Ok(self.client.observe(answer.header))
+    }
+
+    /// How many keys etcd has for this store.
+    pub(super) async fn count_all(&self) -> Result<u64, Failure> {
+        let (key, range_end) = self.keys.all();
+        let request = wire::RangeRequest {
+            key,
+            range_end,
+            count_only: true,
+            ..wire::RangeRequest::default()
+        };
+        let deadline = self.client.deadline();
+        let answer: wire::RangeResponse = self.client.ask(RANGE, request, deadline).await?;
+        self.client.observe(answer.header);
+        Ok(unsigned(answer.count))
+    }
+
+    /// Makes a record of a version of a key as etcd returned it.
+    pub(super) async fn record(&self, version: wire::KeyValue) -> Record {
+        let key = self.keys.short(&version.key);
+        Record {
+            expires_at: self.end_of(&key, &version).await,
+            key,
+            revision: unsigned(version.mod_revision),
+            value: version.value,
+        }
+    }
+
+    /// When a version of a record ends.
+    pub(super) async fn end_of(&self, key: &Bytes, version: &wire::KeyValue) -> Option<UnixMillis> {
+        let revision = unsigned(version.mod_revision);
+        let decode = || {
+            let indexed = self.index.end_of(key, revision);
+            indexed.or_else(|| (self.describe)(&version.value).expires_at)
+        };
+        match self.expiries.of(key, version, decode) {
+            Known::End(end) => end,
+            Known::Lease(lease) => self.first_sight(lease).await,
+        }
+    }
+
+    /// Asks etcd how long the lease of another program has left. If etcd cannot tell now, the record is taken for one
+    /// that lives on, and it is asked again next time.
+    pub(super) async fn first_sight(&self, lease: i64) -> Option<UnixMillis> {
+        let now = self.clock.now();
+        let request = wire::LeaseTimeToLiveRequest { id: lease };
+        let deadline = self.client.deadline();
+        let answer: Result<wire::LeaseTimeToLiveResponse, _> =
+            self.client.ask(LEASE_TIME_TO_LIVE, request, deadline).await;
+        match answer {
+            // A lease that is gone has a life of -1.
+            Ok(answer) => {
+                let end = UnixMillis(now.0.saturating_add(answer.ttl.saturating_mul(1000)));
+                Some(self.expiries.first_seen(lease, end))
+            }
+            Err(failure) if failure.says("requested lease not found") => {
+                Some(self.expiries.first_seen(lease, now))
+            }
+            Err(failure) => {
+                tracing::warn!(%failure, lease, "cannot learn when a lease of another program ends");
+                None
+            }
+        }
+    }
+
+    pub(super) fn is_live(&self, record: &Record) -> bool {
+        let now = self.clock.now();
+        record.expires_at.is_none_or(|end| end > now)
+    }
+
+    /// The time by which records may be deleted.
+    pub(super) fn confirmed(&self) -> UnixMillis {
+        let mut confirmed = self
+            .confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        confirmed.at(Reading::of(&*self.clock))
+    }
+
+    /// Waits for the feed to come to a revision, for so long at most.
+    pub(super) async fn until_fed(&self, revision: Revision, at_most: Duration) {
+        let mut fed = self.fed.subscribe();
+        // Whoever waits looks for itself how far it has come.
+        let _ = timeout(at_most, fed.wait_for(|fed| *fed >= revision)).await;
+    }
+}

@@ -1,0 +1,37 @@
+//! How long a key, a value and an index may be, and the check every backend makes before it writes.
+
+use crate::{NewRecord, WriteError};
+
+/// Longest accepted key, in bytes. A namespace (63), a slash and a name (253) need 317.
+pub const KEY_LEN_MAX: usize = 1024;
+
+/// Longest accepted value, in bytes: etcd's own default limit for a request.
+pub const VALUE_LEN_MAX: usize = 1_572_864;
+
+/// Longest accepted sum of an [`Index`](crate::Index)'s strings, in bytes. Kubernetes' own limits
+/// on these fields stay far below.
+pub const INDEX_LEN_MAX: usize = 4096;
+
+/// Refuses an empty key, and key, value or index above the limits.
+pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), WriteError> {
+    let check = |what, len, max| {
+        if len > max {
+            Err(WriteError::TooLarge { what, len, max })
+        } else {
+            Ok(())
+        }
+    };
+    if key.is_empty() {
+        return Err(WriteError::EmptyKey);
+    }
+    check("the key", key.len(), KEY_LEN_MAX)?;
+    let Some(NewRecord { value, index, .. }) = record else {
+        return Ok(());
+    };
+    check("the value", value.len(), VALUE_LEN_MAX)?;
+    let index_len = index.object_uid.len()
+        + index.object_kind.len()
+        + index.object_namespace.len()
+        + index.object_name.len();
+    check("the index", index_len, INDEX_LEN_MAX)
+}
