@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same, which takes what it can from the history in memory. That is told of a commit after the tables are, and
+    /// The same, which takes what it can from the history in memory. That is told of a commit after the engine is, and
     /// never of one that is not on disk.
     pub(crate) fn with_recent(self, recent: &'a Changes) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What the memtables in memory say that a key points to.
+    /// What the memtables say that a key points to.
     pub(crate) fn in_memory(&self, hash: u64, key: &[u8], at: Revision) -> Found {
         let mut memtables = self.snapshot.memtables.iter();
         let found = memtables.find_map(|memtable| match memtable.find(hash, key, at) {
@@ -93,7 +93,7 @@ impl<'a> View<'a> {
         found.unwrap_or(Found::Unknown)
     }
 
-    /// What the trees say of a key that no memtable in memory knows, which was looked up before.
+    /// What the trees say of a key that no memtable knows, which was looked up before.
     pub(crate) fn still_in_trees(
         &self,
         key: &[u8],
