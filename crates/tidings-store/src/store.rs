@@ -74,7 +74,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Live records, last seen first ([`Index::last_seen`]; equal times by revision, later first), at the latest revision.
     ///
-    /// However many are asked for, it returns values of [`PAGE_BYTES_MAX`], and where the others are ([`Page::behind`]).
+    /// However many are asked for, it returns values of [`PAGE_BYTES_MAX`](crate::PAGE_BYTES_MAX), and where the
+    /// others are ([`Page::behind`]).
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>>;
 
     /// Follows the changes with a revision greater than `after` to keys with a prefix.

@@ -6,10 +6,6 @@ use std::path::PathBuf;
 use super::source::SourceFile;
 use super::uses::{Uses, roots};
 
-/// Crates that have circles of files today, and in how many files those are. No number may grow, and
-/// a crate without a row has none.
-const KNOWN: [(&str, usize); 0] = [];
-
 pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, root) in roots(files) {
@@ -20,18 +16,12 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
                 continue;
             }
         };
-        let circles = uses.circles();
-        let known = KNOWN.iter().find(|(crate_name, _)| *crate_name == name);
-        let known = known.map_or(0, |(_, count)| *count);
-        let count: usize = circles.iter().map(Vec::len).sum();
-        if count > known {
-            for circle in circles {
-                problems.push(format!(
-                    "{name}: {} files use each other in a circle:{}",
-                    circle.len(),
-                    uses.describe(&circle)
-                ));
-            }
+        for circle in uses.circles() {
+            problems.push(format!(
+                "{name}: {} files use each other in a circle:{}",
+                circle.len(),
+                uses.describe(&circle)
+            ));
         }
     }
     problems
