@@ -24,8 +24,8 @@ use crate::servers::{ApiServer, StartError};
 const STEP: usize = 4;
 /// The longest answer that is an error, with its headers.
 const ERROR_MAX: u64 = 64 * 1024;
-/// Memory beyond what the server had before: that of some copies of the longest body, and of an event as large as they get.
-const MEMORY_MAX: u64 = 128 << 20;
+/// Memory beyond what the server had before: fifty times the longest body, and a little. A list of empty objects comes to that.
+const MEMORY_MAX: u64 = 160 << 20;
 
 /// Why nothing could be judged.
 #[derive(Debug, thiserror::Error)]

@@ -83,6 +83,8 @@ impl<'a> StoredEvent<'a> {
     pub(crate) fn open(value: &'a [u8], revision: u64) -> Option<Self> {
         let envelope = Message::read(value.strip_prefix(MAGIC)?)?;
         let plain = envelope.get(1)??.bytes()? == TYPE_OF_STORED && envelope.text(3)?.is_empty();
+        // Nothing is made of its content type, but one that is no text is refused.
+        envelope.text(4)?;
         let event = Message::read(envelope.get(2)??.bytes()?).filter(|_| plain)?;
         let metadata = event.message(field::METADATA)?.unwrap_or(Message::EMPTY);
         // The one field that is not read here, as another is put in its place.
@@ -411,7 +413,12 @@ mod tests {
         put_bytes(1, TYPE_OF_STORED, &mut versioned);
         put_bytes(2, &metadata, &mut versioned);
         assert!(super::super::decode_stored(&versioned.clone().into(), 1).is_err());
-        for value in [json, numbered, versioned] {
+        let mut enveloped = MAGIC.to_vec();
+        put_bytes(1, TYPE_OF_STORED, &mut enveloped);
+        put_bytes(2, b"", &mut enveloped);
+        enveloped.extend_from_slice(&[4 << 3, 1]);
+        assert!(super::super::decode_stored(&enveloped.clone().into(), 1).is_err());
+        for value in [json, numbered, versioned, enveloped] {
             assert!(StoredEvent::open(&value, 1).is_none());
         }
     }
