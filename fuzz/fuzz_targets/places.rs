@@ -3,15 +3,13 @@
 
 #![no_main]
 
-#[path = "../../crates/tidings-server/tests/hostile/request.rs"]
-mod request;
+mod api;
 
 use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use libfuzzer_sys::fuzz_target;
-use tokio::runtime::Builder;
 
 const CORE: &str = "/api/v1/namespaces/shop/events";
 const CORE_ONE: &str = "/api/v1/namespaces/shop/events/web.1?fieldManager=m";
@@ -129,16 +127,7 @@ fn parse(input: &[u8]) -> Option<Request<Body>> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let runtime = Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime can be made");
-    runtime.block_on(async {
-        if let Some(request) = parse(input) {
-            let api = request::server().await;
-            let (status, body) = request::send(&api, request).await;
-            assert!(request::is_fair(status, &body), "{status} {}", String::from_utf8_lossy(&body));
-        }
-    });
+    if let Some(request) = parse(input) {
+        api::answer(request);
+    }
 });

@@ -1,7 +1,8 @@
-//! A request written as HTTP/1 text, the server it goes to, and what may be answered. Used by the fuzz target as well.
+//! A request written as HTTP/1 text, the server it goes to, and what may be answered. Used by the fuzz targets as well.
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::{Body, Bytes};
 use futures::StreamExt;
 use http::{Method, Request, StatusCode};
@@ -38,19 +39,19 @@ const KUBERNETES_OWN_500: [&str; 16] = [
 const PIECES: usize = 64;
 
 /// A server in memory, with two events.
-pub(crate) async fn server() -> Arc<ApiServer> {
+pub(crate) async fn server() -> Router {
     let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
     let store = Arc::new(MemoryStore::new(Arc::new(clock.clone()), 1000));
     let token = Token {
         token: "s3cret".into(),
         user: User::new("admin", "1", ["system:masters".to_owned()]),
     };
-    let api = Arc::new(ApiServer::new(
+    let api = router(Arc::new(ApiServer::new(
         store as Arc<dyn Store>,
         Arc::new(Arc::new(clock)),
         Authenticator::new(vec![token]),
         ApiOptions::default(),
-    ));
+    )));
     for name in ["web.1", "web.2"] {
         let text = CREATE.replace("NAME", name);
         let request = parse(text.as_bytes()).expect("the request is well formed");
@@ -88,8 +89,8 @@ pub(crate) fn parse(text: &[u8]) -> Option<Request<Body>> {
 }
 
 /// Sends it, and returns the answer as far as it is read.
-pub(crate) async fn send(api: &Arc<ApiServer>, request: Request<Body>) -> (StatusCode, Vec<u8>) {
-    let Ok(response) = router(Arc::clone(api)).oneshot(request).await;
+pub(crate) async fn send(api: &Router, request: Request<Body>) -> (StatusCode, Vec<u8>) {
+    let Ok(response) = api.clone().oneshot(request).await;
     let (parts, body) = response.into_parts();
     let mut pieces = body.into_data_stream().take(PIECES);
     let mut text = Vec::new();
