@@ -336,7 +336,11 @@ impl KubeSink {
             version
         } else {
             let asked = self.send_patch(path, occurrence, b"{}".to_vec()).await?;
-            let version = asked.unwrap_or_default();
+            // What was asked for did not arrive. That is no server without versions, and nothing
+            // else was to be done: the question is asked again.
+            let version = asked.ok_or_else(|| {
+                WriteError::transport("the answer that gives the version of an event was cut off")
+            })?;
             self.versions.put(occurrence, Some(&version));
             version.into()
         };
