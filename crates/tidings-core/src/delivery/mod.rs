@@ -24,6 +24,9 @@
 //! events and bytes held than [`DeliveryOptions`] says.
 
 mod lane;
+mod limit;
+#[cfg(test)]
+mod limit_tests;
 mod options;
 mod pause;
 #[cfg(test)]
@@ -35,12 +38,14 @@ mod types;
 mod world_tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use slab::Slab;
 
 use self::lane::{Entry, Lane, Object, State, Unanswered, Wait};
+use self::limit::Limit;
 use self::pause::Pause;
 use crate::{DropCause, Fate, Monotonic, OccurrenceKind, RetryClass, WriteError};
 
@@ -92,6 +97,7 @@ pub struct Delivery<T: Deliverable> {
     /// Lanes in `State::InFlight`.
     in_flight: Vec<usize>,
     pause: Pause,
+    limit: Limit,
     last_number: u64,
     held_events: usize,
     held_bytes: usize,
@@ -109,6 +115,7 @@ impl<T: Deliverable> Delivery<T> {
         options.validate()?;
         Ok(Self {
             pause: Pause::new(options.pause_after_keys),
+            limit: Limit::new(options.pause_after_keys),
             options,
             random: fastrand::Rng::with_seed(seed),
             lanes: Slab::new(),
@@ -129,7 +136,7 @@ impl<T: Deliverable> Delivery<T> {
     pub fn offer(&mut self, occurrence: T) {
         self.stats.offered += 1;
         let key = occurrence.key();
-        let mut entry = Entry::new(occurrence, self.stats.delivered);
+        let mut entry = Entry::new(occurrence, self.stats.delivered, self.limit.refusals());
         if self.draining {
             return self.settle(entry.occurrence, Fate::Dropped(DropCause::Stopped), None);
         }
@@ -164,7 +171,8 @@ impl<T: Deliverable> Delivery<T> {
     /// The next write to do, if one may be done now.
     pub fn poll_write(&mut self, now: Monotonic) -> Option<Write<T>> {
         self.wake(now);
-        if self.in_flight.len() >= self.options.workers || !self.pause.allows(now) {
+        let may_start = self.pause.allows(now) && self.limit.allows(now);
+        if self.in_flight.len() >= self.options.workers || !may_start {
             return None;
         }
         let id = self.ready.pop_front()?;
@@ -174,6 +182,7 @@ impl<T: Deliverable> Delivery<T> {
         lane.state = State::InFlight(number);
         self.in_flight.push(id);
         self.pause.note_write(number);
+        self.limit.note_write(number);
         self.stats.writes += 1;
         Some(Write {
             id: WriteId { lane: id, number },
@@ -200,10 +209,12 @@ impl<T: Deliverable> Delivery<T> {
         let unanswered = lane.head.unanswered;
         self.in_flight.retain(|other| *other != id);
         let was_probe = self.pause.note_answer(write.number);
+        self.limit.note_answer(now, write.number);
 
         let error = match result {
             Ok(()) => {
                 self.server_answered();
+                self.limit.admitted(now);
                 return self.settle_head(id, Fate::Delivered, None);
             }
             Err(error) => error,
@@ -219,6 +230,11 @@ impl<T: Deliverable> Delivery<T> {
             }
         } else if error.is_status() {
             self.server_answered();
+        }
+        if error.is_rate_limited() {
+            self.rate_limited(now, id);
+        } else if matches!(class, RetryClass::Permanent(_)) {
+            self.limit.admitted(now);
         }
         match class {
             RetryClass::Transient { retry_after } => self.retry(now, id, kind, error, retry_after),
@@ -246,7 +262,7 @@ impl<T: Deliverable> Delivery<T> {
         } else {
             Some(Monotonic::from_nanos(i64::MIN))
         };
-        self.pause.earliest(lane?)
+        self.limit.earliest(self.pause.earliest(lane?)?)
     }
 
     /// The next event whose fate is known.
@@ -265,6 +281,7 @@ impl<T: Deliverable> Delivery<T> {
     /// before it.
     pub fn hurry(&mut self) {
         self.pause.shorten();
+        self.limit.shorten();
         self.end_waits(|why| why != Wait::Asked);
     }
 
@@ -413,6 +430,18 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
+    /// The head of this lane was refused for its rate.
+    fn rate_limited(&mut self, now: Monotonic, id: usize) {
+        let Some(lane) = self.lanes.get(id) else {
+            return;
+        };
+        let mut hasher = self.by_key.hasher().build_hasher();
+        lane.head.occurrence.hash_regarding(&mut hasher);
+        let backoff = self.options.retry.backoff;
+        let (first, longest) = (backoff.wait(1, 0), backoff.wait(u32::MAX, 0));
+        self.limit.refused(now, hasher.finish(), first, longest);
+    }
+
     /// How long a pause would last that begins or goes on now.
     fn pause_wait(&mut self, was_probe: bool, retry_after: Option<Duration>) -> Duration {
         let failures = self.pause.failures(was_probe);
@@ -436,10 +465,14 @@ impl<T: Deliverable> Delivery<T> {
         let delivered = self.stats.delivered;
         let before = std::mem::replace(&mut lane.head.delivered_before, delivered);
         // What befalls every event is no fault of this one; that there are too many of its kind is.
-        let counts = policy.give_up_out_of_reach
-            || error.is_rate_limited()
-            || (!error.is_out_of_reach() && delivered > before);
-        lane.head.note_failure(kind, &error, counts);
+        let refusals = std::mem::replace(&mut lane.head.refusals_before, self.limit.refusals());
+        let is_own = if error.is_rate_limited() {
+            !self.limit.is_paced() && !self.limit.is_shared_since(refusals)
+        } else {
+            !error.is_out_of_reach() && delivered > before
+        };
+        let counts = policy.give_up_out_of_reach || is_own;
+        lane.head.note_failure(kind, &error, counts, is_own);
         if lane.head.unauthorized_tries >= policy.unauthorized_tries_max {
             let fate = Fate::Dropped(DropCause::RejectedUnauthorized);
             return self.settle_head(id, fate, Some(error));
@@ -454,8 +487,9 @@ impl<T: Deliverable> Delivery<T> {
         }
         lane.failures = lane.failures.saturating_add(1);
         let failures = lane.failures;
-        if self.pause.is_open() && retry_after.is_none() {
-            // The pause is wait enough; whoever is next in turn probes.
+        let is_paced = self.limit.is_paced() && error.is_rate_limited();
+        if (self.pause.is_open() || is_paced) && retry_after.is_none() {
+            // The pause, or the gap, is wait enough; what is next in turn is tried then.
             self.make_ready(id);
         } else {
             let random = self.random.u64(..);
