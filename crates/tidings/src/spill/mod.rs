@@ -24,6 +24,7 @@ mod record;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -310,14 +311,17 @@ impl Spill {
         if self.log.is_none() {
             return in_memory(events);
         }
+        let batch = events.clone();
         let step = self.step(move |log| {
-            let kept = log.append(events);
+            let kept = log.append(batch);
             if direct {
                 log.skip_read();
             }
             kept
         });
-        let kept = step.await.unwrap_or_default();
+        let kept = step.await;
+        // Whatever became of the step, these are delivered.
+        let kept = kept.unwrap_or_else(|| in_memory(events));
         let on_disk = kept.iter().filter(|kept| kept.sequence.is_some()).count();
         self.metrics.spilled.increment(on_disk as u64);
         kept
@@ -419,7 +423,8 @@ impl Spill {
         self.step(|_| ()).await;
     }
 
-    /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with.
+    /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with, or
+    /// it panicked.
     async fn step<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Log) -> T + Send + 'static,
@@ -428,9 +433,15 @@ impl Spill {
         let done = std::mem::take(&mut self.done);
         let before = log.bytes();
         let step = tokio::task::spawn_blocking(move || {
-            log.mark_done(&done);
-            let result = work(&mut log);
-            (log, result)
+            // The files outlive a panic, and what was to be done is done in memory.
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                log.mark_done(&done);
+                work(&mut log)
+            }));
+            if result.is_err() {
+                log.start_over();
+            }
+            (log, result.ok())
         });
         match step.await {
             Ok((log, result)) => {
@@ -438,7 +449,10 @@ impl Spill {
                     .bytes
                     .increment(log.bytes() as f64 - before as f64);
                 self.log = Some(log);
-                Some(result)
+                if result.is_none() {
+                    tracing::error!("A step of the spill panicked: its events are in memory only");
+                }
+                result
             }
             // The runtime is going down, and this task with it; what is on disk is found by the next process.
             Err(error) => {
