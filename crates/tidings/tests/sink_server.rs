@@ -194,6 +194,50 @@ async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
     cluster.server.shutdown().await;
 }
 
+/// A limit that all events share paces a backlog: what lies on disk arrives, all of it, however
+/// often the server refuses some.
+#[tokio::test]
+async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
+    let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
+        limits: [{type: Server, qps: 100, burst: 10}]";
+    let cluster = Cluster::start_with(EventRateLimitOptions::parse(limits).unwrap()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let retry = RetryPolicy {
+        backoff: Backoff::Exponential {
+            first: Duration::from_millis(40),
+            max: Duration::from_millis(400),
+        },
+        ..RetryPolicy::default()
+    };
+    let delivery = DeliveryOptions {
+        pending_events_max: 40,
+        retry,
+        ..DeliveryOptions::default()
+    };
+    let options = SinkOptions::default()
+        .delivery(delivery)
+        .spill(SpillOptions::new(folder.path()));
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(cluster.sink(), options)
+        .unwrap();
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    for number in 0..200 {
+        let pod = Reference::new(ReferenceFields {
+            kind: "Pod",
+            namespace: "default",
+            name: &format!("web-{number}"),
+            ..ReferenceFields::default()
+        });
+        recorder.event(&pod, EventType::Normal, "Started", "m");
+    }
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    assert_eq!((report.delivered, report.offered), (200, 200), "{report}");
+    let stored = cluster.events().list(&ListParams::default()).await.unwrap();
+    assert_eq!(stored.items.len(), 200);
+    cluster.server.shutdown().await;
+}
+
 /// Between a client and a server. When it is told to hold, what clients send on the connections
 /// there are is sent on only when it is told to go on, also when they have gone by then. New
 /// connections are not held.

@@ -15,8 +15,14 @@
 //! What an earlier process left in a folder that could not be opened at start, or in a file that
 //! could not be read, comes out of order: later.
 //!
+//! A limit on the rate of all events (EventRateLimit of kind Server, Namespace or User) is waited out
+//! like an outage. Events about a few objects that have limits of their own are given up after a few
+//! tries, and lie here no longer.
+//!
 //! Delivery is at least once: what was written to the API server but not marked as done when the program died is written again at the next
-//! start. A create is recognised by its name; a repeat is counted once more.
+//! start. A create is recognised by its name; a repeat is counted once more. Counts begin at one in
+//! each process: where the create of an event is delivered again, later ones of the same are counted
+//! from there, and the stored count goes back to that, until as many are seen.
 
 mod log;
 mod record;
