@@ -199,13 +199,13 @@ async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
 #[tokio::test]
 async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
     let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
-        limits: [{type: Server, qps: 100, burst: 10}]";
+        limits: [{type: Server, qps: 20, burst: 10}]";
     let cluster = Cluster::start_with(EventRateLimitOptions::parse(limits).unwrap()).await;
     let folder = tempfile::tempdir().unwrap();
     let retry = RetryPolicy {
         backoff: Backoff::Exponential {
-            first: Duration::from_millis(40),
-            max: Duration::from_millis(400),
+            first: Duration::from_millis(20),
+            max: Duration::from_millis(100),
         },
         ..RetryPolicy::default()
     };
@@ -222,7 +222,7 @@ async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
         .start_recording_to_sink_with(cluster.sink(), options)
         .unwrap();
     let recorder = broadcaster.recorder(EventSource::component("c"));
-    for number in 0..200 {
+    for number in 0..80 {
         let pod = Reference::new(ReferenceFields {
             kind: "Pod",
             namespace: "default",
@@ -232,9 +232,9 @@ async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
         recorder.event(&pod, EventType::Normal, "Started", "m");
     }
     let report = broadcaster.shutdown(Duration::from_secs(60)).await;
-    assert_eq!((report.delivered, report.offered), (200, 200), "{report}");
+    assert_eq!((report.delivered, report.offered), (80, 80), "{report}");
     let stored = cluster.events().list(&ListParams::default()).await.unwrap();
-    assert_eq!(stored.items.len(), 200);
+    assert_eq!(stored.items.len(), 80);
     cluster.server.shutdown().await;
 }
 
