@@ -136,6 +136,8 @@ impl<T: Deliverable> Entry<T> {
 pub(super) enum State {
     /// Its head can be written.
     Ready,
+    /// Its head was refused for a rate that all share, and is tried again in turn.
+    Refused,
     /// Its head is being written, under this number.
     InFlight(u64),
     /// Its head waits for another try.
@@ -181,7 +183,7 @@ impl<T: Deliverable> Lane<T> {
     pub(super) fn last_waiting(&mut self) -> Option<&mut Entry<T>> {
         match self.state {
             State::InFlight(_) => self.rest.back_mut(),
-            State::Ready | State::Waiting { .. } => {
+            State::Ready | State::Refused | State::Waiting { .. } => {
                 Some(self.rest.back_mut().unwrap_or(&mut self.head))
             }
         }

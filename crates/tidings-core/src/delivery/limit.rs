@@ -23,6 +23,9 @@ use crate::Monotonic;
 /// than doubled.
 const ENDS_AT: u32 = 64;
 
+/// The most objects that are told apart.
+const OBJECTS_MAX: usize = 64;
+
 pub(super) struct Limit {
     /// How many objects show that it is shared; 0 for never.
     after: usize,
@@ -51,7 +54,7 @@ struct Paced {
 impl Limit {
     pub(super) fn new(after_keys: u32) -> Self {
         Self {
-            after: usize::try_from(after_keys).unwrap_or(usize::MAX),
+            after: usize::try_from(after_keys).map_or(OBJECTS_MAX, |keys| keys.min(OBJECTS_MAX)),
             refusals: 0,
             objects: VecDeque::new(),
             admitted_at: 0,

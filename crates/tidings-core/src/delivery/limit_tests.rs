@@ -135,3 +135,25 @@ fn limits_of_some_objects_hold_up_no_other() {
     }
     assert!(bench.now.as_nanos() < 30_000_000_000, "{:?}", bench.now);
 }
+
+/// What was never refused takes every other turn, however much was.
+#[test]
+fn what_was_refused_keeps_nothing_new_waiting() {
+    let mut bench = bench(false);
+    for key in 0..500 {
+        bench.offer(create(key));
+    }
+    let mut closed = Bucket::new(Duration::from_secs(1_000_000), 0);
+    run(&mut bench, &mut closed, Duration::from_secs(10_000));
+    bench.offer(create(500));
+    let mut writes = 0;
+    while bench.delivery.stats().delivered == 0 {
+        bench.wait();
+        let write = bench.write().expect("a write after each gap");
+        let limited = write.occurrence.key < 500;
+        let refused = Err(status(429, "TooManyRequests"));
+        bench.answer(write.id, if limited { refused } else { Ok(()) });
+        writes += 1;
+    }
+    assert!(writes <= 2, "{writes} writes");
+}

@@ -92,6 +92,8 @@ pub struct Delivery<T: Deliverable> {
     by_key: HashMap<T::Key, usize, FixedState>,
     /// Lanes in `State::Ready`, in turn.
     ready: VecDeque<usize>,
+    /// Lanes in `State::Refused`, in turn. None while writes are not spaced out.
+    refused: VecDeque<usize>,
     /// Lanes in `State::Waiting`, by when their wait ends.
     waiting: BTreeSet<(Monotonic, usize)>,
     /// Lanes in `State::InFlight`.
@@ -121,6 +123,7 @@ impl<T: Deliverable> Delivery<T> {
             lanes: Slab::new(),
             by_key: HashMap::with_hasher(FixedState::with_seed(seed)),
             ready: VecDeque::new(),
+            refused: VecDeque::new(),
             waiting: BTreeSet::new(),
             in_flight: Vec::new(),
             last_number: 0,
@@ -175,7 +178,13 @@ impl<T: Deliverable> Delivery<T> {
         if self.in_flight.len() >= self.options.workers || !may_start {
             return None;
         }
-        let id = self.ready.pop_front()?;
+        // What was refused already takes every other turn, and so holds up nothing that was not.
+        let id = if self.stats.writes.is_multiple_of(2) {
+            self.ready.pop_front().or_else(|| self.refused.pop_front())
+        } else {
+            self.refused.pop_front().or_else(|| self.ready.pop_front())
+        };
+        let id = id?;
         let lane = self.lanes.get_mut(id)?;
         self.last_number += 1;
         let number = self.last_number;
@@ -257,7 +266,7 @@ impl<T: Deliverable> Delivery<T> {
         if self.in_flight.len() >= self.options.workers {
             return None;
         }
-        let lane = if self.ready.is_empty() {
+        let lane = if self.ready.is_empty() && self.refused.is_empty() {
             self.waiting.first().map(|(until, _)| *until)
         } else {
             Some(Monotonic::from_nanos(i64::MIN))
@@ -290,6 +299,7 @@ impl<T: Deliverable> Delivery<T> {
         self.draining = true;
         self.by_key.clear();
         self.ready.clear();
+        self.refused.clear();
         self.waiting.clear();
         self.in_flight.clear();
         self.held_events = 0;
@@ -374,7 +384,7 @@ impl<T: Deliverable> Delivery<T> {
     /// Drops what would be written next; false if nothing waits.
     fn drop_oldest(&mut self) -> bool {
         let fate = Fate::Dropped(DropCause::QueueFull);
-        let next = self.ready.front().copied();
+        let next = self.ready.front().or(self.refused.front()).copied();
         let next = next.or_else(|| self.waiting.first().map(|(_, id)| *id));
         if let Some(entry) = next.and_then(|id| self.advance(id)) {
             self.let_go(entry, fate, None);
@@ -395,6 +405,11 @@ impl<T: Deliverable> Delivery<T> {
 
     /// Moves the lanes whose wait is over to those that are ready.
     fn wake(&mut self, now: Monotonic) {
+        if !self.limit.is_paced() {
+            for id in std::mem::take(&mut self.refused) {
+                self.make_ready(id);
+            }
+        }
         while let Some((until, id)) = self.waiting.first().copied() {
             if until > now {
                 break;
@@ -487,9 +502,12 @@ impl<T: Deliverable> Delivery<T> {
         }
         lane.failures = lane.failures.saturating_add(1);
         let failures = lane.failures;
-        let is_paced = self.limit.is_paced() && error.is_rate_limited();
-        if (self.pause.is_open() || is_paced) && retry_after.is_none() {
-            // The pause, or the gap, is wait enough; what is next in turn is tried then.
+        if self.limit.is_paced() && error.is_rate_limited() {
+            // The gap is wait enough.
+            lane.state = State::Refused;
+            self.refused.push_back(id);
+        } else if self.pause.is_open() && retry_after.is_none() {
+            // The pause is wait enough; whoever is next in turn probes.
             self.make_ready(id);
         } else {
             let random = self.random.u64(..);
@@ -586,6 +604,10 @@ impl<T: Deliverable> Delivery<T> {
                 self.ready.pop_front();
             }
             State::Ready => self.ready.retain(|other| *other != id),
+            State::Refused if self.refused.front() == Some(&id) => {
+                self.refused.pop_front();
+            }
+            State::Refused => self.refused.retain(|other| *other != id),
             State::Waiting { until, .. } => {
                 self.waiting.remove(&(until, id));
             }
