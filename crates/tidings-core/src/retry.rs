@@ -217,8 +217,8 @@ pub struct RetryPolicy {
     /// Whether an event is given up although every other may fare no better. Default true. If false, only such failures count as tries as are the
     /// event's own: not that the server is out of reach (no answer, 429 of a busy server, 502, 503,
     /// 504), and any other only if another event was written since this one last failed. A server
-    /// that answers 500 or 401 to everything for an hour then costs no event; one that refuses an
-    /// event for its rate does in any case. Where events that wait lie on disk
+    /// that answers 500 or 401 to everything for an hour then costs no event, and a limit on the rate
+    /// that all events share does not either; one on the events about a few objects does. Where events that wait lie on disk
     /// ([`SinkOptions::spill`] of the `tidings` crate, which sets this) they can as well wait for the end of that.
     ///
     /// [`SinkOptions::spill`]: https://docs.rs/tidings
@@ -230,6 +230,10 @@ pub struct RetryPolicy {
     /// least 1. Default 5, which is two to four seconds: client-go gives it up at once, and a
     /// recorder that goes on asking is what such a limit is there for. Other events are not held up
     /// meanwhile.
+    ///
+    /// A refusal is not one of these, but of `tries_max`, if events about as many different objects
+    /// as [`DeliveryOptions::pause_after_keys`](crate::DeliveryOptions::pause_after_keys) were
+    /// refused since this one was tried last: then all share the limit.
     pub rate_limited_tries_max: u32,
     /// The wait between tries. Default: exponential from 250 ms to 10 s.
     pub backoff: Backoff,

@@ -369,7 +369,10 @@ impl Shared {
     }
 
     fn report_now(&self) -> FlushReport {
-        let (mut sinks, handlers) = self.registry.counts();
+        let (mut sinks, mut handlers) = self.registry.counts();
+        let [to_sinks, to_handlers] = self.intake.mux.lost_to_gone();
+        sinks.refused(DropCause::RuntimeGone, to_sinks);
+        handlers.refused(DropCause::RuntimeGone, to_handlers);
         sinks.refused(DropCause::InvalidReference, self.intake.invalid_reference());
         sinks.refused(DropCause::Stopped, self.intake.stopped());
         FlushReport::new(sinks, handlers)

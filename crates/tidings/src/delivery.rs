@@ -161,14 +161,17 @@ impl SinkTask {
         clock: Clock,
         phase: watch::Receiver<Phase>,
     ) -> Self {
+        let spill = machines.spill.map(|mut spill| {
+            // Now, as the task may go before it begins.
+            started.progress.recovered(spill.take_recovered());
+            spill.leaving(started.progress.left_on_disk())
+        });
         Self {
             rules: machines.rules,
             fallback: machines.fallback,
             retry: machines.retry,
             delivery: machines.delivery,
-            spill: machines
-                .spill
-                .map(|spill| spill.leaving(started.progress.left_on_disk())),
+            spill,
             room: machines.room,
             waits: when_full == WhenFull::Wait,
             receiver: started.receiver,

@@ -6,16 +6,16 @@
 //! Invariants:
 //! - Every accepted event has a sequence number. A watcher is handed exactly the events accepted between its registration and its
 //!   stop, in order, less those its full queue made it miss, which are counted.
-//! - A watcher whose task is gone without having been stopped, with the runtime it ran on, keeps
-//!   its place: every event is still offered to it,
-//!   and counted as lost, until it is stopped.
+//! - A watcher whose task is gone without having been stopped, with the runtime it ran on, keeps no
+//!   place: it is one of a number for which every event counts as offered and lost, until it is
+//!   stopped. Publishing costs the same however many these are.
 //! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any watcher does or omits.
 //! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher has no room for its first event.
 //! - Wakers are made, called and dropped, and events dropped, outside the lock: they may run anything.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use tidings_core::Event;
@@ -42,6 +42,17 @@ struct State {
     /// Accepted but not handed over yet: the last `incoming.len()` sequence numbers.
     incoming: Queue,
     stopped: bool,
+    /// How many watchers are gone with their runtime: of those that write, and of the others.
+    gone: [u64; 2],
+    lost: Arc<Lost>,
+}
+
+/// What was published when watchers were gone with their runtime. Written only under the mux's lock.
+#[derive(Debug, Default)]
+struct Lost {
+    published: AtomicU64,
+    /// For each watcher that was gone: of those that write, and of the others.
+    events: [AtomicU64; 2],
 }
 
 #[derive(Debug)]
@@ -67,14 +78,27 @@ struct Queue {
     bytes: usize,
 }
 
-/// What was offered to one watcher, what its full queue made it miss, and what came when its task
-/// was gone. Written only under the mux's lock.
+/// What was offered to one watcher while its task lived, and what its full queue made it miss.
+/// Written only under the mux's lock.
 #[derive(Debug, Default)]
 pub(crate) struct QueueCounts {
     offered: AtomicU64,
     missed: AtomicU64,
-    lost: AtomicU64,
-    gone: AtomicBool,
+    /// Set if its task went without having been stopped.
+    orphan: OnceLock<Orphan>,
+    /// How many events had been published when it was stopped after that.
+    until: OnceLock<u64>,
+    lost: Arc<Lost>,
+}
+
+/// What a watcher was when its task went without having been stopped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Orphan {
+    /// Still queued, or to be.
+    pub(crate) queued: u64,
+    /// How many events had been published.
+    from: u64,
+    writes: bool,
 }
 
 /// What became of a published event.
@@ -148,8 +172,11 @@ impl Mux {
         }
         let id = state.next_id;
         state.next_id += 1;
-        let counts = Arc::new(QueueCounts::default());
-        add(&counts.offered, prefix.len());
+        let counts = Arc::new(QueueCounts {
+            lost: Arc::clone(&state.lost),
+            ..QueueCounts::default()
+        });
+        add(&counts.offered, prefix.len() as u64);
         let from = state.next_sequence;
         state.slots.push(Slot {
             id,
@@ -177,6 +204,27 @@ impl Mux {
         let mut after = After::default();
         self.state().stop(id, &self.options, &mut after);
         after.unlocked();
+    }
+
+    /// Detaches a watcher that is gone with its runtime: what is published from now on is not lost
+    /// to it. Idempotent; changes nothing of another.
+    pub(crate) fn stop_gone(&self, counts: &QueueCounts) {
+        let state = &mut *self.state();
+        if let Some(orphan) = counts.orphan.get()
+            && counts.until.set(state.lost.published()).is_ok()
+            && let Some(gone) = state.gone.get_mut(usize::from(!orphan.writes))
+        {
+            *gone -= 1;
+        }
+    }
+
+    /// How many events were offered to watchers that were gone with their runtime, and lost: of
+    /// those that write, and of the others.
+    pub(crate) fn lost_to_gone(&self) -> [u64; 2] {
+        let lost = Arc::clone(&self.state().lost);
+        lost.events
+            .each_ref()
+            .map(|events| events.load(Ordering::Acquire))
     }
 
     /// Accepts nothing more, and lets every watcher read what was accepted before. Idempotent.
@@ -237,11 +285,8 @@ impl State {
                 .has_room(size, options.events_max, options.bytes_max)
             {
                 let mut missed_by = 0;
+                self.offer_to_gone(after);
                 for slot in self.slots.iter().filter(|slot| !slot.stopped) {
-                    if slot.is_gone() {
-                        slot.lose(after);
-                        continue;
-                    }
                     add(&slot.counts.offered, 1);
                     add(&slot.counts.missed, 1);
                     missed_by += 1;
@@ -251,10 +296,11 @@ impl State {
             }
             self.incoming.push(event, size);
             self.next_sequence += 1;
+            self.offer_to_gone(after);
             let sinks = self
                 .slots
                 .iter()
-                .filter(|slot| !slot.stopped && !slot.is_gone() && slot.writes);
+                .filter(|slot| !slot.stopped && slot.writes);
             let sinks = Some(sinks.count()).filter(|sinks| *sinks > 0);
             return Published::Accepted {
                 missed_by: 0,
@@ -263,8 +309,18 @@ impl State {
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
+        self.offer_to_gone(after);
         let (missed_by, sinks) = self.hand_over(event, sequence, Some(options), after);
         Published::Accepted { missed_by, sinks }
+    }
+
+    /// Counts an event as lost to every watcher that is gone with its runtime.
+    fn offer_to_gone(&self, after: &mut After) {
+        add(&self.lost.published, 1);
+        for (lost, gone) in self.lost.events.iter().zip(self.gone) {
+            add(lost, gone);
+            after.lost += gone;
+        }
     }
 
     /// Appends `event` to every queue it belongs in, within the bounds unless `bounds` is `None`; returns how many watchers missed it,
@@ -292,11 +348,6 @@ impl State {
                 event.take()
             };
             let Some(event) = shared else { break };
-            if slot.is_gone() {
-                slot.lose(after);
-                after.dropped.push(event);
-                continue;
-            }
             add(&slot.counts.offered, 1);
             if slot.writes {
                 sinks = sinks.or(Some(0));
@@ -321,6 +372,24 @@ impl State {
         (missed_by, sinks)
     }
 
+    /// Notes what a watcher was whose task goes without having been stopped. What was to come to it
+    /// from `incoming` is offered to it now.
+    fn orphan(&mut self, slot: &Slot) {
+        let first = self.next_sequence - self.incoming.events.len() as u64;
+        let incoming = self.next_sequence - first.max(slot.from);
+        add(&slot.counts.offered, incoming);
+        let orphan = Orphan {
+            queued: slot.queue.events.len() as u64 + incoming,
+            from: self.lost.published(),
+            writes: slot.writes,
+        };
+        if slot.counts.orphan.set(orphan).is_ok()
+            && let Some(gone) = self.gone.get_mut(usize::from(!slot.writes))
+        {
+            *gone += 1;
+        }
+    }
+
     /// Hands over what waits in `incoming`, as far as every watcher has room.
     fn advance(&mut self, options: &QueueOptions, after: &mut After) {
         loop {
@@ -340,7 +409,6 @@ impl State {
         let size = event.size();
         self.slots.iter().all(|slot| {
             slot.stopped
-                || slot.is_gone()
                 || sequence < slot.from
                 || slot
                     .queue
@@ -357,13 +425,6 @@ impl State {
         else {
             return;
         };
-        if self.slots.get(index).is_some_and(Slot::is_gone) {
-            let slot = self.slots.remove(index);
-            for _ in (first..self.next_sequence).filter(|sequence| *sequence >= slot.from) {
-                slot.lose(after);
-            }
-            return slot.counts.gone.store(false, Ordering::Release);
-        }
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
@@ -386,7 +447,6 @@ impl State {
             let sequence = self.next_sequence - self.incoming.events.len() as u64 - 1;
             self.hand_over(event, sequence, None, after);
         }
-        self.slots.retain(|slot| !slot.is_gone());
         for slot in &mut self.slots {
             slot.stopped = true;
             after.wakers.extend(slot.waker.take());
@@ -395,18 +455,6 @@ impl State {
 }
 
 impl Slot {
-    /// Whether its task is gone: nothing will read it any more.
-    fn is_gone(&self) -> bool {
-        self.counts.is_gone()
-    }
-
-    /// Offers it an event that nothing will read.
-    fn lose(&self, after: &mut After) {
-        add(&self.counts.offered, 1);
-        add(&self.counts.lost, 1);
-        after.lost += 1;
-    }
-
     /// Nobody waits for what a handler or a reader makes of an event, however long it keeps it.
     fn push(&mut self, event: Event, after: &mut After) {
         let is_awaited = event.context().is_some_and(|context| context.is_awaited());
@@ -442,27 +490,34 @@ impl Queue {
 }
 
 /// Adds to a counter that is only written under the mux's lock, which spares the locked instruction.
-fn add(counter: &AtomicU64, count: usize) {
-    counter.store(
-        counter.load(Ordering::Relaxed) + count as u64,
-        Ordering::Release,
-    );
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Release);
+}
+
+impl Lost {
+    fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
 }
 
 impl QueueCounts {
-    /// Events offered to the watcher: those it missed included.
+    /// Events offered to the watcher while its task lived: those it missed included.
     pub(crate) fn offered(&self) -> u64 {
         self.offered.load(Ordering::Relaxed)
     }
 
     /// Events offered to the watcher when its task was gone.
     pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Acquire)
+        let until = || self.until.get().copied();
+        self.orphan.get().map_or(0, |orphan| {
+            let published = self.lost.published();
+            until().unwrap_or(published).saturating_sub(orphan.from)
+        })
     }
 
-    /// Whether its task is gone without having been stopped: what is offered to it is lost.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+    /// Set if its task went without having been stopped.
+    pub(crate) fn orphan(&self) -> Option<Orphan> {
+        self.orphan.get().copied()
     }
 
     /// Events the watcher's full queue made it miss.
@@ -542,25 +597,18 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         let mut after = After::default();
-        let (slot, queue) = {
+        let slot = {
             let state = &mut *self.mux.state();
-            let mut slots = state.slots.iter_mut();
-            let place = slots.position(|slot| slot.id == self.id);
-            let (mut gone, mut queue) = (None, Queue::default());
-            if let Some(slot) = place.and_then(|place| state.slots.get_mut(place))
-                && slot.has_task
-                && !slot.stopped
-            {
-                slot.counts.gone.store(true, Ordering::Release);
-                std::mem::swap(&mut slot.queue, &mut queue);
-            } else {
-                gone = place.map(|place| state.slots.remove(place));
+            let place = state.slots.iter().position(|slot| slot.id == self.id);
+            let slot = place.map(|place| state.slots.remove(place));
+            if let Some(slot) = slot.as_ref().filter(|slot| slot.has_task && !slot.stopped) {
+                state.orphan(slot);
             }
             state.advance(&self.mux.options, &mut after);
-            (gone, queue)
+            slot
         };
         // Events are freed outside the lock.
-        drop((slot, queue));
+        drop(slot);
         after.unlocked();
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::config::{QueueOptions, WhenFull};
-use crate::mux::{Mux, Published, Receiver};
+use crate::mux::{Mux, Published, QueueCounts, Receiver};
 use crate::recorder::name_stamps;
 use tidings_core::{
     ClusterScopedNamespace, Event, EventContext, EventSource, EventType, NewEvent, Reference,
@@ -449,5 +449,36 @@ fn no_event_is_dropped_under_the_lock() {
         assert_eq!(publish(), Published::Stopped);
         drop(reader);
         assert_eq!(was_locked.try_iter().collect::<Vec<_>>(), [false; 5]);
+    }
+}
+
+/// Watchers that go with their runtimes leave no place behind; each counts what it would have seen
+/// until it is stopped.
+#[test]
+fn watchers_that_are_gone_with_their_runtimes_keep_no_place() {
+    for when_full in [WhenFull::Drop, WhenFull::Wait] {
+        let mux = Mux::new(options(1, when_full));
+        let lives = mux.watch(Vec::new()).unwrap();
+        let gone: Vec<Arc<QueueCounts>> = (0..100)
+            .map(|number| {
+                let receiver = mux.watch_by_task(number % 2 == 0).unwrap();
+                mux.publish(event("m"));
+                Arc::clone(receiver.counts())
+            })
+            .collect();
+        assert_eq!(mux.watchers(), 1);
+        let all = |counts: &QueueCounts| counts.offered() + counts.lost();
+        for (number, counts) in (0..).zip(&gone) {
+            assert_eq!(all(counts), 100 - number, "{when_full:?}");
+            let queued = counts.orphan().map(|orphan| orphan.queued);
+            assert_eq!(queued.map(|queued| queued + counts.missed()), Some(1));
+        }
+        let lost = mux.lost_to_gone();
+        mux.stop_gone(&gone[0]);
+        mux.stop_gone(&gone[0]);
+        mux.publish(event("m"));
+        assert_eq!((all(&gone[0]), all(&gone[1])), (100, 100));
+        assert_eq!(mux.lost_to_gone(), [lost[0] + 49, lost[1] + 50]);
+        drop(lives);
     }
 }

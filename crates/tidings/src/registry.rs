@@ -2,7 +2,8 @@
 //!
 //! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or
 //! dropped, each exactly once. A task that is gone with its runtime has dropped what it had in
-//! memory, and drops what is still offered to it until its watcher is stopped: its books stay open.
+//! memory; what is still offered to it until its watcher is stopped is counted by the mux, for all
+//! of these together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,7 @@ use tidings_core::{DropCause, DropCounts};
 use tokio::sync::watch;
 
 use crate::metrics::{abandoned, runtime_gone};
-use crate::mux::QueueCounts;
+use crate::mux::{Orphan, QueueCounts};
 use crate::report::Counts;
 
 /// How far the end of a broadcaster has come.
@@ -52,7 +53,7 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct Books {
-    /// Of tasks that run, or are gone with their runtime.
+    /// Of tasks that run.
     open: Vec<Arc<Progress>>,
     ended_sinks: Counts,
     ended_handlers: Counts,
@@ -147,14 +148,15 @@ impl Registry {
         *self.running.borrow()
     }
 
-    /// What all sinks and all handlers have done so far.
+    /// What all sinks and all handlers have done so far, without what was offered to those that were
+    /// gone with their runtime.
     pub(crate) fn counts(&self) -> (Counts, Counts) {
         let books = self.books();
         let (mut sinks, mut handlers) = (books.ended_sinks, books.ended_handlers);
         for progress in &books.open {
             match progress.kind {
-                TaskKind::Sink => sinks.add(&progress.counts()),
-                TaskKind::Handler => handlers.add(&progress.counts()),
+                TaskKind::Sink => sinks.add(&progress.own_counts()),
+                TaskKind::Handler => handlers.add(&progress.own_counts()),
             }
         }
         (sinks, handlers)
@@ -171,7 +173,7 @@ impl Registry {
 }
 
 impl Books {
-    /// Adds up what tasks did that have ended, and to which nothing is offered any more.
+    /// Adds up what tasks did that have ended.
     fn close_ended(&mut self) {
         let Self {
             open,
@@ -179,11 +181,11 @@ impl Books {
             ended_handlers,
         } = self;
         open.retain(|progress| {
-            let stays = !progress.is_ended() || progress.queue.is_gone();
+            let stays = !progress.is_ended();
             if !stays {
                 match progress.kind {
-                    TaskKind::Sink => ended_sinks.add(&progress.counts()),
-                    TaskKind::Handler => ended_handlers.add(&progress.counts()),
+                    TaskKind::Sink => ended_sinks.add(&progress.own_counts()),
+                    TaskKind::Handler => ended_handlers.add(&progress.own_counts()),
                 }
             }
             stays
@@ -214,11 +216,17 @@ impl Progress {
     }
 
     pub(crate) fn counts(&self) -> Counts {
+        let mut counts = self.own_counts();
+        counts.refused(DropCause::RuntimeGone, self.queue.lost());
+        counts
+    }
+
+    /// The counts without what was offered when the task was gone with its runtime.
+    fn own_counts(&self) -> Counts {
         let delivered = self.delivered.load(Ordering::Acquire);
         let aggregated = self.aggregated.load(Ordering::Acquire);
         let mut dropped = *self.drops();
         dropped.add(DropCause::QueueFull, self.queue.missed());
-        dropped.add(DropCause::RuntimeGone, self.queue.lost());
         // Read last: what was settled was offered before. Whoever sees it as settled sees it as offered, too, as each is released when it
         // is counted and acquired here.
         let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
@@ -232,17 +240,25 @@ impl Progress {
         }
     }
 
+    /// The counts of the queue it reads.
+    pub(crate) fn queue(&self) -> &QueueCounts {
+        &self.queue
+    }
+
     /// Where a spill says at its end how many events it leaves on disk; all there are, if it does
     /// not know.
     pub(crate) fn left_on_disk(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.left_on_disk)
     }
 
-    /// Books as dropped what a task that is gone with its runtime had in memory only. Returns how
-    /// many events that is.
-    fn lose_memory(&self) -> u64 {
+    /// Books as dropped what a task that is gone with its runtime had in memory only; what was
+    /// queued, at least, which never lies on disk. Returns how many events that is.
+    fn lose_memory(&self, orphan: Orphan) -> u64 {
         let on_disk = self.left_on_disk.load(Ordering::Acquire);
-        let lost = self.counts().pending.saturating_sub(on_disk);
+        let pending = self.own_counts().pending;
+        let lost = pending
+            .saturating_sub(on_disk)
+            .max(orphan.queued.min(pending));
         self.dropped(DropCause::RuntimeGone, lost);
         lost
     }
@@ -287,8 +303,8 @@ pub(crate) struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if self.progress.queue.is_gone() {
-            let lost = self.progress.lose_memory();
+        if let Some(orphan) = self.progress.queue.orphan() {
+            let lost = self.progress.lose_memory(orphan);
             runtime_gone(lost);
             tracing::error!(
                 dropped = lost,
@@ -300,5 +316,57 @@ impl Drop for Ending {
         }
         self.progress.ended.send_replace(true);
         self.place.registry.books().close_ended();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1;
+    use tidings_core::Event;
+
+    use super::*;
+    use crate::config::QueueOptions;
+    use crate::mux::Mux;
+
+    /// Between the end of its queue and that of its books a task may be offered events, be stopped,
+    /// and not know what it leaves on disk: each event is counted once all the same.
+    #[test]
+    fn the_books_of_a_task_that_goes_with_its_runtime_add_up() {
+        for (stops, left_on_disk, lost) in [
+            (false, 0, 4),
+            (true, 0, 4),
+            (false, 1, 3),
+            (false, u64::MAX, 2),
+        ] {
+            let registry = Registry::new();
+            let mux = Mux::new(QueueOptions::default());
+            let place = registry.reserve(TaskKind::Sink);
+            let mut receiver = mux.watch_by_task(true).unwrap();
+            let (progress, ending) = registry.open(place, Arc::clone(receiver.counts()));
+            let publish = || mux.publish(Event::from_wire(v1::Event::default()));
+            publish();
+            publish();
+            let mut taken = std::collections::VecDeque::new();
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(receiver.poll_take(&mut context, &mut taken).is_ready());
+            publish();
+            publish();
+            drop(receiver);
+            publish();
+            if stops {
+                mux.stop_gone(progress.queue());
+                publish();
+            }
+            progress
+                .left_on_disk()
+                .store(left_on_disk, Ordering::Release);
+            drop(ending);
+            let counts = progress.counts();
+            assert_eq!(counts.offered, 5);
+            assert_eq!(counts.dropped.get(DropCause::RuntimeGone), lost + 1);
+            assert_eq!(counts.pending, 4 - lost);
+            assert_eq!(registry.counts().0.offered, 4, "the mux counts the others");
+            assert!(registry.books().open.is_empty());
+        }
     }
 }

@@ -49,6 +49,7 @@ impl Watch {
     pub fn stop(&self) {
         if let Some(running) = &self.0 {
             running.mux.stop(running.id);
+            running.mux.stop_gone(running.progress.queue());
         }
     }
 

@@ -329,6 +329,30 @@ async fn a_patch_names_the_version_it_is_for() {
     );
 }
 
+/// An answer that was cut off says nothing about versions: neither this patch nor a later one goes
+/// out without one.
+#[tokio::test]
+async fn a_version_that_did_not_arrive_is_asked_for_again() {
+    let event = r#"{"kind":"Event","metadata":{"resourceVersion":"7"},"count":1}"#;
+    let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"metadata\"".to_vec();
+    let [_, second, third] = states(CorrelatorOptions::default(), "default", "p");
+    for unreadable in [
+        Reply::BytesThenClose(cut.clone()),
+        // Slow.
+        Reply::Bytes(cut),
+        answer(200, "<html>"),
+    ] {
+        let server = Server::start([unreadable, answer(200, event), answer(200, event)]).await;
+        let sink = server.sink();
+        let error = sink.patch(&second).await.unwrap_err();
+        assert_eq!(error.kind, WriteErrorKind::Transport);
+        sink.patch(&third).await.unwrap();
+        let bodies: Vec<Vec<u8>> = server.seen().into_iter().map(|seen| seen.body).collect();
+        let versioned = third.patch_body_of_version("7").unwrap();
+        assert_eq!(bodies, [b"{}".to_vec(), b"{}".to_vec(), versioned]);
+    }
+}
+
 /// The failing halves of client-go's TestCreateWithEventNamespace, TestPatchWithEventNamespace and TestUpdateWithEventNamespace.
 #[tokio::test]
 async fn a_sink_of_one_namespace_asks_nothing_of_others() {

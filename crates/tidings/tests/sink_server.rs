@@ -18,7 +18,7 @@ use tidings::{
     EventApi, EventSource, EventType, KubeSink, Occurrence, Reference, ReferenceFields,
     RetryPolicy, SeriesOptions, Sink, SinkOptions, SpillOptions, WriteError, WriteErrorKind,
 };
-use tidings_server::{EventRateLimitOptions, Running, StartOptions, start};
+use tidings_server::{AuditOptions, EventRateLimitOptions, Running, StartOptions, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, watch};
 struct Cluster {
     server: Running,
     config: Config,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Cluster {
@@ -38,6 +38,7 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         let mut options = StartOptions::new(folder.path());
         options.secure_port = 0;
+        options.audit = Some(AuditOptions::new(folder.path().join("audit.log")));
         options.api.event_rate_limit = limits;
         let server = start(options).await.unwrap();
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
@@ -48,12 +49,23 @@ impl Cluster {
         Self {
             server,
             config,
-            _folder: folder,
+            folder,
         }
     }
 
     fn sink(&self) -> KubeSink {
         KubeSink::from_config(self.config.clone()).unwrap()
+    }
+
+    /// Ends the server, and says what it answered to patches, in order.
+    async fn patch_codes(self) -> Vec<u64> {
+        self.server.shutdown().await;
+        let log = std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap();
+        let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines
+            .filter(|line: &serde_json::Value| line["verb"] == "patch")
+            .map(|line| line["responseStatus"]["code"].as_u64().unwrap())
+            .collect()
     }
 
     fn events(&self) -> Api<v1::Event> {
@@ -182,14 +194,58 @@ async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
     cluster.server.shutdown().await;
 }
 
+/// A limit that all events share paces a backlog: what lies on disk arrives, all of it, however
+/// often the server refuses some.
+#[tokio::test]
+async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
+    let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
+        limits: [{type: Server, qps: 20, burst: 10}]";
+    let cluster = Cluster::start_with(EventRateLimitOptions::parse(limits).unwrap()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let retry = RetryPolicy {
+        backoff: Backoff::Exponential {
+            first: Duration::from_millis(20),
+            max: Duration::from_millis(100),
+        },
+        ..RetryPolicy::default()
+    };
+    let delivery = DeliveryOptions {
+        pending_events_max: 40,
+        retry,
+        ..DeliveryOptions::default()
+    };
+    let options = SinkOptions::default()
+        .delivery(delivery)
+        .spill(SpillOptions::new(folder.path()));
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(cluster.sink(), options)
+        .unwrap();
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    for number in 0..80 {
+        let pod = Reference::new(ReferenceFields {
+            kind: "Pod",
+            namespace: "default",
+            name: &format!("web-{number}"),
+            ..ReferenceFields::default()
+        });
+        recorder.event(&pod, EventType::Normal, "Started", "m");
+    }
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    assert_eq!((report.delivered, report.offered), (80, 80), "{report}");
+    let stored = cluster.events().list(&ListParams::default()).await.unwrap();
+    assert_eq!(stored.items.len(), 80);
+    cluster.server.shutdown().await;
+}
+
 /// Between a client and a server. When it is told to hold, what clients send on the connections
 /// there are is sent on only when it is told to go on, also when they have gone by then. New
 /// connections are not held.
 struct Late {
     address: std::net::SocketAddr,
     holds: watch::Sender<bool>,
-    /// What was held has been answered.
-    answered: mpsc::UnboundedReceiver<()>,
+    /// Whether what was held has been answered: false if the server went before.
+    answered: mpsc::UnboundedReceiver<bool>,
 }
 
 impl Late {
@@ -218,7 +274,7 @@ async fn carry(
     client: TcpStream,
     server: TcpStream,
     told: Option<watch::Receiver<bool>>,
-    answers: mpsc::UnboundedSender<()>,
+    answers: mpsc::UnboundedSender<bool>,
 ) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
@@ -255,8 +311,7 @@ async fn carry(
             }
             records = rest;
         }
-        let _ = comes.recv().await;
-        let _ = answers.send(());
+        let _ = answers.send(comes.recv().await.is_some());
     }
 }
 
@@ -279,10 +334,10 @@ async fn a_patch_that_arrives_late_undoes_none_that_came_after_it() {
     assert_eq!(error.kind, WriteErrorKind::Timeout);
     sink.patch(&third).await.unwrap();
     late.holds.send_replace(false);
-    late.answered.recv().await.unwrap();
+    assert_eq!(late.answered.recv().await, Some(true));
     let stored = cluster.events().get(&first.name()).await.unwrap();
     assert_eq!(stored.count, Some(3));
-    cluster.server.shutdown().await;
+    assert_eq!(cluster.patch_codes().await, [200, 409]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -41,6 +41,8 @@ pub(super) struct Entry<T> {
     pub(super) rate_limited_tries: u32,
     /// How many events were delivered, by all lanes, when this was offered or last failed.
     pub(super) delivered_before: u64,
+    /// How many refusals for a rate there were, in all lanes, at that time.
+    pub(super) refusals_before: u64,
     /// How often in a row it turned from patch to create or back.
     pub(super) turns: u8,
     pub(super) object: Object,
@@ -48,8 +50,8 @@ pub(super) struct Entry<T> {
 }
 
 impl<T: Deliverable> Entry<T> {
-    /// `delivered`: by all lanes so far.
-    pub(super) fn new(occurrence: T, delivered: u64) -> Self {
+    /// `delivered` and `refusals`: of all lanes so far.
+    pub(super) fn new(occurrence: T, delivered: u64, refusals: u64) -> Self {
         let unanswered = if occurrence.is_repeat() {
             // What became of the earlier ones may be forgotten by now.
             Unanswered::Earlier
@@ -65,6 +67,7 @@ impl<T: Deliverable> Entry<T> {
             unauthorized_tries: 0,
             rate_limited_tries: 0,
             delivered_before: delivered,
+            refusals_before: refusals,
             turns: 0,
             object: Object::Unknown,
             unanswered,
@@ -79,15 +82,22 @@ impl<T: Deliverable> Entry<T> {
         }
     }
 
-    /// Takes note of a failure that might pass, and `counts` or does not as one of this event's tries.
-    pub(super) fn note_failure(&mut self, kind: OccurrenceKind, error: &WriteError, counts: bool) {
+    /// Takes note of a failure that might pass, and `counts` or does not as one of this event's
+    /// tries; `is_own`: others fare better.
+    pub(super) fn note_failure(
+        &mut self,
+        kind: OccurrenceKind,
+        error: &WriteError,
+        counts: bool,
+        is_own: bool,
+    ) {
         self.tries = self.tries.saturating_add(u32::from(counts));
         self.unauthorized_tries = self
             .unauthorized_tries
             .saturating_add(u32::from(counts && error.is_unauthorized()));
         self.rate_limited_tries = self
             .rate_limited_tries
-            .saturating_add(u32::from(counts && error.is_rate_limited()));
+            .saturating_add(u32::from(is_own && error.is_rate_limited()));
         self.turns = 0;
         let unanswered = kind == OccurrenceKind::Create && error.may_have_been_written();
         if unanswered && self.unanswered == Unanswered::No {
@@ -105,6 +115,7 @@ impl<T: Deliverable> Entry<T> {
     pub(super) fn replace(&mut self, mut later: Self) -> Self {
         later.follow(self);
         later.rate_limited_tries = self.rate_limited_tries;
+        later.refusals_before = self.refusals_before;
         later.occurrence.absorb(&mut self.occurrence);
         std::mem::replace(self, later)
     }
@@ -125,6 +136,8 @@ impl<T: Deliverable> Entry<T> {
 pub(super) enum State {
     /// Its head can be written.
     Ready,
+    /// Its head was refused for a rate that all share, and is tried again in turn.
+    Refused,
     /// Its head is being written, under this number.
     InFlight(u64),
     /// Its head waits for another try.
@@ -170,7 +183,7 @@ impl<T: Deliverable> Lane<T> {
     pub(super) fn last_waiting(&mut self) -> Option<&mut Entry<T>> {
         match self.state {
             State::InFlight(_) => self.rest.back_mut(),
-            State::Ready | State::Waiting { .. } => {
+            State::Ready | State::Refused | State::Waiting { .. } => {
                 Some(self.rest.back_mut().unwrap_or(&mut self.head))
             }
         }

@@ -24,6 +24,9 @@
 //! events and bytes held than [`DeliveryOptions`] says.
 
 mod lane;
+mod limit;
+#[cfg(test)]
+mod limit_tests;
 mod options;
 mod pause;
 #[cfg(test)]
@@ -35,12 +38,14 @@ mod types;
 mod world_tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use slab::Slab;
 
 use self::lane::{Entry, Lane, Object, State, Unanswered, Wait};
+use self::limit::Limit;
 use self::pause::Pause;
 use crate::{DropCause, Fate, Monotonic, OccurrenceKind, RetryClass, WriteError};
 
@@ -87,11 +92,14 @@ pub struct Delivery<T: Deliverable> {
     by_key: HashMap<T::Key, usize, FixedState>,
     /// Lanes in `State::Ready`, in turn.
     ready: VecDeque<usize>,
+    /// Lanes in `State::Refused`, in turn. None while writes are not spaced out.
+    refused: VecDeque<usize>,
     /// Lanes in `State::Waiting`, by when their wait ends.
     waiting: BTreeSet<(Monotonic, usize)>,
     /// Lanes in `State::InFlight`.
     in_flight: Vec<usize>,
     pause: Pause,
+    limit: Limit,
     last_number: u64,
     held_events: usize,
     held_bytes: usize,
@@ -109,11 +117,13 @@ impl<T: Deliverable> Delivery<T> {
         options.validate()?;
         Ok(Self {
             pause: Pause::new(options.pause_after_keys),
+            limit: Limit::new(options.pause_after_keys),
             options,
             random: fastrand::Rng::with_seed(seed),
             lanes: Slab::new(),
             by_key: HashMap::with_hasher(FixedState::with_seed(seed)),
             ready: VecDeque::new(),
+            refused: VecDeque::new(),
             waiting: BTreeSet::new(),
             in_flight: Vec::new(),
             last_number: 0,
@@ -129,7 +139,7 @@ impl<T: Deliverable> Delivery<T> {
     pub fn offer(&mut self, occurrence: T) {
         self.stats.offered += 1;
         let key = occurrence.key();
-        let mut entry = Entry::new(occurrence, self.stats.delivered);
+        let mut entry = Entry::new(occurrence, self.stats.delivered, self.limit.refusals());
         if self.draining {
             return self.settle(entry.occurrence, Fate::Dropped(DropCause::Stopped), None);
         }
@@ -164,16 +174,24 @@ impl<T: Deliverable> Delivery<T> {
     /// The next write to do, if one may be done now.
     pub fn poll_write(&mut self, now: Monotonic) -> Option<Write<T>> {
         self.wake(now);
-        if self.in_flight.len() >= self.options.workers || !self.pause.allows(now) {
+        let may_start = self.pause.allows(now) && self.limit.allows(now);
+        if self.in_flight.len() >= self.options.workers || !may_start {
             return None;
         }
-        let id = self.ready.pop_front()?;
+        // What was refused already takes every other turn, and so holds up nothing that was not.
+        let id = if self.stats.writes.is_multiple_of(2) {
+            self.ready.pop_front().or_else(|| self.refused.pop_front())
+        } else {
+            self.refused.pop_front().or_else(|| self.ready.pop_front())
+        };
+        let id = id?;
         let lane = self.lanes.get_mut(id)?;
         self.last_number += 1;
         let number = self.last_number;
         lane.state = State::InFlight(number);
         self.in_flight.push(id);
         self.pause.note_write(number);
+        self.limit.note_write(number);
         self.stats.writes += 1;
         Some(Write {
             id: WriteId { lane: id, number },
@@ -200,10 +218,12 @@ impl<T: Deliverable> Delivery<T> {
         let unanswered = lane.head.unanswered;
         self.in_flight.retain(|other| *other != id);
         let was_probe = self.pause.note_answer(write.number);
+        self.limit.note_answer(now, write.number);
 
         let error = match result {
             Ok(()) => {
                 self.server_answered();
+                self.limit.admitted(now);
                 return self.settle_head(id, Fate::Delivered, None);
             }
             Err(error) => error,
@@ -219,6 +239,11 @@ impl<T: Deliverable> Delivery<T> {
             }
         } else if error.is_status() {
             self.server_answered();
+        }
+        if error.is_rate_limited() {
+            self.rate_limited(now, id);
+        } else if matches!(class, RetryClass::Permanent(_)) {
+            self.limit.admitted(now);
         }
         match class {
             RetryClass::Transient { retry_after } => self.retry(now, id, kind, error, retry_after),
@@ -241,12 +266,12 @@ impl<T: Deliverable> Delivery<T> {
         if self.in_flight.len() >= self.options.workers {
             return None;
         }
-        let lane = if self.ready.is_empty() {
+        let lane = if self.ready.is_empty() && self.refused.is_empty() {
             self.waiting.first().map(|(until, _)| *until)
         } else {
             Some(Monotonic::from_nanos(i64::MIN))
         };
-        self.pause.earliest(lane?)
+        self.limit.earliest(self.pause.earliest(lane?)?)
     }
 
     /// The next event whose fate is known.
@@ -265,6 +290,7 @@ impl<T: Deliverable> Delivery<T> {
     /// before it.
     pub fn hurry(&mut self) {
         self.pause.shorten();
+        self.limit.shorten();
         self.end_waits(|why| why != Wait::Asked);
     }
 
@@ -273,6 +299,7 @@ impl<T: Deliverable> Delivery<T> {
         self.draining = true;
         self.by_key.clear();
         self.ready.clear();
+        self.refused.clear();
         self.waiting.clear();
         self.in_flight.clear();
         self.held_events = 0;
@@ -357,7 +384,7 @@ impl<T: Deliverable> Delivery<T> {
     /// Drops what would be written next; false if nothing waits.
     fn drop_oldest(&mut self) -> bool {
         let fate = Fate::Dropped(DropCause::QueueFull);
-        let next = self.ready.front().copied();
+        let next = self.ready.front().or(self.refused.front()).copied();
         let next = next.or_else(|| self.waiting.first().map(|(_, id)| *id));
         if let Some(entry) = next.and_then(|id| self.advance(id)) {
             self.let_go(entry, fate, None);
@@ -378,6 +405,11 @@ impl<T: Deliverable> Delivery<T> {
 
     /// Moves the lanes whose wait is over to those that are ready.
     fn wake(&mut self, now: Monotonic) {
+        if !self.limit.is_paced() {
+            for id in std::mem::take(&mut self.refused) {
+                self.make_ready(id);
+            }
+        }
         while let Some((until, id)) = self.waiting.first().copied() {
             if until > now {
                 break;
@@ -413,6 +445,18 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
+    /// The head of this lane was refused for its rate.
+    fn rate_limited(&mut self, now: Monotonic, id: usize) {
+        let Some(lane) = self.lanes.get(id) else {
+            return;
+        };
+        let mut hasher = self.by_key.hasher().build_hasher();
+        lane.head.occurrence.hash_regarding(&mut hasher);
+        let backoff = self.options.retry.backoff;
+        let (first, longest) = (backoff.wait(1, 0), backoff.wait(u32::MAX, 0));
+        self.limit.refused(now, hasher.finish(), first, longest);
+    }
+
     /// How long a pause would last that begins or goes on now.
     fn pause_wait(&mut self, was_probe: bool, retry_after: Option<Duration>) -> Duration {
         let failures = self.pause.failures(was_probe);
@@ -436,10 +480,14 @@ impl<T: Deliverable> Delivery<T> {
         let delivered = self.stats.delivered;
         let before = std::mem::replace(&mut lane.head.delivered_before, delivered);
         // What befalls every event is no fault of this one; that there are too many of its kind is.
-        let counts = policy.give_up_out_of_reach
-            || error.is_rate_limited()
-            || (!error.is_out_of_reach() && delivered > before);
-        lane.head.note_failure(kind, &error, counts);
+        let refusals = std::mem::replace(&mut lane.head.refusals_before, self.limit.refusals());
+        let is_own = if error.is_rate_limited() {
+            !self.limit.is_paced() && !self.limit.is_shared_since(refusals)
+        } else {
+            !error.is_out_of_reach() && delivered > before
+        };
+        let counts = policy.give_up_out_of_reach || is_own;
+        lane.head.note_failure(kind, &error, counts, is_own);
         if lane.head.unauthorized_tries >= policy.unauthorized_tries_max {
             let fate = Fate::Dropped(DropCause::RejectedUnauthorized);
             return self.settle_head(id, fate, Some(error));
@@ -454,7 +502,11 @@ impl<T: Deliverable> Delivery<T> {
         }
         lane.failures = lane.failures.saturating_add(1);
         let failures = lane.failures;
-        if self.pause.is_open() && retry_after.is_none() {
+        if self.limit.is_paced() && error.is_rate_limited() {
+            // The gap is wait enough.
+            lane.state = State::Refused;
+            self.refused.push_back(id);
+        } else if self.pause.is_open() && retry_after.is_none() {
             // The pause is wait enough; whoever is next in turn probes.
             self.make_ready(id);
         } else {
@@ -552,6 +604,10 @@ impl<T: Deliverable> Delivery<T> {
                 self.ready.pop_front();
             }
             State::Ready => self.ready.retain(|other| *other != id),
+            State::Refused if self.refused.front() == Some(&id) => {
+                self.refused.pop_front();
+            }
+            State::Refused => self.refused.retain(|other| *other != id),
             State::Waiting { until, .. } => {
                 self.waiting.remove(&(until, id));
             }

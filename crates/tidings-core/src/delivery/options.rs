@@ -47,6 +47,11 @@ pub struct DeliveryOptions {
     /// up no other, and is itself tried no more often than [`RetryPolicy::backoff`] says. The
     /// pauses are those of the back-off, too. The
     /// first answer ends them.
+    ///
+    /// Events about this many objects (64 at most) that are refused for their rate, one after the other and none
+    /// admitted between, show a limit that all share. Writes then go one at a time, with a gap after
+    /// each: at first the shortest wait of the back-off, doubled for every this many refused in a
+    /// row, up to the longest, and halved for each that is admitted, until a 64th is left.
     pub pause_after_keys: u32,
 }
 

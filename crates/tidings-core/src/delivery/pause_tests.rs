@@ -165,7 +165,7 @@ fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
             bench.offer(create(key));
         }
         let mut writes = HashMap::new();
-        let limited = |key: u32| key < 20;
+        let limited = |key: u32| key < 3;
         while bench.delivery.pending() > 0 {
             while let Some(write) = bench.write() {
                 let key = write.occurrence.key;
@@ -175,13 +175,13 @@ fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
                 bench.check_sums();
             }
             let stats = bench.delivery.stats();
-            assert_eq!((stats.delivered, stats.pauses), (20, 0), "all at once");
+            assert_eq!((stats.delivered, stats.pauses), (37, 0), "all at once");
             if bench.delivery.pending() > 0 {
                 bench.wait();
             }
         }
-        assert_eq!(writes, HashMap::from([(true, 20 * 5), (false, 20)]));
-        assert_eq!(bench.dropped(DropCause::RateLimited), 20);
+        assert_eq!(writes, HashMap::from([(true, 3 * 5), (false, 37)]));
+        assert_eq!(bench.dropped(DropCause::RateLimited), 3);
         assert!(bench.now.as_nanos() < 4_000_000_000);
     }
 

@@ -1,6 +1,6 @@
 //! What goes into a delivery and what comes out of it.
 
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 
 use crate::{CountKey, DropCounts, Fate, Occurrence, OccurrenceKind, WriteError};
 
@@ -32,6 +32,12 @@ pub trait Deliverable: Clone {
     /// Whether its object may have been created for this very event, by somebody this delivery knows nothing of: an earlier process.
     fn may_be_written(&self) -> bool {
         false
+    }
+
+    /// Hashes what it is about, so that a limit on the rate of events about one thing is told from
+    /// one that all share. Unless an implementation has its own: its key.
+    fn hash_regarding(&self, state: &mut impl Hasher) {
+        self.key().hash(state);
     }
 
     /// How many bytes it takes.
@@ -67,6 +73,12 @@ impl Deliverable for Occurrence {
 
     fn may_be_written(&self) -> bool {
         self.may_be_written()
+    }
+
+    fn hash_regarding(&self, state: &mut impl Hasher) {
+        let regarding = self.event().regarding();
+        let (kind, uid) = (regarding.kind(), regarding.uid());
+        (kind, regarding.namespace(), regarding.name(), uid).hash(state);
     }
 
     fn size(&self) -> usize {

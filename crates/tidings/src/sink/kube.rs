@@ -58,8 +58,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// [`KubeSink::request_timeout`] says otherwise; dropping the future of a call cancels its request.
 ///
 /// A patch names the resourceVersion of the event it was made for, so that one which was given up
-/// and arrives after its successor is refused: the count and times of a stored event never go back
-/// ([`KubeSink::versions_max`]).
+/// and arrives after its successor is refused: the count and times of a stored event do not go back
+/// ([`KubeSink::versions_max`]). They can where a [spill](crate::SinkOptions::spill) delivers events
+/// again that an earlier process had written: that one's count is not known.
 ///
 /// ```no_run
 /// use tidings::{Broadcaster, KubeSink};
@@ -336,7 +337,11 @@ impl KubeSink {
             version
         } else {
             let asked = self.send_patch(path, occurrence, b"{}".to_vec()).await?;
-            let version = asked.unwrap_or_default();
+            // What was asked for did not arrive. That is no server without versions, and nothing
+            // else was to be done: the question is asked again.
+            let version = asked.ok_or_else(|| {
+                WriteError::transport("the answer that gives the version of an event was cut off")
+            })?;
             self.versions.put(occurrence, Some(&version));
             version.into()
         };

@@ -191,6 +191,11 @@ impl Log {
         self.unsettled.len()
     }
 
+    /// What was being written may lie there in part: the next append begins a new file.
+    pub(super) fn start_over(&mut self) {
+        self.torn = true;
+    }
+
     /// The places of events that were found to be damaged when this was opened, once.
     pub(super) fn take_damaged(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.damaged)

@@ -15,8 +15,14 @@
 //! What an earlier process left in a folder that could not be opened at start, or in a file that
 //! could not be read, comes out of order: later.
 //!
+//! A limit on the rate of all events (EventRateLimit of kind Server, Namespace or User) is waited out
+//! like an outage. Events about a few objects that have limits of their own are given up after a few
+//! tries, and lie here no longer.
+//!
 //! Delivery is at least once: what was written to the API server but not marked as done when the program died is written again at the next
-//! start. A create is recognised by its name; a repeat is counted once more.
+//! start. A create is recognised by its name; a repeat is counted once more. Counts begin at one in
+//! each process: where the create of an event is delivered again, later ones of the same are counted
+//! from there, and the stored count goes back to that, until as many are seen.
 
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -28,6 +34,7 @@ mod record;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -229,14 +236,17 @@ impl Spill {
         if self.log.is_none() {
             return in_memory(events);
         }
+        let batch = events.clone();
         let step = self.step(move |log| {
-            let kept = log.append(events);
+            let kept = log.append(batch);
             if direct {
                 log.skip_read();
             }
             kept
         });
-        let kept = step.await.unwrap_or_default();
+        let kept = step.await;
+        // Whatever became of the step, these are delivered.
+        let kept = kept.unwrap_or_else(|| in_memory(events));
         let on_disk = kept.iter().filter(|kept| kept.sequence.is_some()).count();
         self.metrics.spilled.increment(on_disk as u64);
         kept
@@ -338,7 +348,8 @@ impl Spill {
         self.step(|_| ()).await;
     }
 
-    /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with.
+    /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with, or
+    /// it panicked.
     async fn step<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Log) -> T + Send + 'static,
@@ -347,9 +358,15 @@ impl Spill {
         let done = std::mem::take(&mut self.done);
         let before = log.bytes();
         let step = tokio::task::spawn_blocking(move || {
-            log.mark_done(&done);
-            let result = work(&mut log);
-            (log, result)
+            // The files outlive a panic, and what was to be done is done in memory.
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                log.mark_done(&done);
+                work(&mut log)
+            }));
+            if result.is_err() {
+                log.start_over();
+            }
+            (log, result.ok())
         });
         match step.await {
             Ok((log, result)) => {
@@ -357,7 +374,10 @@ impl Spill {
                     .bytes
                     .increment(log.bytes() as f64 - before as f64);
                 self.log = Some(log);
-                Some(result)
+                if result.is_none() {
+                    tracing::error!("A step of the spill panicked: its events are in memory only");
+                }
+                result
             }
             // The runtime is going down, and this task with it; what is on disk is found by the next process.
             Err(error) => {

@@ -450,3 +450,18 @@ proptest! {
         prop_assert_eq!(read_all(&mut log), ["web.77"]);
     }
 }
+
+/// A step that panics costs the spill nothing but that step.
+#[tokio::test]
+async fn the_spill_outlives_a_step_that_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spill = spilled(folder.path()).await;
+    let done = spill.step(|_| panic!("on purpose")).await;
+    assert_eq!(done, None::<()>);
+    assert!(spill.append(vec![event(4, "m")], true).await.is_empty());
+    let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
+    assert_eq!(read.len(), 4, "the first file");
+    let rest = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
+    assert_eq!(names(&rest), ["web.4"]);
+    assert!(rest.iter().all(|kept| kept.sequence.is_some()));
+}

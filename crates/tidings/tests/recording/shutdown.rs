@@ -340,6 +340,22 @@ fn what_a_runtime_leaves_on_disk_is_pending() {
     assert_eq!(counts.dropped.get(DropCause::RuntimeGone), 1);
     let report = futures::executor::block_on(broadcaster.shutdown(LONG));
     assert_adds_up(&report);
+
+    // A runtime that goes before the sink has begun takes the same with it.
+    let gone = runtime();
+    let broadcaster = Broadcaster::new();
+    let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
+    let watch = gone.block_on(async {
+        broadcaster
+            .start_recording_to_sink_with(MemorySink::new(), options)
+            .unwrap()
+    });
+    let recorder = broadcaster.recorder(source());
+    recorder.event(&pod("foo", "bar"), Normal, "Started", "");
+    drop(gone);
+    let counts = watch.counts();
+    assert_eq!((counts.offered, counts.pending), (2, 1), "{counts}");
+    assert_eq!(counts.dropped.get(DropCause::RuntimeGone), 1);
 }
 
 /// A handler that never returns cannot be stopped, but it can be left behind.
