@@ -20,6 +20,7 @@ use super::part::{Found, Part, Placed};
 use super::read::{LookedUp, Stored, View, unpack_record};
 use super::tables::{Bucket, Tables, bucket_for};
 use crate::changes::Logged;
+use crate::clock::Reading;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
 
 /// Versions a sweep looks at, at most; most of them may have ended before their time.
@@ -34,6 +35,15 @@ pub(crate) struct Times {
     pub(crate) steady: Duration,
     /// Up to when the clock is [believed](crate::confirmed): by this, ends are written down.
     pub(crate) confirmed: UnixMillis,
+}
+
+impl Times {
+    pub(crate) fn reading(self) -> Reading {
+        Reading {
+            wall: self.wall,
+            steady: self.steady,
+        }
+    }
 }
 
 /// See the module documentation.

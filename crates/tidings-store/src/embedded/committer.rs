@@ -193,8 +193,8 @@ impl Committer {
                 tracing::warn!(%error, "failed to write out the index; opening will take longer");
             }
             tables.log.close();
-            let times = self.times();
-            believed::write(&self.shared.path, times.confirmed);
+            let now = self.times().reading();
+            believed::write(&self.shared.path, self.confirmed.belief(now));
         }
     }
 
@@ -207,12 +207,17 @@ impl Committer {
         }
     }
 
-    /// Notes up to when the clock is believed, now and then, if something was written since.
+    /// Notes up to when the clock is believed, now and then, if something was written since or ends wait for it: processes
+    /// that are killed without a commit are to come nearer to believing it, too.
     fn note_time(&mut self, now: Times) {
         let (at, number) = self.noted;
-        if number < self.number && !is_within(TICK, Some(at), now) {
+        if is_within(TICK, Some(at), now) {
+            return;
+        }
+        let belief = self.confirmed.belief(now.reading());
+        if number < self.number || belief.candidate.is_some() {
             self.noted = (now.steady, self.number);
-            believed::write(&self.shared.path, now.confirmed);
+            believed::write(&self.shared.path, belief);
         }
     }
 
