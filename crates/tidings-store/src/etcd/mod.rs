@@ -15,8 +15,8 @@
 //!   restart, wrote it is the end its lease had when granted; for what kube-apiserver wrote, the
 //!   end its lease had when first seen. Records whose lease was extended beyond that are deleted by
 //!   this store. This store deletes only by a clock that has been right for half a minute: after it
-//!   was opened, or the clock was set, that waits. What was learned of others' leases before the
-//!   clock was set is learned anew.
+//!   was opened, or the clock was set, that waits. The ends of others' leases move with a clock that
+//!   is set, for leases live by steady time.
 //! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd does not
 //!   say why a key went.
 //! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a watcher that starts
@@ -64,7 +64,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use self::client::{Client, LEASE_TIME_TO_LIVE, RANGE, STATUS, unsigned};
-use self::expiry::{Expiries, Known};
+use self::expiry::{End, Expiries, Known};
 use self::failure::{Failure, Outcome};
 use self::index::LocalIndex;
 use self::keys::Keys;
@@ -303,44 +303,56 @@ impl Shared {
 
     /// Makes a record of a version of a key as etcd returned it.
     async fn record(&self, version: wire::KeyValue) -> Record {
+        self.record_and_end(version).await.0
+    }
+
+    async fn record_and_end(&self, version: wire::KeyValue) -> (Record, Option<End>) {
         let key = self.keys.short(&version.key);
-        Record {
-            expires_at: self.end_of(&key, &version).await,
+        let end = self.end_of(&key, &version).await;
+        let record = Record {
+            expires_at: end.map(|end| end.at),
             key,
             revision: unsigned(version.mod_revision),
             value: version.value,
-        }
+        };
+        (record, end)
     }
 
-    /// When a version of a record ends.
-    async fn end_of(&self, key: &Bytes, version: &wire::KeyValue) -> Option<UnixMillis> {
+    /// When a version of a record ends, by the clock as it is set now.
+    async fn end_of(&self, key: &Bytes, version: &wire::KeyValue) -> Option<End> {
         let revision = unsigned(version.mod_revision);
         let decode = || {
             let indexed = self.index.end_of(key, revision);
-            indexed.or_else(|| (self.describe)(&version.value).expires_at)
+            indexed.or_else(|| (self.describe)(&version.value).expires_at.map(End::exact))
         };
-        match self.expiries.of(key, version, decode) {
+        let end = match self.expiries.of(key, version, decode) {
             Known::End(end) => end,
             Known::Lease(lease) => self.first_sight(lease).await,
+        };
+        end.map(|end| self.as_set_now(end))
+    }
+
+    fn as_set_now(&self, end: End) -> End {
+        match end.lead {
+            Some(_) => end.under(self.reading().lead()),
+            None => end,
         }
     }
 
     /// Asks etcd how long the lease of another program has left. If etcd cannot tell now, the record is taken for one
     /// that lives on, and it is asked again next time.
-    async fn first_sight(&self, lease: i64) -> Option<UnixMillis> {
-        let now = self.clock.now();
+    async fn first_sight(&self, lease: i64) -> Option<End> {
         let request = wire::LeaseTimeToLiveRequest { id: lease };
         let deadline = self.client.deadline();
         let answer: Result<wire::LeaseTimeToLiveResponse, _> =
             self.client.ask(LEASE_TIME_TO_LIVE, request, deadline).await;
+        // After the answer: it may have taken long, and the end is rather late than early.
+        let now = self.reading();
         match answer {
             // A lease that is gone has a life of -1.
-            Ok(answer) => {
-                let end = UnixMillis(now.0.saturating_add(answer.ttl.saturating_mul(1000)));
-                Some(self.expiries.first_seen(lease, end))
-            }
+            Ok(answer) => Some(self.expiries.first_seen(lease, End::after(now, answer.ttl))),
             Err(failure) if failure.says("requested lease not found") => {
-                Some(self.expiries.first_seen(lease, now))
+                Some(self.expiries.first_seen(lease, End::after(now, 0)))
             }
             Err(failure) => {
                 tracing::warn!(%failure, lease, "cannot learn when a lease of another program ends");
@@ -356,11 +368,22 @@ impl Shared {
 
     /// The time by which records may be deleted.
     fn confirmed(&self) -> UnixMillis {
+        self.read_clock().1
+    }
+
+    /// Both times now. What is reckoned by a clock that is set back for a moment seems to end early; so the confirmed time
+    /// takes note of every such reading, and is behind for as long as it matters.
+    fn reading(&self) -> Reading {
+        self.read_clock().0
+    }
+
+    fn read_clock(&self) -> (Reading, UnixMillis) {
         let mut confirmed = self
             .confirmed
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        confirmed.at(Reading::of(&*self.clock))
+        let now = Reading::of(&*self.clock);
+        (now, confirmed.at(now))
     }
 
     async fn read_stats(&self) -> Result<Stats, ReadError> {
@@ -372,9 +395,11 @@ impl Shared {
             self.client.ask(STATUS, wire::Empty {}, deadline).await;
         let status = status.map_err(Fault::from)?;
         self.index_reached(revision).await;
-        let now = self.clock.now();
-        let (first_ended, _) = self.index.ended(now, 1).unwrap_or_default();
-        let lag = first_ended.first().and_then(|(_, entry)| entry.expires_at);
+        let reading = self.reading();
+        let (now, lead) = (reading.wall, reading.lead());
+        let (first_ended, _) = self.index.ended(now, lead, 1).unwrap_or_default();
+        let lag = first_ended.first().and_then(|(_, entry)| entry.end);
+        let lag = lag.map(|end| end.under(lead).at);
         Ok(Stats {
             records,
             value_bytes: self.index.value_bytes().unwrap_or(0),
