@@ -18,6 +18,11 @@ use crate::confirmed::{Belief, Candidate};
 
 const FILE: &str = "CLOCK";
 
+/// Whether a process has noted the time, be it damaged since.
+pub(crate) fn is_there(folder: &Path) -> bool {
+    folder.join(FILE).exists()
+}
+
 /// What the last process noted, if that can be read.
 pub(crate) fn read(folder: &Path) -> Option<Belief> {
     let text = fs::read_to_string(folder.join(FILE)).ok()?;

@@ -196,9 +196,10 @@ impl EmbeddedStore {
         let tables = Arc::new(Tables::open(folder.path(), sizes, &codec)?);
         let Published { state, number, .. } = tables.published();
         let now = Reading::of(&*options.clock);
+        let belief = believed::read(folder.path());
         let confirmed = match number {
             0 => Confirmed::begin(now),
-            _ => Confirmed::resume(believed::read(folder.path()), now),
+            _ => Confirmed::resume(belief, now),
         };
         let bounds = Bounds {
             changes: usize::MAX,
@@ -219,12 +220,13 @@ impl EmbeddedStore {
         let no_thread = |error| OpenError::Thread(Arc::new(error));
         let keeper = Keeper::start().map_err(no_thread)?;
         let trainer = Trainer::start(&shared.codec, &shared.path).map_err(no_thread)?;
-        let committer = Committer::new(
+        let mut committer = Committer::new(
             Arc::clone(&shared),
             (state, number),
             confirmed,
             (keeper, trainer),
         );
+        committer.have_newest(belief.is_some());
         std::thread::Builder::new()
             .name("tidings-store".into())
             .spawn(move || committer.run())
