@@ -255,9 +255,10 @@ mod tests {
         ] {
             for known in [false, true] {
                 let first = reading(0, HOUR);
-                let mut confirmed = match known {
-                    true => Confirmed::begin(reading(0, 0)),
-                    false => Confirmed::resume(None, first),
+                let mut confirmed = if known {
+                    Confirmed::begin(reading(0, 0))
+                } else {
+                    Confirmed::resume(None, first)
                 };
                 let (mut ran, mut ahead) = (0, HOUR);
                 // What the clock said when, in time that processes ran.
@@ -310,9 +311,10 @@ mod tests {
                 1..60,
             ),
         ) {
-            let mut confirmed = match begins_known {
-                true => Confirmed::begin(reading(0, 0)),
-                false => Confirmed::resume(None, reading(0, 0)),
+            let mut confirmed = if begins_known {
+                Confirmed::begin(reading(0, 0))
+            } else {
+                Confirmed::resume(None, reading(0, 0))
             };
             // Steady time of the process, time that processes ran before, and time in between.
             let (mut steady, mut ran, mut down, mut said) = (0, 0, 0, vec![(0, 0)]);

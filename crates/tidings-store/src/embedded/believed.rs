@@ -7,6 +7,7 @@
 //! records are then written down a little later, none earlier.
 
 use std::fs;
+use std::num::ParseIntError;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,15 +34,15 @@ pub(crate) fn read(folder: &Path) -> Option<Belief> {
     let [confirmed, candidate, held] = belief.split(' ').collect::<Vec<_>>().try_into().ok()?;
     let held = Duration::from_millis(held.parse().ok()?);
     Some(Belief {
-        confirmed: time(confirmed)?,
-        candidate: time(candidate)?.map(|wall| Candidate { wall, held }),
+        confirmed: time(confirmed).ok()?,
+        candidate: time(candidate).ok()?.map(|wall| Candidate { wall, held }),
     })
 }
 
-fn time(text: &str) -> Option<Option<UnixMillis>> {
+fn time(text: &str) -> Result<Option<UnixMillis>, ParseIntError> {
     match text {
-        "-" => Some(None),
-        millis => Some(Some(UnixMillis(millis.parse().ok()?))),
+        "-" => Ok(None),
+        millis => Ok(Some(UnixMillis(millis.parse()?))),
     }
 }
 
