@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Shared;
 use super::client::{Pause, unsigned};
-use super::expiry::{End, SET_MILLIS};
+use super::end::{End, SET_MILLIS};
 use super::index::{Applied, Entry};
 use super::stream::{Ended, Stream};
 use super::wire::{KeyValue, WatchEvent};

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::expiry::{End, SET_MILLIS};
+use super::end::{End, SET_MILLIS};
 use crate::clock::Reading;
 use crate::{Index, ObjectSelector, Revision, UnixMillis};
 

@@ -34,6 +34,7 @@
 
 mod client;
 mod compact;
+mod end;
 mod expiry;
 mod failure;
 mod feed;
@@ -64,7 +65,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use self::client::{Client, LEASE_TIME_TO_LIVE, RANGE, STATUS, unsigned};
-use self::expiry::{End, Expiries, Known};
+use self::end::End;
+use self::expiry::{Expiries, Known};
 use self::failure::{Failure, Outcome};
 use self::index::LocalIndex;
 use self::keys::Keys;
