@@ -11,9 +11,9 @@
 //! - a clock that is set back is believed at once, for then fewer records are over.
 //!
 //! Time in which the machine was suspended counts as set ahead. So does the time between two
-//! processes; see [`resume`].
-//!
-//! [`resume`]: Confirmed::resume
+//! processes. A process hands on what it confirmed and the candidate it had ([`Belief`]), so that
+//! processes that each live for less than a period complete it together: only the time in which
+//! one of them ran and looked at the clock counts.
 
 use std::time::Duration;
 
@@ -24,18 +24,35 @@ use crate::clock::Reading;
 /// takes twice as long.
 pub(crate) const PERIOD: Duration = Duration::from_secs(30);
 
-/// By how much the clock must be ahead of the confirmed time for that to be logged.
-const TOLD_MILLIS: u64 = 2_000;
+/// By how much the clock must be ahead of the confirmed time for ends to count as waiting.
+const WAITING_MILLIS: u64 = 2_000;
+
+/// What a process hands on to the next one: both are times of the clock at the moment of the note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Belief {
+    /// `None` if no clock was confirmed yet.
+    pub(crate) confirmed: Option<UnixMillis>,
+    /// What may be confirmed next, if ends wait for that.
+    pub(crate) candidate: Option<Candidate>,
+}
+
+/// The least the clock has said for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) wall: UnixMillis,
+    /// For how long processes have seen it say no less.
+    pub(crate) held: Duration,
+}
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Confirmed {
-    /// The least lead of the last whole period, in milliseconds.
-    before: i64,
+    /// The least lead of the last whole period, in milliseconds; `None` before there was one.
+    before: Option<i64>,
     /// The least lead of this one so far.
     current: i64,
-    /// When this one began.
-    since: Duration,
+    /// When this one began, in milliseconds of steady time; negative if that was before this process.
+    since: i64,
     /// Whether it was logged that the clock is ahead.
     told: bool,
 }
@@ -43,16 +60,26 @@ pub(crate) struct Confirmed {
 impl Confirmed {
     /// The clock is believed as it is: there is nothing yet that could end by it.
     pub(crate) fn begin(now: Reading) -> Self {
-        Self::resume(Some(now.wall), now)
+        let confirmed = Some(now.wall);
+        Self::resume(
+            Some(Belief {
+                confirmed,
+                candidate: None,
+            }),
+            now,
+        )
     }
 
-    /// Continues from what was confirmed before this process, if that is known. The clock is
-    /// believed a period later.
-    pub(crate) fn resume(reached: Option<UnixMillis>, now: Reading) -> Self {
+    /// Continues from where the last process was, if that is known.
+    pub(crate) fn resume(belief: Option<Belief>, now: Reading) -> Self {
+        let lead_of = |wall| Reading { wall, ..now }.lead();
+        let candidate = belief.and_then(|belief| belief.candidate);
+        let current = candidate.map_or(now.lead(), |candidate| lead_of(candidate.wall));
+        let held = candidate.map_or(0, |candidate| millis(candidate.held));
         Self {
-            before: reached.map_or(i64::MIN, |wall| Reading { wall, ..now }.lead()),
-            current: now.lead(),
-            since: now.steady,
+            before: belief.and_then(|belief| belief.confirmed).map(lead_of),
+            current: current.min(now.lead()),
+            since: now.steady_millis().saturating_sub(held),
             // That a process begins is nothing to warn of.
             told: true,
         }
@@ -60,24 +87,42 @@ impl Confirmed {
 
     /// Takes note of the clock; returns the confirmed time, which is never ahead of it.
     pub(crate) fn at(&mut self, now: Reading) -> UnixMillis {
-        let lead = now.lead();
-        if now.steady.saturating_sub(self.since) >= PERIOD {
-            (self.before, self.current, self.since) = (self.current, lead, now.steady);
+        let (lead, steady) = (now.lead(), now.steady_millis());
+        if steady.saturating_sub(self.since) >= millis(PERIOD) {
+            (self.before, self.current, self.since) = (Some(self.current), lead, steady);
         }
         self.current = self.current.min(lead);
-        let confirmed = self.before.min(self.current);
-        let confirmed = UnixMillis(confirmed.saturating_add(now.steady_millis()));
+        let confirmed = self.time(now).unwrap_or(UnixMillis(i64::MIN));
         self.tell(now.wall, confirmed);
         confirmed
     }
 
+    /// What the next process is to continue from, as of the last look at the clock.
+    pub(crate) fn belief(&self, now: Reading) -> Belief {
+        let confirmed = self.time(now);
+        let is_waiting = confirmed.is_none_or(|confirmed| is_ahead(now.wall, confirmed));
+        let steady = now.steady_millis();
+        let held = steady.saturating_sub(self.since).max(0).cast_unsigned();
+        Belief {
+            confirmed,
+            candidate: is_waiting.then(|| Candidate {
+                wall: UnixMillis(self.current.saturating_add(steady)),
+                held: Duration::from_millis(held),
+            }),
+        }
+    }
+
+    fn time(&self, now: Reading) -> Option<UnixMillis> {
+        let lead = self.before?.min(self.current);
+        Some(UnixMillis(lead.saturating_add(now.steady_millis())))
+    }
+
     /// Logs when ends begin to wait, and when they no longer do.
     fn tell(&mut self, wall: UnixMillis, confirmed: UnixMillis) {
-        let ahead_millis = wall.0.abs_diff(confirmed.0);
-        let is_ahead = ahead_millis > TOLD_MILLIS;
+        let is_ahead = is_ahead(wall, confirmed);
         if is_ahead && !self.told {
             tracing::warn!(
-                ahead_millis,
+                ahead_millis = wall.0.abs_diff(confirmed.0),
                 "the clock is ahead of the time that passed since it was last believed; records that are over by it alone \
                  are hidden, and their ends are written down when it has stayed so for half a minute to a minute"
             );
@@ -89,6 +134,14 @@ impl Confirmed {
         }
         self.told = is_ahead;
     }
+}
+
+fn is_ahead(wall: UnixMillis, confirmed: UnixMillis) -> bool {
+    wall.0.abs_diff(confirmed.0) > WAITING_MILLIS
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -168,33 +221,121 @@ mod tests {
 
     #[test]
     fn a_new_process_goes_on_where_the_last_one_was() {
-        let reached = UnixMillis(START);
+        let belief = |confirmed| Belief {
+            confirmed,
+            candidate: None,
+        };
+        let reached = belief(Some(UnixMillis(START)));
         let mut confirmed = Confirmed::resume(Some(reached), reading(100, HOUR));
         // The time in between is not known to have passed, the time from here on is.
         assert_eq!(confirmed.at(reading(600, HOUR)), UnixMillis(START + 500));
         assert!(!believed(&mut confirmed, 30_000, HOUR));
         assert!(believed(&mut confirmed, 30_100, HOUR));
         // Without it nothing is over before.
-        let mut confirmed = Confirmed::resume(None, reading(0, 0));
-        assert!(confirmed.at(reading(29_999, 0)).0 < 0);
-        assert!(believed(&mut confirmed, 30_000, 0));
+        for none in [None, Some(belief(None))] {
+            let mut confirmed = Confirmed::resume(none, reading(0, 0));
+            assert!(confirmed.at(reading(29_999, 0)).0 < 0);
+            assert!(believed(&mut confirmed, 30_000, 0));
+        }
+    }
+
+    fn restarted(confirmed: &Confirmed, noted: Reading, now: Reading) -> Confirmed {
+        Confirmed::resume(Some(confirmed.belief(noted)), now)
+    }
+
+    /// However short each of them lives: what the clock says is confirmed after two periods in which
+    /// one of them ran.
+    #[test]
+    fn processes_that_live_for_less_than_a_period_complete_it_together() {
+        for (up, down) in [
+            (20_000, 1000),
+            (20_000, 300_000),
+            (3000, HOUR),
+            (45_000, 60_000),
+        ] {
+            for known in [false, true] {
+                let first = reading(0, HOUR);
+                let mut confirmed = if known {
+                    Confirmed::begin(reading(0, 0))
+                } else {
+                    Confirmed::resume(None, first)
+                };
+                let (mut ran, mut ahead) = (0, HOUR);
+                // What the clock said when, in time that processes ran.
+                let mut said = Vec::new();
+                for _ in 0..100 {
+                    for steady in (0..=up).step_by(1000) {
+                        let now = reading(steady, ahead);
+                        let at = confirmed.at(now);
+                        said.push((ran + steady, now.wall));
+                        let long_ago = said
+                            .iter()
+                            .rfind(|(when, _)| when + 2 * PERIOD_MILLIS <= ran + steady);
+                        assert!(long_ago.is_none_or(|(_, wall)| at >= *wall), "{up} {down}");
+                    }
+                    ran += up;
+                    let noted = reading(up, ahead);
+                    ahead += down + up;
+                    confirmed = restarted(&confirmed, noted, reading(0, ahead));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_process_with_a_clock_ahead_confirms_nothing() {
+        for rotates_at in (0..30_000).step_by(1000) {
+            let mut confirmed = Confirmed::resume(None, reading(0, 0));
+            confirmed.at(reading(rotates_at, 0));
+            let (mut noted, mut passed) = (reading(rotates_at, 0), rotates_at);
+            for ahead in [1000 * HOUR, 0, 1000 * HOUR, 0, 0] {
+                confirmed = restarted(&confirmed, noted, reading(0, passed + ahead));
+                for steady in (0..=29_000).step_by(1000) {
+                    let at = confirmed.at(reading(steady, passed + ahead));
+                    assert!(at <= UnixMillis(START + passed + steady), "{rotates_at}");
+                }
+                noted = reading(29_000, passed + ahead);
+                passed += 29_000;
+            }
+        }
     }
 
     proptest! {
-        /// Whatever the clock does: what it did not say for a period at least is not confirmed.
+        /// Whatever the clock does, and however often processes begin: what it did not say for a
+        /// period at least is not confirmed.
         #[test]
         fn only_what_the_clock_said_for_a_period_is_confirmed(
-            steps in proptest::collection::vec((1..20_000i64, -HOUR..HOUR), 1..60),
+            begins_known: bool,
+            steps in proptest::collection::vec(
+                (1..20_000i64, -HOUR..HOUR, proptest::option::weighted(0.3, 0..HOUR)),
+                1..60,
+            ),
         ) {
-            let mut confirmed = Confirmed::begin(reading(0, 0));
-            let (mut steady, mut said) = (0, vec![(0, 0)]);
-            for (passed, set_by) in steps {
+            let mut confirmed = if begins_known {
+                Confirmed::begin(reading(0, 0))
+            } else {
+                Confirmed::resume(None, reading(0, 0))
+            };
+            // Steady time of the process, time that processes ran before, and time in between.
+            let (mut steady, mut ran, mut down, mut said) = (0, 0, 0, vec![(0, 0)]);
+            for (passed, set_by, restarts) in steps {
                 steady += passed;
-                said.push((steady, set_by));
-                let at = confirmed.at(reading(steady, set_by)).0 - START - steady;
-                let of_late = said.iter().filter(|(when, _)| *when > steady - PERIOD_MILLIS);
+                said.push((ran + steady, down + set_by));
+                let now = reading(steady, ran + down + set_by);
+                let at = confirmed.at(now).0;
+                prop_assert!(at <= now.wall.0);
+                let at = at.saturating_sub(START + ran + steady);
+                let of_late = said.iter().filter(|(when, _)| *when > ran + steady - PERIOD_MILLIS);
                 let least = of_late.map(|(_, set_by)| *set_by).min().unwrap();
                 prop_assert!(at <= least, "{at} > {least}");
+                if let Some(closed) = restarts {
+                    down += closed;
+                    ran += steady;
+                    steady = 0;
+                    // The clock is read when a process begins.
+                    said.push((ran, down + set_by));
+                    confirmed = restarted(&confirmed, now, reading(0, ran + down + set_by));
+                }
             }
         }
     }

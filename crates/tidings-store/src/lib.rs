@@ -32,8 +32,9 @@
 //!   as set ahead.
 //! - **Set back:** believed at once. What is already written down stays so.
 //! - **After a restart** the steady time in between is not known. An embedded store continues from
-//!   the time it had believed last, and believes the clock 30 s after it was opened; what ended
-//!   meanwhile is hidden until then. A store on etcd deletes nothing before.
+//!   the time it had believed last, and believes the clock 30 s after it was opened, or after at
+//!   most 60 s that several short processes were up together; what ended meanwhile is hidden until
+//!   then. A store on etcd deletes nothing before it was open for 30 s.
 //! - A `create` under the name of a hidden record succeeds, and that record's end is written down
 //!   then, whatever the clock says later: the client has decided it.
 //!

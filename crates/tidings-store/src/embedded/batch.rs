@@ -23,6 +23,7 @@ use super::request::Put;
 use super::stored::{LookedUp, Stored, unpack_record};
 use super::varint::put_varint;
 use crate::changes::Logged;
+use crate::clock::Reading;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
 
 /// Versions a sweep looks at, at most; most of them may have ended before their time.
@@ -37,6 +38,15 @@ pub(crate) struct Times {
     pub(crate) steady: Duration,
     /// Up to when the clock is [believed](crate::confirmed): by this, ends are written down.
     pub(crate) confirmed: UnixMillis,
+}
+
+impl Times {
+    pub(crate) fn reading(self) -> Reading {
+        Reading {
+            wall: self.wall,
+            steady: self.steady,
+        }
+    }
 }
 
 /// See the module documentation.

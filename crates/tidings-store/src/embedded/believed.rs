@@ -1,35 +1,64 @@
-//! Up to when the clock was believed last: the file `CLOCK`, milliseconds since 1970 and a
-//! checksum.
+//! Up to when the clock was believed last: the file `CLOCK`, which the next process continues from
+//! ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)).
 //!
-//! The next process continues from there
-//! ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)). The file is not synced and may be
-//! missing, damaged or old; the ends of records are then written down a little later, none earlier.
+//! One line: the confirmed time in milliseconds since 1970, or `-` if there is none; the candidate in the
+//! same form, and for how many milliseconds it was held, or `- 0`; a checksum. The file is replaced
+//! as a whole but not synced, so after a power cut it may be missing, damaged or old; the ends of
+//! records are then written down a little later, none earlier.
 
 use std::fs;
+use std::num::ParseIntError;
 use std::path::Path;
+use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk;
 use crate::UnixMillis;
+use crate::confirmed::{Belief, Candidate};
 
 const FILE: &str = "CLOCK";
 
+/// Whether a process has noted the time, be it damaged since.
+pub(crate) fn is_there(folder: &Path) -> bool {
+    folder.join(FILE).exists()
+}
+
 /// What the last process noted, if that can be read.
-pub(crate) fn read(folder: &Path) -> Option<UnixMillis> {
+pub(crate) fn read(folder: &Path) -> Option<Belief> {
     let text = fs::read_to_string(folder.join(FILE)).ok()?;
-    let (millis, checksum) = text.trim_end().split_once(' ')?;
-    let is_whole = u64::from_str_radix(checksum, 16).ok()? == xxh3_64(millis.as_bytes());
-    let millis = millis.parse().ok()?;
-    is_whole.then_some(UnixMillis(millis))
+    let (belief, checksum) = text.trim_end().rsplit_once(' ')?;
+    if u64::from_str_radix(checksum, 16).ok()? != xxh3_64(belief.as_bytes()) {
+        return None;
+    }
+    let [confirmed, candidate, held] = belief.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    let held = Duration::from_millis(held.parse().ok()?);
+    Some(Belief {
+        confirmed: time(confirmed).ok()?,
+        candidate: time(candidate).ok()?.map(|wall| Candidate { wall, held }),
+    })
+}
+
+fn time(text: &str) -> Result<Option<UnixMillis>, ParseIntError> {
+    match text {
+        "-" => Ok(None),
+        millis => Ok(Some(UnixMillis(millis.parse()?))),
+    }
 }
 
 /// Notes it for the next process.
-pub(crate) fn write(folder: &Path, confirmed: UnixMillis) {
-    let millis = confirmed.0.to_string();
-    let text = format!("{millis} {:016x}\n", xxh3_64(millis.as_bytes()));
+pub(crate) fn write(folder: &Path, belief: Belief) {
+    let time = |time: Option<UnixMillis>| time.map_or("-".into(), |time| time.0.to_string());
+    let Belief {
+        confirmed,
+        candidate,
+    } = belief;
+    let held = candidate.map_or(0, |candidate| candidate.held.as_millis());
+    let candidate = time(candidate.map(|candidate| candidate.wall));
+    let belief = format!("{} {candidate} {held}", time(confirmed));
+    let text = format!("{belief} {:016x}\n", xxh3_64(belief.as_bytes()));
     let path = folder.join(FILE);
-    if let Err(error) = disk::write(&path, text.as_bytes()) {
+    if let Err(error) = disk::write_anew(&path, text.as_bytes()) {
         tracing::debug!(file = %path.display(), %error, "failed to note the time");
     }
 }
@@ -42,9 +71,23 @@ mod tests {
     fn what_is_damaged_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read(folder.path()), None);
-        for time in [UnixMillis(1_700_000_000_000), UnixMillis(i64::MIN)] {
-            write(folder.path(), time);
-            assert_eq!(read(folder.path()), Some(time));
+        let candidate = Some(Candidate {
+            wall: UnixMillis(1_700_000_003_000),
+            held: Duration::from_millis(29_999),
+        });
+        for confirmed in [
+            None,
+            Some(UnixMillis(1_700_000_000_000)),
+            Some(UnixMillis(-1)),
+        ] {
+            for candidate in [None, candidate] {
+                let belief = Belief {
+                    confirmed,
+                    candidate,
+                };
+                write(folder.path(), belief);
+                assert_eq!(read(folder.path()), Some(belief));
+            }
         }
         let path = folder.path().join(FILE);
         let whole = fs::read(&path).unwrap();

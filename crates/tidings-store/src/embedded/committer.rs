@@ -114,6 +114,30 @@ impl Committer {
         }
     }
 
+    /// When opening: has all frames of the newest commit in the log, which an earlier version did not see to when it dropped
+    /// buckets. Whether some are missing is not known of a commit that the index on disk has; but then no process noted
+    /// the time as it is noted now.
+    pub(crate) fn have_newest(&mut self, was_seen_to: bool) {
+        let shared = Arc::clone(&self.shared);
+        let Some(engine) = &*shared.engine() else {
+            return;
+        };
+        let buckets = engine.buckets();
+        let mut numbers = buckets.values().map(|bucket| bucket.log.number());
+        let is_there = numbers.any(|number| number == self.number);
+        if self.number == 0 || is_there && was_seen_to {
+            return;
+        }
+        let now = self.times();
+        if let Err(fault) = self.commit_to_stay(engine, now) {
+            self.complain(
+                now,
+                &fault,
+                "the newest commit is not made to stay in the log",
+            );
+        }
+    }
+
     /// Runs until the queue is closed and empty.
     pub(crate) fn run(self) {
         let ending = Ending(Arc::clone(&self.shared));
@@ -159,8 +183,11 @@ impl Committer {
                 tracing::warn!(%error, "failed to flush the index; opening will take longer");
             }
             engine.log.close();
-            let times = self.times();
-            believed::write(&self.shared.path, times.confirmed);
+            // That the time was noted tells that something was written.
+            if self.number > 0 {
+                let now = self.times().reading();
+                believed::write(&self.shared.path, self.confirmed.belief(now));
+            }
         }
     }
 
@@ -173,12 +200,17 @@ impl Committer {
         }
     }
 
-    /// Notes up to when the clock is believed, now and then, if something was written since.
+    /// Notes up to when the clock is believed, now and then, if something was written since or ends wait for it: processes
+    /// that are killed without a commit are to come nearer to believing it, too.
     fn note_time(&mut self, now: Times) {
         let (at, number) = self.noted;
-        if number < self.number && !is_within(TICK, Some(at), now) {
+        if is_within(TICK, Some(at), now) {
+            return;
+        }
+        let belief = self.confirmed.belief(now.reading());
+        if number < self.number || self.number > 0 && belief.candidate.is_some() {
             self.noted = (now.steady, self.number);
-            believed::write(&self.shared.path, now.confirmed);
+            believed::write(&self.shared.path, belief);
         }
     }
 

@@ -116,6 +116,14 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_at(path, &create(path)?, bytes, 0)
 }
 
+/// Puts a file that may be lost in the place of another: when the process dies, there is the old
+/// one or the new one. After a power cut there may be neither.
+pub(crate) fn write_anew(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    write(&new, bytes)?;
+    rename(&new, path)
+}
+
 /// Puts a file in the place of another as a whole: whatever happens there is the old one or the new one, and the new one when
 /// this returns.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -1,10 +1,12 @@
 //! The open store: its log, its index, and what of both is published; the buckets that come and go.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use super::believed;
 use super::bucket::{Bucket, Buckets};
 use super::checkpoint::Checkpoint;
 use super::codec::Codec;
@@ -50,11 +52,10 @@ impl Engine {
         let (log_folder, index_folder) = (folder.join(LOG), folder.join(INDEX));
         let noted = Checkpoint::read(folder)?;
         if noted.is_none() && log::is_empty(&log_folder) {
-            // A checkpoint is replaced as a whole, and never before it can be read: there was more here.
-            if Checkpoint::is_there(folder) {
-                return Err(OpenError::Damaged {
-                    file: log_folder,
-                    offset: 0,
+            if let Some(found) = trace_of_writes(folder, &index_folder) {
+                return Err(OpenError::LogLost {
+                    path: folder.to_owned(),
+                    found,
                 });
             }
             // It is new, or was being made when the process died.
@@ -290,6 +291,22 @@ impl Engine {
             .sum();
         of_buckets + self.index.names.disk_space()
     }
+}
+
+/// What tells of a folder without a log and a checkpoint that it was more than a store in the making. A checkpoint is replaced
+/// as a whole, and never before it can be read; the time is noted, and buckets have trees, only behind the first one.
+fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {
+    if Checkpoint::is_there(folder) {
+        return Some("a damaged checkpoint".into());
+    }
+    if believed::is_there(folder) {
+        return Some("the file CLOCK".into());
+    }
+    let is_bucket = |name: &String| name.len() == 16 && u64::from_str_radix(name, 16).is_ok();
+    let entries = fs::read_dir(index).ok()?.flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let name = names.find(is_bucket)?;
+    Some(format!("{INDEX}/{name}"))
 }
 
 fn unusable(folder: &Path, error: lsm_tree::Error) -> OpenError {

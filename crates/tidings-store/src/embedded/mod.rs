@@ -136,9 +136,10 @@ impl EmbeddedStore {
         let engine = Arc::new(Engine::open(folder.path(), sizes, &codec)?);
         let Published { state, number, .. } = engine.published();
         let now = Reading::of(&*options.clock);
+        let belief = believed::read(folder.path());
         let confirmed = match number {
             0 => Confirmed::begin(now),
-            _ => Confirmed::resume(believed::read(folder.path()), now),
+            _ => Confirmed::resume(belief, now),
         };
         let bounds = Bounds {
             changes: usize::MAX,
@@ -159,12 +160,13 @@ impl EmbeddedStore {
         let no_thread = |error| OpenError::Thread(Arc::new(error));
         let flusher = Flusher::start().map_err(no_thread)?;
         let trainer = Trainer::start(&shared.codec, &shared.path).map_err(no_thread)?;
-        let committer = Committer::new(
+        let mut committer = Committer::new(
             Arc::clone(&shared),
             (state, number),
             confirmed,
             (flusher, trainer),
         );
+        committer.have_newest(belief.is_some());
         std::thread::Builder::new()
             .name("tidings-store".into())
             .spawn(move || committer.run())

@@ -210,10 +210,86 @@ fn an_unreadable_checkpoint_of_an_empty_log_is_damage() {
     fs::write(folder.path().join("CHECKPOINT"), "1 2 3").unwrap();
     let refused = open(folder.path(), &clock).err();
     assert!(
-        matches!(refused, Some(OpenError::Damaged { .. })),
+        matches!(refused, Some(OpenError::LogLost { .. })),
         "{refused:?}"
     );
     assert_eq!(Checkpoint::read(folder.path()).unwrap(), None);
+}
+
+/// A log without its checkpoint does not become a new store if anything tells that it was written to.
+#[tokio::test]
+async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let harms: [(&str, &[&str], bool); 5] = [
+        ("the index is left", &["CLOCK"], false),
+        ("the time is left", &["index"], false),
+        ("all but the dictionaries", &["index", "CLOCK"], true),
+        ("as made: nothing was written", &[], true),
+        ("as made, and killed while being made", &["CLOCK"], true),
+    ];
+    for (number, (what, removed, opens)) in harms.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path(), &clock).unwrap();
+        if number < 3 {
+            store.create("a".into(), living("1", 600)).await.unwrap();
+        }
+        store.close().await;
+        for name in ["CHECKPOINT", "log"].iter().chain(removed) {
+            let path = folder.path().join(name);
+            drop(fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path)));
+        }
+        let opened = open(folder.path(), &clock);
+        match opened {
+            Ok(store) => {
+                assert!(opens, "{what}");
+                store.close().await;
+            }
+            Err(error) => {
+                assert!(!opens, "{what}: {error}");
+                assert!(matches!(error, OpenError::LogLost { .. }), "{error}");
+            }
+        }
+    }
+}
+
+/// An earlier version dropped buckets with frames of the newest commit. What it left is put right when it is opened.
+#[tokio::test]
+async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
+    let clock = ManualClock::at(UnixMillis(NOW));
+    for (what, lives) in [("the bucket", &[2][..]), ("one of two", &[600, 2])] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path(), &clock).unwrap();
+        let mut revision = 0;
+        for life in lives {
+            revision = match revision {
+                0 => store.create("a".into(), living("1", *life)).await,
+                at => store.update("a".into(), living("2", *life), at).await,
+            }
+            .unwrap();
+        }
+        store.close().await;
+        // As if all in it was swept and forgotten, and then dropped.
+        let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+        let engine = Engine::open(folder.path(), SIZES, &codec).unwrap();
+        let first = *engine.buckets().keys().next().unwrap();
+        let published = engine.published();
+        let state = keys::State {
+            swept: (first, Revision::MAX),
+            compacted: revision,
+            ..published.state
+        };
+        engine.publish(state, published.number);
+        engine.write_checkpoint().unwrap();
+        engine.drop_bucket(first).unwrap();
+        drop(engine);
+        fs::remove_file(folder.path().join("CLOCK")).unwrap();
+
+        open(folder.path(), &clock).unwrap().close().await;
+        fs::remove_file(folder.path().join("CHECKPOINT")).unwrap();
+        let store = open(folder.path(), &clock).unwrap();
+        assert_eq!(store.revision(), revision, "{what}");
+        store.close().await;
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //! 2. the server's decoder finds it in the value (exact);
 //! 3. the lease's number says when the lease ends: written by this or another tidings (at most `min(60 s, 5 %)` late);
 //! 4. the life the lease had left when it was first seen: written by kube-apiserver (as late as kube-apiserver itself).
+//!    It passes in steady time, so the end is kept with the clock's lead by which it was reckoned, and moves
+//!    when the clock is set.
 //!
 //! Bounded: own writes by revision up to a number, first-seen leases up to [`LEASES_MAX`], writes in flight by the calls
 //! in flight.
@@ -16,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use super::end::End;
 use super::lease;
 use super::wire::KeyValue;
 use crate::{Revision, UnixMillis};
@@ -27,7 +30,7 @@ const LEASES_MAX: usize = 16_384;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// The end; `None` is never.
-    End(Option<UnixMillis>),
+    End(Option<End>),
     /// It hangs on this lease of another program, not seen before.
     Lease(i64),
 }
@@ -42,7 +45,7 @@ struct State {
     written: BTreeMap<Revision, UnixMillis>,
     in_flight: HashMap<Bytes, Vec<(u64, Write)>>,
     next: u64,
-    leases: HashMap<i64, UnixMillis>,
+    leases: HashMap<i64, End>,
     leases_in_order: VecDeque<i64>,
 }
 
@@ -112,12 +115,12 @@ impl Expiries {
         &self,
         key: &[u8],
         version: &KeyValue,
-        decode: impl FnOnce() -> Option<UnixMillis>,
+        decode: impl FnOnce() -> Option<End>,
     ) -> Known {
         let revision = super::client::unsigned(version.mod_revision);
         let mut state = self.state();
         if let Some(end) = state.written.get(&revision) {
-            return Known::End(Some(*end));
+            return Known::End(Some(End::exact(*end)));
         }
         if version.lease != 0
             && let Some(writes) = state.in_flight.get(key)
@@ -127,7 +130,7 @@ impl Expiries {
         {
             let end = write.expires_at;
             state.wrote(revision, end, self.written_max);
-            return Known::End(Some(end));
+            return Known::End(Some(End::exact(end)));
         }
         drop(state);
         let decoded = decode();
@@ -135,7 +138,7 @@ impl Expiries {
             return Known::End(decoded);
         }
         let state = self.state();
-        let of_lease = lease::end_of(version.lease);
+        let of_lease = lease::end_of(version.lease).map(End::exact);
         match of_lease.or_else(|| state.leases.get(&version.lease).copied()) {
             Some(end) => Known::End(Some(end)),
             None => Known::Lease(version.lease),
@@ -143,7 +146,7 @@ impl Expiries {
     }
 
     /// Notes when the lease of another program ends. The first word counts: etcd may lengthen it later.
-    pub(super) fn first_seen(&self, lease: i64, end: UnixMillis) -> UnixMillis {
+    pub(super) fn first_seen(&self, lease: i64, end: End) -> End {
         let mut state = self.state();
         if let Some(end) = state.leases.get(&lease) {
             return *end;
@@ -156,14 +159,6 @@ impl Expiries {
             state.leases.remove(&oldest);
         }
         end
-    }
-
-    /// Forgets when the leases of other programs end: that was reckoned by a clock that has been
-    /// set since.
-    pub(super) fn forget_leases(&self) {
-        let mut state = self.state();
-        state.leases.clear();
-        state.leases_in_order.clear();
     }
 
     /// Whether exactly one write of this process in flight looks like this one.
@@ -220,8 +215,12 @@ mod tests {
         }
     }
 
+    fn exact(millis: i64) -> End {
+        End::exact(UnixMillis(millis))
+    }
+
     fn at(millis: i64) -> Known {
-        Known::End(Some(UnixMillis(millis)))
+        Known::End(Some(exact(millis)))
     }
 
     #[test]
@@ -250,11 +249,11 @@ mod tests {
     #[test]
     fn the_first_word_about_a_lease_counts() {
         let expiries = Expiries::new(10);
-        assert_eq!(expiries.first_seen(9, UnixMillis(50)), UnixMillis(50));
-        assert_eq!(expiries.first_seen(9, UnixMillis(90)), UnixMillis(50));
+        assert_eq!(expiries.first_seen(9, exact(50)), exact(50));
+        assert_eq!(expiries.first_seen(9, exact(90)), exact(50));
         assert_eq!(expiries.of(b"k", &version(1, 9, ""), || None), at(50));
         assert_eq!(
-            expiries.of(b"k", &version(1, 9, ""), || Some(UnixMillis(20))),
+            expiries.of(b"k", &version(1, 9, ""), || Some(exact(20))),
             at(20)
         );
         assert_eq!(
@@ -272,7 +271,7 @@ mod tests {
         assert_eq!(expiries.of_revision(1), None);
         assert_eq!(expiries.of_revision(3), Some(UnixMillis(1)));
         for lease in 1..=i64::try_from(LEASES_MAX).unwrap() + 1 {
-            expiries.first_seen(lease, UnixMillis(lease));
+            expiries.first_seen(lease, exact(lease));
         }
         assert_eq!(expiries.state().leases.len(), LEASES_MAX);
         assert_eq!(
@@ -288,7 +287,7 @@ mod tests {
         let first = expiries.begin(&key, &value, 9, UnixMillis(10));
         let second = expiries.begin(&key, &value, 9, UnixMillis(20));
         let seen = expiries.of(&key, &version(1, 9, "v"), || None);
-        assert_eq!(seen, Known::End(Some(UnixMillis(10))));
+        assert_eq!(seen, at(10));
         assert!(expiries.wrote(1, UnixMillis(20)));
         assert!(!expiries.wrote(1, UnixMillis(20)));
         assert_eq!(expiries.of_revision(1), Some(UnixMillis(20)));

@@ -10,6 +10,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Shared;
 use super::client::unsigned;
+use super::end::{End, SET_MILLIS};
 use super::index::{Applied, Entry};
 use super::pause::Pause;
 use super::stream::{Ended, Stream};
@@ -24,10 +25,8 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// How long after an overflow or a failure the index is loaded anew.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
 
-/// How often the clock is compared with the time that passes, and by how many milliseconds it is
-/// not taken to be set.
+/// How often the clock is compared with the time that passes.
 const LOOK_AT_CLOCK_EVERY: Duration = Duration::from_secs(5);
-const SET_MILLIS: u64 = 2_000;
 
 /// How often records that outlived their lease are looked for, in looks at the clock, and how many
 /// are deleted in one go.
@@ -103,8 +102,11 @@ async fn follow_once(shared: &Shared, position: &mut Revision) -> Ended {
 }
 
 impl Shared {
-    /// The changes behind etcd's events; `None` if etcd has forgotten a previous value.
-    pub(super) async fn changes_of(&self, events: &[WatchEvent]) -> Option<Vec<Change>> {
+    /// The changes behind etcd's events, each with when its record ends; `None` if etcd has forgotten a previous value.
+    pub(super) async fn changes_of(
+        &self,
+        events: &[WatchEvent],
+    ) -> Option<Vec<(Change, Option<End>)>> {
         let mut changes = Vec::with_capacity(events.len());
         for event in events {
             let kv = event.kv.as_ref()?;
@@ -116,33 +118,37 @@ impl Shared {
                 None => return None,
             };
             changes.push(match previous {
-                Some(previous) if is_delete => Change::Delete {
-                    revision: unsigned(kv.mod_revision),
-                    expired: !self.is_live(&previous),
-                    previous,
-                },
-                previous => Change::Put {
-                    record: self.record(kv.clone()).await,
-                    previous,
-                },
+                Some(previous) if is_delete => {
+                    let deleted = Change::Delete {
+                        revision: unsigned(kv.mod_revision),
+                        expired: !self.is_live(&previous),
+                        previous,
+                    };
+                    (deleted, None)
+                }
+                previous => {
+                    let (record, end) = self.record_and_end(kv.clone()).await;
+                    (Change::Put { record, previous }, end)
+                }
             });
         }
         Some(changes)
     }
 
-    fn publish(&self, changes: Vec<Change>, revision: Revision) {
+    fn publish(&self, changes: Vec<(Change, Option<End>)>, revision: Revision) {
         let expired = changes
             .iter()
-            .filter(|change| matches!(change, Change::Delete { expired: true, .. }))
+            .filter(|(change, _)| matches!(change, Change::Delete { expired: true, .. }))
             .count();
-        let applied: Vec<_> = changes.iter().map(|change| self.applied(change)).collect();
+        let applied: Vec<_> = changes
+            .iter()
+            .map(|(change, end)| self.applied(change, *end))
+            .collect();
         let ends: Vec<_> = applied
             .iter()
-            .filter_map(|(key, revision, entry)| {
-                Some((key.clone(), *revision, (*entry)?.expires_at?))
-            })
+            .filter_map(|(key, revision, entry)| Some((key.clone(), *revision, (*entry)?.end?.at)))
             .collect();
-        let logged = changes.into_iter().map(|change| Logged {
+        let logged = changes.into_iter().map(|(change, _)| Logged {
             change: Arc::new(change),
             previous_index: None,
             previous_bucket: 0,
@@ -168,19 +174,15 @@ impl Shared {
         }
     }
 
-    fn applied(&self, change: &Change) -> Applied {
-        let entry = change.record().map(|record| self.entry(record));
+    fn applied(&self, change: &Change, end: Option<End>) -> Applied {
+        let entry = change.record().map(|record| self.entry(record, end));
         (change.key().clone(), change.revision(), entry)
     }
 
-    fn entry(&self, record: &Record) -> Entry {
+    fn entry(&self, record: &Record, end: Option<End>) -> Entry {
         let description = (self.describe)(&record.value);
-        self.index.entry(
-            record.revision,
-            record.expires_at,
-            &description.index,
-            record.value.len(),
-        )
+        self.index
+            .entry(record.revision, end, &description.index, record.value.len())
     }
 }
 
@@ -225,8 +227,8 @@ impl Shared {
     async fn indexed(&self, part: Vec<KeyValue>) -> Vec<(Bytes, Entry)> {
         let mut indexed = Vec::with_capacity(part.len());
         for version in part {
-            let record = self.record(version).await;
-            indexed.push((record.key.clone(), self.entry(&record)));
+            let (record, end) = self.record_and_end(version).await;
+            indexed.push((record.key.clone(), self.entry(&record, end)));
         }
         indexed
     }
@@ -256,27 +258,28 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Has what was reckoned by the clock reckoned anew if it was set since it had this lead.
+    /// Has the index put the ends right that were reckoned while the clock was set otherwise. Tells if it was set since it
+    /// had this lead.
     pub(super) fn look_at_clock(&self, lead: &mut i64) {
-        self.confirmed();
-        let now = Reading::of(&*self.clock).lead();
+        let now = self.reading().lead();
         if now.abs_diff(*lead) > SET_MILLIS {
             tracing::warn!(
                 by_millis = now.saturating_sub(*lead),
-                "the clock was set; when the leases of other programs end is asked anew"
+                "the clock was set; the ends of other programs' leases move with it"
             );
             *lead = now;
-            self.expiries.forget_leases();
-            self.index.reset();
         }
+        self.index.reckon(now);
     }
 }
 
 pub(super) async fn sweep_once(shared: &Shared) -> Result<u64, WriteError> {
     let lease_ttl_min = i64::try_from(shared.options.lease_ttl_min.as_millis());
     let slack = LEASE_SLACK_MILLIS.saturating_add(lease_ttl_min.unwrap_or(i64::MAX));
-    let by = UnixMillis(shared.confirmed().0.saturating_sub(slack));
-    let (ended, _) = shared.index.ended(by, SWEEP_LEN).unwrap_or_default();
+    let (now, confirmed) = shared.read_clock();
+    let by = UnixMillis(confirmed.0.saturating_sub(slack));
+    let ended = shared.index.ended(by, now.lead(), SWEEP_LEN);
+    let (ended, _) = ended.unwrap_or_default();
     let versions: Vec<_> = ended
         .into_iter()
         .map(|(key, entry)| (key, entry.revision))

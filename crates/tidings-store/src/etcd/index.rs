@@ -11,13 +11,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use super::end::{End, SET_MILLIS};
+use crate::clock::Reading;
 use crate::{Index, ObjectSelector, Revision, UnixMillis};
 
 /// What the index knows of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) revision: Revision,
-    pub(super) expires_at: Option<UnixMillis>,
+    pub(super) end: Option<End>,
     pub(super) last_seen: UnixMillis,
     pub(super) value_len: usize,
     uid: Option<u64>,
@@ -51,6 +53,8 @@ struct State {
     by_object: BTreeSet<(u64, Bytes)>,
     by_last_seen: BTreeSet<(Reverse<UnixMillis>, Reverse<Revision>, Bytes)>,
     by_end: BTreeSet<(UnixMillis, Bytes)>,
+    /// By the clock's lead, those whose end was reckoned by the clock.
+    by_lead: BTreeSet<(i64, Bytes)>,
     value_bytes: u64,
     waiting: Vec<Applied>,
 }
@@ -72,6 +76,7 @@ impl LocalIndex {
             by_object: BTreeSet::new(),
             by_last_seen: BTreeSet::new(),
             by_end: BTreeSet::new(),
+            by_lead: BTreeSet::new(),
             value_bytes: 0,
             waiting: Vec::new(),
         };
@@ -95,13 +100,13 @@ impl LocalIndex {
     pub(super) fn entry(
         &self,
         revision: Revision,
-        expires_at: Option<UnixMillis>,
+        end: Option<End>,
         index: &Index,
         value_len: usize,
     ) -> Entry {
         Entry {
             revision,
-            expires_at,
+            end,
             last_seen: index.last_seen,
             value_len,
             uid: (!index.object_uid.is_empty()).then(|| self.hasher.hash_one(&index.object_uid)),
@@ -171,14 +176,34 @@ impl LocalIndex {
         let mut state = self.state();
         let held = state.entries.get(key).copied();
         if let Some(mut entry) = held.filter(|entry| entry.revision == revision) {
-            entry.expires_at = Some(expires_at);
+            entry.end = Some(End::exact(expires_at));
             state.set(key, Some(entry));
         }
         for (waiting, changed_at, entry) in &mut state.waiting {
             if let Some(entry) = entry
                 && (&*waiting, *changed_at) == (key, revision)
             {
-                entry.expires_at = Some(expires_at);
+                entry.end = Some(End::exact(expires_at));
+            }
+        }
+    }
+
+    /// Has the order of ends right for a clock that has this lead now. Costs what there is of ends that were reckoned by
+    /// the clock while it had another lead.
+    pub(super) fn reckon(&self, lead: i64) {
+        let mut state = self.state();
+        let is_set = |of: &i64| of.abs_diff(lead) > SET_MILLIS;
+        let set_back = state.by_lead.iter().rev().take_while(|(of, _)| *of > lead);
+        let set_ahead = state.by_lead.iter().take_while(|(of, _)| *of < lead);
+        let keys: Vec<_> = set_ahead
+            .take_while(|(of, _)| is_set(of))
+            .chain(set_back.take_while(|(of, _)| is_set(of)))
+            .map(|(_, key)| key.clone())
+            .collect();
+        for key in keys {
+            if let Some(mut entry) = state.entries.get(&key).copied() {
+                entry.end = entry.end.map(|end| end.under(lead));
+                state.set(&key, Some(entry));
             }
         }
     }
@@ -225,12 +250,13 @@ impl LocalIndex {
         prefix: &[u8],
         since: Option<UnixMillis>,
         limit: usize,
-        now: UnixMillis,
+        now: Reading,
     ) -> Option<Found<(Bytes, Entry)>> {
         let state = self.ready()?;
+        let (lead, now) = (now.lead(), now.wall);
         let live = |key: &Bytes| {
             let entry = state.entries.get(key).copied();
-            entry.filter(|entry| entry.expires_at.is_none_or(|at| at > now))
+            entry.filter(|entry| entry.end.is_none_or(|end| end.under(lead).at > now))
         };
         let mut keys: Vec<_> = state
             .by_last_seen
@@ -251,16 +277,18 @@ impl LocalIndex {
     }
 
     /// When this version of a record ends, if it is the one the index holds and it ends at all.
-    pub(super) fn end_of(&self, key: &[u8], revision: Revision) -> Option<UnixMillis> {
+    pub(super) fn end_of(&self, key: &[u8], revision: Revision) -> Option<End> {
         let state = self.ready()?;
         let entry = state.entries.get(key)?;
-        entry.expires_at.filter(|_| entry.revision == revision)
+        entry.end.filter(|_| entry.revision == revision)
     }
 
-    /// At most `limit` records that ended at or before a moment, the earliest first, and the revision this is known as of.
+    /// At most `limit` records that ended at or before a moment of the clock as it is set now, the earliest first, and the
+    /// revision this is known as of.
     pub(super) fn ended(
         &self,
         by: UnixMillis,
+        lead: i64,
         limit: usize,
     ) -> Option<(Vec<(Bytes, Entry)>, Revision)> {
         let state = self.ready()?;
@@ -268,8 +296,9 @@ impl LocalIndex {
             .by_end
             .iter()
             .take_while(|(end, _)| *end <= by)
+            .filter_map(|(_, key)| Some((key.clone(), *state.entries.get(key)?)))
+            .filter(|(_, entry)| entry.end.is_some_and(|end| end.under(lead).at <= by))
             .take(limit);
-        let ended = ended.filter_map(|(_, key)| Some((key.clone(), *state.entries.get(key)?)));
         Some((ended.collect(), state.revision))
     }
 
@@ -289,6 +318,7 @@ impl State {
             by_object: BTreeSet::new(),
             by_last_seen: BTreeSet::new(),
             by_end: BTreeSet::new(),
+            by_lead: BTreeSet::new(),
             value_bytes: 0,
             waiting: Vec::new(),
         };
@@ -311,8 +341,11 @@ impl State {
             }
             self.by_last_seen
                 .remove(&(Reverse(old.last_seen), Reverse(old.revision), key.clone()));
-            if let Some(end) = old.expires_at {
-                self.by_end.remove(&(end, key.clone()));
+            if let Some(end) = old.end {
+                self.by_end.remove(&(end.at, key.clone()));
+                if let Some(lead) = end.lead {
+                    self.by_lead.remove(&(lead, key.clone()));
+                }
             }
             self.value_bytes -= old.value_len as u64;
         }
@@ -324,8 +357,11 @@ impl State {
         }
         self.by_last_seen
             .insert((Reverse(new.last_seen), Reverse(new.revision), key.clone()));
-        if let Some(end) = new.expires_at {
-            self.by_end.insert((end, key.clone()));
+        if let Some(end) = new.end {
+            self.by_end.insert((end.at, key.clone()));
+            if let Some(lead) = end.lead {
+                self.by_lead.insert((lead, key.clone()));
+            }
         }
         self.value_bytes += new.value_len as u64;
         self.entries.insert(key, new);
@@ -335,6 +371,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     use proptest::prelude::*;
 
@@ -402,11 +439,55 @@ mod tests {
             }
             let mut want: Vec<_> = model.iter().map(|(key, it)| (Reverse(it.2), Reverse(it.0.revision), key.clone())).collect();
             want.sort();
-            let found = index.newest(b"", None, 5, UnixMillis(0));
+            let found = index.newest(b"", None, 5, Reading { wall: UnixMillis(0), steady: Duration::ZERO });
             let found = found.map(|found| (found.keys.into_iter().map(|it| it.0).collect(), found.more));
             let more = want.len() > 5;
             prop_assert_eq!(found, Some((want.into_iter().take(5).map(|it| it.2).collect::<Vec<_>>(), more)));
             prop_assert_eq!(index.value_bytes(), Some(3 * model.len() as u64));
+        }
+    }
+
+    /// Ends that are reckoned by the clock move with it, before and after the order is put right.
+    #[test]
+    fn ends_reckoned_by_the_clock_move_with_it() {
+        const HOUR: i64 = 3_600_000;
+        let index = LocalIndex::new(100);
+        let generation = index.begin_load();
+        index.end_load(generation, 0);
+        let end = |at, lead| End {
+            at: UnixMillis(at),
+            lead,
+        };
+        let ends = [
+            end(5000, None),
+            end(5000, Some(0)),
+            end(5000 + HOUR, Some(HOUR)),
+            end(5000 - HOUR, Some(-HOUR)),
+        ];
+        for (number, end) in (1..).zip(ends) {
+            let entry = index.entry(number.into(), Some(end), &described(1, 1), 1);
+            index.apply(
+                vec![(key(number), number.into(), Some(entry))],
+                number.into(),
+            );
+        }
+        let ended = |by, lead| {
+            let (ended, _) = index.ended(UnixMillis(by), lead, 9).unwrap();
+            let mut keys: Vec<_> = ended.into_iter().map(|(key, _)| key).collect();
+            keys.sort();
+            keys
+        };
+        // Late by the index alone, never early.
+        assert_eq!(ended(4999, 0), Vec::<Bytes>::new());
+        assert_eq!(ended(5000, 0), [key(1), key(2), key(4)]);
+        for lead in [0, SET_MILLIS.cast_signed(), -HOUR, HOUR, 0] {
+            index.reckon(lead);
+            let moved = if lead.abs() == HOUR { lead } else { 0 };
+            assert_eq!(ended(4999.min(4999 + moved), lead), Vec::<Bytes>::new());
+            let all = ended(5000.max(5000 + moved), lead);
+            assert_eq!(all, [key(1), key(2), key(3), key(4)]);
+            assert_eq!(index.state().by_lead.len(), 3);
+            assert_eq!(index.state().by_end.len(), 4);
         }
     }
 

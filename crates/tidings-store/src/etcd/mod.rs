@@ -15,8 +15,8 @@
 //!   restart, wrote it is the end its lease had when granted; for what kube-apiserver wrote, the
 //!   end its lease had when first seen. Records whose lease was extended beyond that are deleted by
 //!   this store. This store deletes only by a clock that has been right for half a minute: after it
-//!   was opened, or the clock was set, that waits. What was learned of others' leases before the
-//!   clock was set is learned anew.
+//!   was opened, or the clock was set, that waits. The ends of others' leases move with a clock that
+//!   is set, for leases live by steady time.
 //! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd does not
 //!   say why a key went.
 //! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a watcher that starts
@@ -35,6 +35,7 @@
 mod client;
 mod compact;
 mod describe;
+mod end;
 mod error;
 mod expiry;
 mod failure;
@@ -144,9 +145,11 @@ impl EtcdStore {
             shared.client.ask(STATUS, wire::Empty {}, deadline).await;
         let status = status.map_err(Fault::from)?;
         shared.index_reached(revision).await;
-        let now = shared.clock.now();
-        let (first_ended, _) = shared.index.ended(now, 1).unwrap_or_default();
-        let lag = first_ended.first().and_then(|(_, entry)| entry.expires_at);
+        let reading = shared.reading();
+        let (now, lead) = (reading.wall, reading.lead());
+        let (first_ended, _) = shared.index.ended(now, lead, 1).unwrap_or_default();
+        let lag = first_ended.first().and_then(|(_, entry)| entry.end);
+        let lag = lag.map(|end| end.under(lead).at);
         Ok(Stats {
             records,
             value_bytes: shared.index.value_bytes().unwrap_or(0),

@@ -108,13 +108,14 @@ impl Shared {
     /// How many of the keys etcd counts from the start of a page are not to be seen, if that is known here: those whose
     /// version at the revision has ended by now.
     fn ended_behind(&self, request: &ListRequest, page: &Page, revision: Revision) -> Option<u64> {
-        let now = self.clock.now();
+        let reading = self.reading();
+        let (now, lead) = (reading.wall, reading.lead());
         let in_range = |key: &Bytes| {
             key.starts_with(&request.prefix)
                 && request.after.as_ref().is_none_or(|after| key > after)
         };
         // As of one revision: what goes from the index meanwhile would be in neither.
-        let (ended, index_at) = self.index.ended(now, CANDIDATES_MAX)?;
+        let (ended, index_at) = self.index.ended(now, lead, CANDIDATES_MAX)?;
         if ended.len() == CANDIDATES_MAX || index_at < revision {
             return None;
         }
@@ -326,7 +327,7 @@ impl Shared {
         if !self.index_reached(latest).await {
             return Ok(None);
         }
-        let now = self.clock.now();
+        let now = self.reading();
         let found = self
             .index
             .newest(&request.prefix, request.since, request.limit, now);

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::client::{Client, LEASE_TIME_TO_LIVE, RANGE, unsigned};
 use super::describe::Describe;
+use super::end::End;
 use super::expiry::{Expiries, Known};
 use super::failure::Failure;
 use super::index::LocalIndex;
@@ -139,44 +140,56 @@ impl Shared {
 
     /// Makes a record of a version of a key as etcd returned it.
     pub(super) async fn record(&self, version: wire::KeyValue) -> Record {
+        self.record_and_end(version).await.0
+    }
+
+    pub(super) async fn record_and_end(&self, version: wire::KeyValue) -> (Record, Option<End>) {
         let key = self.keys.short(&version.key);
-        Record {
-            expires_at: self.end_of(&key, &version).await,
+        let end = self.end_of(&key, &version).await;
+        let record = Record {
+            expires_at: end.map(|end| end.at),
             key,
             revision: unsigned(version.mod_revision),
             value: version.value,
-        }
+        };
+        (record, end)
     }
 
-    /// When a version of a record ends.
-    pub(super) async fn end_of(&self, key: &Bytes, version: &wire::KeyValue) -> Option<UnixMillis> {
+    /// When a version of a record ends, by the clock as it is set now.
+    pub(super) async fn end_of(&self, key: &Bytes, version: &wire::KeyValue) -> Option<End> {
         let revision = unsigned(version.mod_revision);
         let decode = || {
             let indexed = self.index.end_of(key, revision);
-            indexed.or_else(|| (self.describe)(&version.value).expires_at)
+            indexed.or_else(|| (self.describe)(&version.value).expires_at.map(End::exact))
         };
-        match self.expiries.of(key, version, decode) {
+        let end = match self.expiries.of(key, version, decode) {
             Known::End(end) => end,
             Known::Lease(lease) => self.first_sight(lease).await,
+        };
+        end.map(|end| self.as_set_now(end))
+    }
+
+    pub(super) fn as_set_now(&self, end: End) -> End {
+        match end.lead {
+            Some(_) => end.under(self.reading().lead()),
+            None => end,
         }
     }
 
     /// Asks etcd how long the lease of another program has left. If etcd cannot tell now, the record is taken for one
     /// that lives on, and it is asked again next time.
-    pub(super) async fn first_sight(&self, lease: i64) -> Option<UnixMillis> {
-        let now = self.clock.now();
+    pub(super) async fn first_sight(&self, lease: i64) -> Option<End> {
         let request = wire::LeaseTimeToLiveRequest { id: lease };
         let deadline = self.client.deadline();
         let answer: Result<wire::LeaseTimeToLiveResponse, _> =
             self.client.ask(LEASE_TIME_TO_LIVE, request, deadline).await;
+        // After the answer: it may have taken long, and the end is rather late than early.
+        let now = self.reading();
         match answer {
             // A lease that is gone has a life of -1.
-            Ok(answer) => {
-                let end = UnixMillis(now.0.saturating_add(answer.ttl.saturating_mul(1000)));
-                Some(self.expiries.first_seen(lease, end))
-            }
+            Ok(answer) => Some(self.expiries.first_seen(lease, End::after(now, answer.ttl))),
             Err(failure) if failure.says("requested lease not found") => {
-                Some(self.expiries.first_seen(lease, now))
+                Some(self.expiries.first_seen(lease, End::after(now, 0)))
             }
             Err(failure) => {
                 tracing::warn!(%failure, lease, "cannot learn when a lease of another program ends");
@@ -192,11 +205,22 @@ impl Shared {
 
     /// The time by which records may be deleted.
     pub(super) fn confirmed(&self) -> UnixMillis {
+        self.read_clock().1
+    }
+
+    /// Both times now. What is reckoned by a clock that is set back for a moment seems to end early; so the confirmed time
+    /// takes note of every such reading, and is behind for as long as it matters.
+    pub(super) fn reading(&self) -> Reading {
+        self.read_clock().0
+    }
+
+    pub(super) fn read_clock(&self) -> (Reading, UnixMillis) {
         let mut confirmed = self
             .confirmed
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        confirmed.at(Reading::of(&*self.clock))
+        let now = Reading::of(&*self.clock);
+        (now, confirmed.at(now))
     }
 
     /// Waits for the feed to come to a revision, for so long at most.

@@ -3,6 +3,8 @@
 #[path = "../../tests/support/etcd.rs"]
 mod cluster;
 
+use std::sync::atomic::AtomicU64;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -452,22 +454,46 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
     assert!(unknown(&settle(Some(third)).await));
 }
 
-/// What is known of another program's lease was reckoned by the clock. If that was slow and is put
-/// right, the lease has not ended.
-#[tokio::test]
-async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
-        return;
-    };
-    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
-    let store = open(options(&cluster), &clock).await;
-    let shared = &store.shared;
+/// A clock that shows another time in some of its readings.
+#[derive(Clone, Default)]
+struct Flickering {
+    clock: ManualClock,
+    readings: Arc<AtomicU64>,
+    by: Arc<std::sync::atomic::AtomicI64>,
+}
+
+impl Flickering {
+    fn set_by(&self, millis: i64, readings: u64) {
+        self.by.store(millis, Ordering::SeqCst);
+        self.readings.store(readings, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Flickering {
+    fn now(&self) -> UnixMillis {
+        let left = |left: u64| left.checked_sub(1);
+        let update = self
+            .readings
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+        let by = update.map_or(0, |_| self.by.load(Ordering::SeqCst));
+        UnixMillis(self.clock.now().0 + by)
+    }
+
+    fn steady(&self) -> Duration {
+        self.clock.steady()
+    }
+}
+
+const DAY: i64 = 86_400_000;
+
+/// Writes a record as another program does, under a lease of ten minutes whose number etcd drew.
+async fn write_as_another(shared: &Shared, key: &'static str) {
     let (client, deadline) = (&shared.client, shared.client.deadline());
     let request = wire::LeaseGrantRequest { ttl: 600, id: 0 };
     let granted: Result<wire::LeaseGrantResponse, _> =
         client.ask(client::LEASE_GRANT, request, deadline).await;
     let put = wire::PutRequest {
-        key: shared.keys.full(b"theirs"),
+        key: shared.keys.full(key.as_bytes()),
         value: "1@1".into(),
         lease: granted.unwrap().id,
     };
@@ -477,17 +503,82 @@ async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
     };
     let done: Result<wire::TxnResponse, _> = client.order(client::TXN, transaction, deadline).await;
     done.unwrap();
-    assert!(store.get("theirs".into()).await.unwrap().is_some());
+}
 
-    let mut lead = Reading::of(&clock).lead();
-    clock.set_by(86_400_000);
+async fn until_indexed(shared: &Shared) {
+    let latest = shared.latest(shared.client.deadline()).await.unwrap();
+    while shared.index.revision().is_none_or(|at| at < latest) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Lets time pass until the clock is believed, and checks that what another program wrote lives on,
+/// for about as long as its lease.
+async fn is_left_alone(shared: &Arc<Shared>, clock: &ManualClock, lead: &mut i64) {
     for _ in 0..20 {
-        shared.look_at_clock(&mut lead);
+        shared.look_at_clock(lead);
         clock.advance(5000);
     }
-    let found = store.get("theirs".into()).await.unwrap().unwrap();
+    assert_eq!(shared.confirmed(), clock.now());
+    let deadline = shared.client.deadline();
+    let found = shared.get_any(b"theirs", deadline).await.unwrap().unwrap();
     let left = found.expires_at.unwrap().0 - clock.now().0;
     assert!((400_000..=600_000).contains(&left), "{left} ms");
-    assert_eq!(store.expire().await.unwrap(), 0);
-    assert_eq!(shared.confirmed(), clock.now());
+    let listed = shared.index.newest(b"", None, 9, Reading::of(clock));
+    assert_eq!(listed.unwrap().keys[0].0, "theirs");
+    assert_eq!(feed::sweep_once(shared).await.unwrap(), 0);
+    assert_eq!(shared.expire().await.unwrap(), 0);
+}
+
+/// What is known of another program's lease was reckoned by the clock. If that was slow and is put
+/// right, the lease has not ended; and the index is kept, however often that happens.
+#[tokio::test]
+async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let mut options = options(&cluster);
+    options.lease_ttl_min = Duration::from_secs(1);
+    let store = open(options, &clock).await;
+    let shared = &store.shared;
+    write_as_another(shared, "theirs").await;
+    assert!(store.get("theirs".into()).await.unwrap().is_some());
+    until_indexed(shared).await;
+
+    let mut lead = Reading::of(&clock).lead();
+    for by in [DAY, -DAY, DAY, -DAY, DAY] {
+        clock.set_by(by);
+        shared.look_at_clock(&mut lead);
+        assert!(shared.index.revision().is_some());
+    }
+    is_left_alone(shared, &clock, &mut lead).await;
+}
+
+/// A clock that is wrong between two looks at it, while a lease is asked for.
+#[tokio::test]
+async fn a_lease_that_was_learned_by_a_wrong_clock_ends_when_it_does() {
+    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+        return;
+    };
+    for by in [-DAY, DAY] {
+        for readings in 1..6 {
+            let clock = Flickering::default();
+            clock.clock.set_by(1_700_000_000_000);
+            let mut options = options(&cluster);
+            options.lease_ttl_min = Duration::from_secs(1);
+            options.prefix = format!("/wrong-{by}-{readings}/");
+            let describe = Arc::new(describe);
+            let store = EtcdStore::open(options, Arc::new(clock.clone()), describe);
+            let store = store.await.unwrap();
+            let shared = &store.shared;
+            let mut lead = Reading::of(&clock).lead();
+            until_indexed(shared).await;
+            clock.set_by(by, readings);
+            write_as_another(shared, "theirs").await;
+            until_indexed(shared).await;
+            clock.set_by(0, 0);
+            is_left_alone(shared, &clock.clock, &mut lead).await;
+        }
+    }
 }

@@ -221,14 +221,15 @@ impl EtcdWatch {
         // From here on the delivery is out of the stream: should this future be dropped while a lease is looked up, the
         // stream is opened anew at the unmoved position.
         let stream = direct.stream.take();
-        let Some(mut changes) = self.shared.changes_of(&delivery.events).await else {
+        let Some(changes) = self.shared.changes_of(&delivery.events).await else {
             return Err(compacted(delivery.revision));
         };
         direct.stream = stream;
         direct.pause = Pause::default();
         self.position = delivery.revision;
-        changes.retain(|change| change.key().starts_with(&self.prefix));
-        Ok(changes.into_iter().map(Arc::new).collect())
+        let changes = changes.into_iter().map(|(change, _)| change);
+        let changes = changes.filter(|change| change.key().starts_with(&self.prefix));
+        Ok(changes.map(Arc::new).collect())
     }
 }
 

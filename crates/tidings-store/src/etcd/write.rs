@@ -183,7 +183,8 @@ impl Shared {
         deadline: Instant,
     ) -> Result<(), WriteError> {
         let end = self.expiries.of_revision(expected);
-        let end = end.or_else(|| self.index.end_of(key, expected));
+        let indexed = || Some(self.as_set_now(self.index.end_of(key, expected)?).at);
+        let end = end.or_else(indexed);
         if end.is_some_and(|end| end > self.clock.now()) {
             return Ok(());
         }
@@ -347,12 +348,12 @@ impl Shared {
     pub(super) async fn expire(&self) -> Result<u64, WriteError> {
         self.check_open()?;
         let mut ended = Vec::new();
-        let confirmed = self.confirmed();
         let mut walk = self.walk_all();
         while let Some(part) = walk.next(self).await.map_err(into_fault)? {
             for version in part {
                 let record = self.record(version).await;
-                if record.expires_at.is_some_and(|end| end <= confirmed) {
+                // After the end is known, so that no reading by which it was reckoned is missed.
+                if record.expires_at.is_some_and(|end| end <= self.confirmed()) {
                     ended.push((record.key, record.revision));
                 }
             }

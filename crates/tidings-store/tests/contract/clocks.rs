@@ -2,6 +2,7 @@
 //! and nothing lives for ever.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -276,6 +277,66 @@ async fn time_that_passed_while_a_store_was_closed_is_believed_in_half_a_minute(
         assert!(fixture.get("after").await.is_none());
         fixture.clock.advance(1000);
         assert_eq!(expire(&fixture).await, 1);
+    }
+}
+
+/// Processes that each live for less than the clock takes to be believed believe it together: what
+/// ended is written down after two periods of half a minute in which one of them ran.
+#[tokio::test]
+async fn processes_that_live_for_seconds_write_ends_down() {
+    for (up, down) in [(20, 1), (20, 300), (7, 3600)] {
+        for killed in [false, true] {
+            for lost in [false, true] {
+                let mut fixture = Fixture::new(Backend::EmbeddedRoomy);
+                fixture.create_for("k", "", 10).await;
+                fixture.clock.advance(9000);
+                fixture.restart_after(1000, killed).await;
+                if lost {
+                    // As left by an earlier version, or by a power cut.
+                    fixture.store.close().await;
+                    fs::write(fixture.folder().join("CLOCK"), "").unwrap();
+                    fixture.restart_after(0, false).await;
+                }
+                let mut seconds = 0;
+                while expire(&fixture).await == 0 {
+                    fixture.clock.advance(1000);
+                    seconds += 1;
+                    assert!(
+                        seconds <= 60,
+                        "up {up} s, down {down} s, killed {killed}, lost {lost}"
+                    );
+                    if seconds % up == 0 {
+                        expire(&fixture).await;
+                        fixture.restart_after(down * 1000, killed).await;
+                    }
+                }
+                assert!(seconds > 0 || !lost);
+            }
+        }
+    }
+}
+
+/// One of them whose clock is ahead brings no end nearer.
+#[tokio::test]
+async fn a_clock_ahead_in_one_short_process_ends_nothing() {
+    for killed in [false, true] {
+        for before in [1, 15, 29, 31] {
+            let mut fixture = Fixture::new(Backend::EmbeddedRoomy);
+            let revision = with_one(&fixture, 3600).await;
+            fixture.restart_after(0, killed).await;
+            for (seconds, ahead) in [(before, 0), (29, 30 * DAY), (5, 0), (29, DAY), (5, 0)] {
+                fixture.clock.set_by(ahead);
+                fixture.restart_after(1000, killed).await;
+                for _ in 0..seconds {
+                    assert_eq!(expire(&fixture).await, 0);
+                    fixture.clock.advance(1000);
+                }
+                fixture.clock.set_by(-ahead);
+            }
+            assert!(is_shown(&fixture).await);
+            let stats = fixture.store.stats().await.unwrap();
+            assert_eq!((stats.records, stats.revision), (1, revision));
+        }
     }
 }
 

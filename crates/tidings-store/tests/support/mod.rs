@@ -112,6 +112,11 @@ impl Fixture {
         self.store = open(self.backend, &self.clock, &self.folder);
     }
 
+    /// Where an embedded store is.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Whether the records are kept by another process.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(
