@@ -10,7 +10,7 @@ use crate::{LAST_NOTE_ANNOTATION, Occurrence};
 impl Occurrence {
     /// The body of its patch: a strategic merge patch, keys sorted.
     ///
-    /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is a [`OccurrenceKind::Create`], except
+    /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is a [`OccurrenceKind::Create`](crate::OccurrenceKind::Create), except
     /// that client-go patches, with nothing, an event whose first occurrence came with a count above 1.
     pub fn patch_body(&self) -> Vec<u8> {
         self.patch_of("")
