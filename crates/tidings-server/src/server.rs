@@ -45,6 +45,10 @@ pub struct ApiOptions {
     /// The longest body of a request, in bytes (`--max-request-bytes`); longer ones get 413. Default: 3 MiB, which is
     /// kube-apiserver's limit.
     pub request_bytes_max: usize,
+    /// Longest line and headers of a request together, in bytes (`--max-header-bytes`), and 4 KiB more as in Go; longer
+    /// ones get 431. From 8 KiB to 1 MiB. Each connection may hold as much before its client has shown credentials.
+    /// Default: 64 KiB; kube-apiserver takes 1 MiB.
+    pub header_bytes_max: usize,
     /// Behind its first page, a Table without a selector that is asked for in pages of 500 rows or more has so many in a
     /// page, if that is more (`--table-continuation-rows`): kubectl asks five times a second at most. 0 is as many as were
     /// asked for. Default: 10,000.
@@ -115,6 +119,7 @@ impl Default for ApiOptions {
             max_requests_inqueue: 6400,
             request_wait_limit: Duration::from_secs(60),
             request_bytes_max: BODY_BYTES_MAX,
+            header_bytes_max: 64 * 1024,
             table_continuation_rows: 10_000,
             request_timeout: Duration::from_secs(60),
             min_request_timeout: Duration::from_secs(1800),
@@ -143,7 +148,7 @@ pub struct ApiServer {
     pub(crate) options: ApiOptions,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
-    pub(crate) access: AccessCounters,
+    pub(crate) access: Arc<AccessCounters>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) admission: Admission,
     pub(crate) audit: Option<Arc<AuditLog>>,
@@ -188,7 +193,7 @@ impl ApiServer {
             clock,
             authenticator,
             authorizer: Authorizer::default(),
-            access: AccessCounters::default(),
+            access: Arc::default(),
             connections: Arc::new(Connections::new(
                 options.max_connections,
                 options.max_connections_per_peer,
