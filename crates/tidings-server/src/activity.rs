@@ -17,6 +17,9 @@ use crate::paced;
 
 /// Maximum of answers on one HTTP/2 connection that a client without credentials has not taken. One more ends the connection.
 const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
+/// Maximum of requests that a client without credentials begins on one HTTP/2 connection. One more ends it: requests that are taken back at once would never be answered. As many may be open at once.
+const UNPROVEN_MAX: usize = 100;
+
 /// What happens on one connection.
 pub(crate) struct Activity {
     visitor: Arc<Visitor>,
@@ -28,6 +31,8 @@ pub(crate) struct Activity {
     answered_stranger: Notify,
     /// There are more of these answers than such a client may leave untaken.
     too_many_untaken: Notify,
+    /// Such a client has begun more requests than it may.
+    too_many_unproven: Notify,
 }
 
 struct OpenRequest {
@@ -52,6 +57,7 @@ impl Activity {
             open: Mutex::default(),
             answered_stranger: Notify::new(),
             too_many_untaken: Notify::new(),
+            too_many_unproven: Notify::new(),
         }
     }
 
@@ -63,6 +69,11 @@ impl Activity {
     /// Resolves when a client without credentials leaves more answers untaken than it may.
     pub(crate) async fn strangers_answers_pile_up(&self) {
         self.too_many_untaken.notified().await;
+    }
+
+    /// Resolves when a client without credentials has begun more requests over HTTP/2 than it may.
+    pub(crate) async fn too_many_unproven(&self) {
+        self.too_many_unproven.notified().await;
     }
 
     /// Resolves when nothing was going on for some time: `first` if no request ever came, otherwise between `pause` and
@@ -133,8 +144,12 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    pub(crate) fn new(activity: &Arc<Activity>, time: Duration) -> Self {
+    pub(crate) fn new(activity: &Arc<Activity>, time: Duration, http2: bool) -> Self {
         let number = activity.begun.fetch_add(1, Ordering::Relaxed);
+        let unproven = activity.visitor.begin_unproven();
+        if http2 && unproven > UNPROVEN_MAX && !activity.visitor.is_authenticated() {
+            activity.too_many_unproven.notify_one();
+        }
         let mut open = activity.open();
         if open.is_empty() {
             activity.visitor.set_busy(true);

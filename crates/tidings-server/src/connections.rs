@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -20,6 +20,11 @@ use crate::metrics::{Ending, Metrics};
 
 /// One place in so many is kept from connections without credentials, and one from those with credentials.
 const KEPT: usize = 10;
+
+/// Maximum of bytes of heads that wait for the credentials in them to be checked, on connections without good ones.
+const HEADS_BYTES_MAX: usize = 64 << 20;
+/// The same of one peer.
+const PEER_HEADS_BYTES_MAX: usize = HEADS_BYTES_MAX / 4;
 
 /// Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 address that name a network. A host
 /// has all addresses of such a network at its command.
@@ -64,6 +69,8 @@ struct Taken {
     strangers: BTreeMap<Rank, Arc<Visitor>>,
     /// Connections that were told to end and hold their places yet.
     leaving: usize,
+    /// Bytes of heads whose credentials are being checked, of connections without good ones.
+    heads: usize,
     peers: HashMap<Peer, OfPeer>,
 }
 
@@ -73,6 +80,7 @@ struct OfPeer {
     count: usize,
     strangers: BTreeSet<Rank>,
     leaving: usize,
+    heads: usize,
 }
 
 enum Entry {
@@ -151,6 +159,7 @@ impl Connections {
             peer,
             connections: Arc::clone(self),
             authenticated: AtomicBool::new(false),
+            unproven: AtomicUsize::new(0),
             placed: AtomicBool::new(false),
             leave: Notify::new(),
         });
@@ -193,6 +202,14 @@ impl Taken {
             .or_else(|| self.remove((true, number)))
     }
 
+    /// Forgets a peer of whom there is nothing.
+    fn tidy(&mut self, peer: Peer) {
+        let nothing = |of_peer: &OfPeer| of_peer.count == 0 && of_peer.heads == 0;
+        if self.peers.get(&peer).is_some_and(nothing) {
+            self.peers.remove(&peer);
+        }
+    }
+
     /// Tells a connection without credentials to end.
     fn end(&mut self, rank: Rank) {
         if let Some(visitor) = self.remove(rank) {
@@ -232,10 +249,8 @@ impl Drop for Place {
             if let Some(of_peer) = taken.peers.get_mut(&visitor.peer) {
                 of_peer.leaving -= usize::from(was_leaving);
                 of_peer.count -= 1;
-                if of_peer.count == 0 {
-                    taken.peers.remove(&visitor.peer);
-                }
             }
+            taken.tidy(visitor.peer);
         }
         visitor.connections.left.notify_waiters();
     }
@@ -249,6 +264,8 @@ pub(crate) struct Visitor {
     connections: Arc<Connections>,
     /// Whether a request has shown good credentials.
     authenticated: AtomicBool,
+    /// Requests begun since the last good credentials.
+    unproven: AtomicUsize,
     /// Whether it has one of the places for connections with credentials. Written under the lock of `Taken`.
     placed: AtomicBool,
     leave: Notify,
@@ -259,6 +276,7 @@ impl Visitor {
     /// with credentials; otherwise with a later request.
     pub(crate) fn authenticate(&self) {
         self.authenticated.store(true, Ordering::Relaxed);
+        self.unproven.store(0, Ordering::Relaxed);
         if self.placed.load(Ordering::Relaxed) {
             return;
         }
@@ -273,6 +291,37 @@ impl Visitor {
         self.authenticated.load(Ordering::Relaxed)
     }
 
+    /// A request is begun: how many were since the last good credentials.
+    pub(crate) fn begin_unproven(&self) -> usize {
+        self.unproven
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1)
+    }
+
+    /// Room for a head while its credentials are checked. `None`: the heads of too many others are, of all strangers or of
+    /// the same peer. On a connection with good credentials there is always room.
+    pub(crate) fn room_for_head(self: &Arc<Self>, bytes: usize) -> Option<HeadRoom> {
+        let mut room = HeadRoom {
+            visitor: Arc::clone(self),
+            bytes: 0,
+        };
+        if self.is_authenticated() {
+            return Some(room);
+        }
+        let mut taken = self.connections.taken();
+        let all = taken.heads.saturating_add(bytes);
+        let of_peer = taken.peers.get(&self.peer).map_or(0, |peer| peer.heads);
+        let of_peer = of_peer.saturating_add(bytes);
+        if all > HEADS_BYTES_MAX || of_peer > PEER_HEADS_BYTES_MAX {
+            return None;
+        }
+        taken.heads = all;
+        // The connection may have ended before its request.
+        taken.peers.entry(self.peer).or_default().heads = of_peer;
+        room.bytes = bytes;
+        Some(room)
+    }
+
     /// Whether something is asked on the connection. Calls for one connection must not overlap.
     pub(crate) fn set_busy(&self, busy: bool) {
         if self.placed.load(Ordering::Relaxed) {
@@ -282,6 +331,27 @@ impl Visitor {
         if let Some(visitor) = taken.remove((!busy, self.number)) {
             taken.insert((busy, self.number), &visitor);
         }
+    }
+}
+
+/// What a head takes of the bytes that the heads of strangers have together.
+#[derive(Debug)]
+pub(crate) struct HeadRoom {
+    visitor: Arc<Visitor>,
+    bytes: usize,
+}
+
+impl Drop for HeadRoom {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut taken = self.visitor.connections.taken();
+        taken.heads -= self.bytes;
+        if let Some(of_peer) = taken.peers.get_mut(&self.visitor.peer) {
+            of_peer.heads -= self.bytes;
+        }
+        taken.tidy(self.visitor.peer);
     }
 }
 
@@ -409,6 +479,32 @@ mod tests {
         assert!(door.waits(A) && !is_needed(&only));
         drop(only);
         door.place(A);
+    }
+
+    #[test]
+    fn heads_of_strangers_have_a_bound() {
+        const HEAD: usize = 1 << 20;
+        let door = Door::new(100, 0);
+        let place = |peer: usize| door.place(&format!("10.0.0.{peer}"));
+        let mut held = Vec::new();
+        let mut fill = |peer| {
+            let before = held.len();
+            // On as many connections as it likes.
+            while let Some(room) = place(peer).visitor().room_for_head(HEAD) {
+                held.push(room);
+            }
+            held.len() - before
+        };
+        let peers: Vec<usize> = (1..=5).map(&mut fill).collect();
+        assert_eq!(peers, [16, 16, 16, 16, 0]);
+        let known = place(6);
+        known.visitor().authenticate();
+        assert!(known.visitor().room_for_head(HEAD).is_some());
+        held.pop();
+        assert!(place(5).visitor().room_for_head(HEAD).is_some());
+        drop((held, known));
+        let taken = door.connections.taken();
+        assert!(taken.heads == 0 && taken.peers.is_empty());
     }
 
     #[test]

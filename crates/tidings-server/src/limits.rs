@@ -131,7 +131,7 @@ impl Limit {
     }
 }
 
-fn too_many_requests() -> Response {
+pub(crate) fn too_many_requests() -> Response {
     let headers = [
         (header::RETRY_AFTER, HeaderValue::from_static("1")),
         (

@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt, stream};
+use http::request::Parts;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -24,11 +25,17 @@ use super::streamed::Outcome;
 use crate::audit;
 use crate::auth::User;
 use crate::compress;
+use crate::connections::Visitor;
 use crate::error::Status;
 use crate::limits::{self, Admitted};
 use crate::metrics::{Measured, RequestKind};
 use crate::query::Query;
 use crate::server::ApiServer;
+
+/// Maximum of headers of a request; over HTTP/1.1 hyper takes 100. More are answered with 431.
+const HEADERS_MAX: usize = 200;
+/// What a header takes of memory beside its text.
+const HEADER_OVERHEAD: usize = 128;
 
 /// Answers a request whose path is matched, whatever it matched.
 pub(super) async fn answer(
@@ -38,9 +45,25 @@ pub(super) async fn answer(
 ) -> Response {
     let kind = RequestKind::of(&request);
     let measured = Measured::begin(Arc::clone(&server), kind, &request);
+    if request.headers().len() > HEADERS_MAX {
+        return measured.follow(too_many_headers());
+    }
     let common = Common::of(&mut request);
     let response = let_in(server, kind, request, next).await;
     measured.follow(common.complete(response))
+}
+
+/// What a head takes in memory, about.
+fn head_bytes(head: &Parts) -> usize {
+    let uri = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    let headers = head.headers.iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
+    headers.sum::<usize>() + uri
+}
+
+fn too_many_headers() -> Response {
+    let text = format!("a request has at most {HEADERS_MAX} headers\n");
+    (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
 }
 
 /// Finds out whose request it is.
@@ -51,7 +74,16 @@ async fn let_in(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
+    let visitor = parts.extensions.get::<Arc<Visitor>>();
+    let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts))) {
+        Some(None) => {
+            server.metrics.terminated(kind, 429);
+            return limits::too_many_requests();
+        }
+        room => room.flatten(),
+    };
     let (identity, user) = access::authenticate(&server, &mut parts).await;
+    drop(room);
     if let Ok(user) = &user {
         parts.extensions.insert(user.clone());
     }
@@ -224,7 +256,8 @@ impl Common {
         let audit_id = given.or_else(made);
         let headers = request.headers_mut();
         if let Some(audit_id) = &audit_id {
-            headers.insert(AUDIT_ID.clone(), audit_id.clone());
+            // There is room: HEADERS_MAX is far below what a map holds.
+            _ = headers.try_insert(AUDIT_ID.clone(), audit_id.clone());
         }
         // Both are shared, not copied.
         let asked = [header::ACCEPT, header::USER_AGENT]

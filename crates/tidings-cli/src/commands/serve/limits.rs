@@ -36,6 +36,11 @@ pub(super) struct LimitFlags {
     /// The longest body of a request, in bytes; Ki, Mi, k and M may follow. Longer ones get 413
     #[arg(long, value_name = "BYTES", default_value = "3Mi", value_parser = bytes)]
     max_request_bytes: usize,
+    /// Longest line and headers of a request together, in bytes, from 8Ki to 1Mi; longer ones get 431
+    ///
+    /// Each connection may hold as much memory before its client has shown credentials. kube-apiserver takes 1Mi.
+    #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = bytes)]
+    max_header_bytes: usize,
     /// Behind its first page, a Table asked for in pages of 500 rows or more, with no selector, has so many in a page. 0: as asked
     ///
     /// `kubectl get events` asks for 500 rows at a time and, after the first ten pages, no more than five times a second.
@@ -68,6 +73,7 @@ impl LimitFlags {
         options.max_requests_inqueue = self.max_requests_inqueue;
         options.request_wait_limit = self.request_wait_limit;
         options.request_bytes_max = self.max_request_bytes;
+        options.header_bytes_max = self.max_header_bytes;
         options.table_continuation_rows = self.table_continuation_rows;
         options.request_timeout = self.request_timeout;
         options.min_request_timeout = self.min_request_timeout;
