@@ -3,7 +3,8 @@
 //! Anybody can ask about as many tokens as they like, so what is known to be good is kept apart from what may be anything:
 //!
 //! - **What is kept.** Answers that were good are driven out by such answers alone, never by refusals. They are remembered
-//!   for longer than they hold, as questions that were good before.
+//!   for longer than they hold, as questions that were good before. Askers share sixteen parts of these answers, so that one
+//!   with many questions drives out those of few others.
 //! - **Who may ask.** Of the questions that are open at once, some places are for those that were good before. The others
 //!   go round by whoever asks (a peer's address, a user): one that asks many questions makes its own wait.
 //! - **Asked once.** Who asks what is being asked already waits for that answer.
@@ -24,8 +25,12 @@ use tokio::time::{timeout, timeout_at};
 use super::cluster::ReviewError;
 use crate::clock;
 
-/// Answers kept, and as many good ones beside them.
+/// Answers kept, good ones aside.
 const ANSWERS_MAX: usize = 4096;
+/// Parts in which good answers are kept.
+const GOOD_PARTS: usize = 16;
+/// Good answers kept in each part.
+const GOOD_MAX: usize = 1024;
 /// Questions open at once.
 const QUESTIONS_MAX: usize = 100;
 /// Of these, questions that were not good before.
@@ -56,8 +61,8 @@ struct Kept<V> {
     is_good: fn(&V) -> bool,
     /// The last answers, whatever they were; and what is being asked.
     answers: Cache<Question, Known<V>>,
-    /// The last that were good.
-    good: Cache<Question, Known<V>>,
+    /// The last that were good, by their asker's group.
+    good: Box<[Cache<Question, Known<V>>]>,
     places: Places,
 }
 
@@ -67,7 +72,7 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
         Self(Arc::new(Kept {
             is_good,
             answers: Cache::new(ANSWERS_MAX),
-            good: Cache::new(ANSWERS_MAX),
+            good: (0..GOOD_PARTS).map(|_| Cache::new(GOOD_MAX)).collect(),
             places: Places::default(),
         }))
     }
@@ -87,7 +92,8 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
         F: Future<Output = Result<V, ReviewError>> + Send + 'static,
     {
         let kept = &self.0;
-        let good_before = kept.good.get(&question);
+        let group = kept.places.group(asker);
+        let good_before = kept.good(group).and_then(|good| good.get(&question));
         let answer = good_before.as_ref().filter(|kept| holds(kept, now));
         if let Some((_, answer)) = answer {
             return answer.clone();
@@ -99,7 +105,7 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
         let asking = Asking {
             kept: Arc::clone(kept),
             question,
-            group: kept.places.group(asker),
+            group,
             good_before: good_before.is_some(),
             now,
         };
@@ -107,6 +113,13 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
         tokio::spawn(asking.answer(ask, sender));
         // Without an answer the runtime ends.
         answer.await.unwrap_or(Err(ReviewError::TimedOut))
+    }
+}
+
+impl<V> Kept<V> {
+    /// The part in which good answers to a group are kept.
+    fn good(&self, group: usize) -> Option<&Cache<Question, Known<V>>> {
+        self.good.get(group % GOOD_PARTS)
     }
 }
 
@@ -165,10 +178,13 @@ impl<V: Clone> Asking<V> {
         // Who waited while it was asked for began before it was known.
         let known = (now.checked_add(took).unwrap_or(now), answer.clone());
         match &answer {
-            Ok(value) if (kept.is_good)(value) => kept.good.insert(self.question, known.clone()),
-            Ok(_) => drop(kept.good.remove(&self.question)),
             // What was good before may be again.
             Err(_) => {}
+            Ok(value) => match kept.good(self.group) {
+                Some(good) if (kept.is_good)(value) => good.insert(self.question, known.clone()),
+                Some(good) => drop(good.remove(&self.question)),
+                None => {}
+            },
         }
         // Those who wait are told.
         let _ = unanswered.insert(known);
@@ -318,6 +334,33 @@ mod tests {
         Reviewed::new(|answer| *answer == 0)
     }
 
+    fn good_len(reviewed: &Reviewed<usize>) -> usize {
+        reviewed.0.good.iter().map(Cache::len).sum()
+    }
+
+    #[tokio::test]
+    async fn many_good_answers_of_one_asker_drive_out_none_of_most_others() {
+        let reviewed = &strict();
+        let now = clock::monotonic();
+        let part = |asker: &str| reviewed.0.places.group(asker) % GOOD_PARTS;
+        let askers: Vec<String> = (0..64).map(|number| format!("ann-{number}")).collect();
+        let others = || askers.iter().filter(|asker| part(asker) != part("eve"));
+        assert!(others().count() > 32);
+        for (number, asker) in others().enumerate() {
+            let answer = reviewed.get(question(number), asker, now, || async { Ok(0) });
+            assert_eq!(answer.await.ok(), Some(0));
+        }
+        for number in 1000..1000 + 4 * ANSWERS_MAX {
+            let answer = reviewed.get(question(number), "eve", now, || async { Ok(0) });
+            assert_eq!(answer.await.ok(), Some(0));
+        }
+        let unasked = || async { Err(ReviewError::TimedOut) };
+        for (number, asker) in others().enumerate() {
+            let answer = reviewed.get(question(number), asker, now, unasked).await;
+            assert_eq!(answer.ok(), Some(0), "{asker}");
+        }
+    }
+
     #[tokio::test]
     async fn the_number_of_answers_is_bounded() {
         for good in [0, 1] {
@@ -332,10 +375,10 @@ mod tests {
                 );
                 answer.await.unwrap();
             }
-            for cache in [&reviewed.0.answers, &reviewed.0.good] {
-                assert!(cache.len() <= ANSWERS_MAX);
-            }
-            assert_eq!(reviewed.0.good.is_empty(), good != 0);
+            assert!(reviewed.0.answers.len() <= ANSWERS_MAX);
+            let kept = good_len(&reviewed);
+            assert!(kept <= GOOD_MAX);
+            assert_eq!(kept == 0, good != 0);
         }
     }
 
@@ -457,6 +500,6 @@ mod tests {
         // What had no place yet was given up with its client.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(OPEN.load(Ordering::Relaxed), 0);
-        assert_eq!(reviewed.0.good.len(), NEW_QUESTIONS_MAX);
+        assert_eq!(good_len(reviewed), NEW_QUESTIONS_MAX);
     }
 }
