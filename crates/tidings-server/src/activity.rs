@@ -94,14 +94,14 @@ impl Activity {
 
     /// Resolves when the connection has had its time without credentials: all of it, or over HTTP/2 one answer. There a
     /// hundred requests cost a client next to nothing (`UnauthenticatedHTTP2DOSMitigation` of `k8s.io/apiserver`).
+    /// So ends a connection whose credentials are not good any more, after the answer that says so.
     pub(crate) async fn stranger(&self, until: Instant) {
         tokio::select! {
-            () = self.answered_stranger.notified() => {}
-            () = tokio::time::sleep_until(until) => {
-                if self.visitor.is_authenticated() {
-                    std::future::pending::<()>().await;
-                }
-            }
+            () = self.answered_stranger.notified() => return,
+            () = tokio::time::sleep_until(until) => {}
+        }
+        if self.visitor.is_authenticated() {
+            self.answered_stranger.notified().await;
         }
     }
 
@@ -140,6 +140,8 @@ impl Activity {
 /// A request from its first byte to the last of its answer.
 pub(crate) struct Open {
     number: u64,
+    /// Whether requests before had shown good credentials when it began.
+    was_authenticated: bool,
     activity: Arc<Activity>,
 }
 
@@ -162,6 +164,7 @@ impl Open {
         drop(open);
         Self {
             number,
+            was_authenticated: activity.visitor.is_authenticated(),
             activity: activity.clone(),
         }
     }
@@ -171,6 +174,14 @@ impl Open {
         let end = paced::deadline(time);
         if let Some(request) = self.activity.open().get_mut(&self.number) {
             request.end = end.max(request.end);
+        }
+    }
+
+    /// The request was answered over HTTP/1.1, which ends a connection whose credentials are not good any more: it has had
+    /// its time without any.
+    pub(crate) fn answered_over_http1(&self) {
+        if self.was_authenticated && !self.activity.visitor.is_authenticated() {
+            self.activity.answered_stranger.notify_one();
         }
     }
 

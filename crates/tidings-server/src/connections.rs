@@ -4,11 +4,12 @@
 //! - No more connections than there are places hold one, and none of those that were told to end is counted twice.
 //! - A tenth of the places is kept from strangers, and a tenth from connections with credentials: idle strangers cannot
 //!   shut out clients, and clients cannot shut out a probe, which has no credentials.
-//! - A new connection that finds no place is given that of the oldest stranger, one that asks nothing before all others. A
-//!   connection with credentials is never ended for another. If all places of those are taken, one more stays a stranger
+//! - A new connection that finds no place is given that of a stranger of the peer that has the most of them: of its oldest,
+//!   one that asks nothing before all others. So one peer's strangers push out each other first. A connection with credentials is never ended for another. If all places of those are taken, one more stays a stranger
 //!   among the places.
 //! - The same holds among the connections of one peer address, if these are bounded.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,6 +68,8 @@ struct Taken {
     authenticated: usize,
     /// Connections without credentials.
     strangers: BTreeMap<Rank, Arc<Visitor>>,
+    /// Peers with strangers, the one whose stranger ends next at the end: by their number, then by the first to end.
+    crowds: BTreeSet<(usize, Reverse<Rank>)>,
     /// Connections that were told to end and hold their places yet.
     leaving: usize,
     /// Bytes of heads whose credentials are being checked, of connections without good ones.
@@ -148,7 +151,7 @@ impl Connections {
         let strangers = taken.strangers.len() + taken.leaving;
         if strangers >= self.kind_max || strangers + taken.authenticated >= self.max {
             if taken.leaving == 0
-                && let Some((&rank, _)) = taken.strangers.first_key_value()
+                && let Some(&(_, Reverse(rank))) = taken.crowds.last()
             {
                 taken.end(rank);
             }
@@ -180,10 +183,27 @@ impl Connections {
     }
 }
 
+impl OfPeer {
+    /// How many strangers it has, and which of them ends first.
+    fn crowd(&self) -> Option<(usize, Reverse<Rank>)> {
+        let first = self.strangers.first()?;
+        Some((self.strangers.len(), Reverse(*first)))
+    }
+}
+
+fn move_in<T: Ord>(set: &mut BTreeSet<T>, from: Option<T>, to: Option<T>) {
+    if let Some(from) = from {
+        set.remove(&from);
+    }
+    set.extend(to);
+}
+
 impl Taken {
     fn insert(&mut self, rank: Rank, visitor: &Arc<Visitor>) {
         if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+            let before = of_peer.crowd();
             of_peer.strangers.insert(rank);
+            move_in(&mut self.crowds, before, of_peer.crowd());
         }
         self.strangers.insert(rank, Arc::clone(visitor));
     }
@@ -191,7 +211,9 @@ impl Taken {
     fn remove(&mut self, rank: Rank) -> Option<Arc<Visitor>> {
         let visitor = self.strangers.remove(&rank)?;
         if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+            let before = of_peer.crowd();
             of_peer.strangers.remove(&rank);
+            move_in(&mut self.crowds, before, of_peer.crowd());
         }
         Some(visitor)
     }
@@ -287,6 +309,18 @@ impl Visitor {
         }
     }
 
+    /// A request on the connection has shown credentials that are not good, or not any more: it is a stranger's again.
+    pub(crate) fn forget(self: &Arc<Self>) {
+        if !self.authenticated.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let mut taken = self.connections.taken();
+        if self.placed.swap(false, Ordering::Relaxed) {
+            taken.authenticated -= 1;
+            taken.insert((true, self.number), self);
+        }
+    }
+
     pub(crate) fn is_authenticated(&self) -> bool {
         self.authenticated.load(Ordering::Relaxed)
     }
@@ -363,6 +397,7 @@ mod tests {
 
     const A: &str = "10.0.0.1";
     const B: &str = "10.0.0.2";
+    const C: &str = "10.0.0.3";
 
     struct Door {
         connections: Arc<Connections>,
@@ -409,7 +444,7 @@ mod tests {
         let door = Door::new(4, 0);
         let known = door.place(A);
         known.visitor().authenticate();
-        let places = [door.place(A), door.place(B), door.place(A)];
+        let places = [door.place(A), door.place(A), door.place(B)];
         places[0].visitor().set_busy(true);
         assert!(door.waits(B), "a place has to be given back");
         // However often is asked, one makes room for one.
@@ -418,10 +453,10 @@ mod tests {
         assert_eq!(needed, [false, true, false]);
         let [busy, second, third] = places;
         drop(second);
-        let fourth = door.place(B);
+        let fourth = door.place(C);
         assert_eq!(door.connections.counts(), (1, 3));
 
-        // What is asked is over: it is the oldest.
+        // What is asked is over: it is the oldest, and each peer has one.
         busy.visitor().set_busy(false);
         assert!(door.waits(B));
         assert!(
@@ -442,6 +477,49 @@ mod tests {
         drop((known, third, fourth, fifth));
         assert_eq!(door.connections.counts(), (0, 0));
         assert!(door.connections.taken().peers.is_empty());
+    }
+
+    #[test]
+    fn the_peer_with_the_most_strangers_makes_room() {
+        let door = Door::new(10, 0);
+        // In the middle of its handshake, and older than all others.
+        let genuine = door.place(B);
+        let mut crowd: Vec<Place> = (0..8).map(|_| door.place(A)).collect();
+        for place in &crowd {
+            place.visitor().set_busy(true);
+        }
+        for _ in 0..100 {
+            assert!(door.waits(A));
+            let needed = crowd.iter().position(is_needed);
+            crowd.remove(needed.expect("its own make room"));
+            crowd.push(door.place(A));
+            assert!(!is_needed(&genuine));
+        }
+        drop((genuine, crowd));
+        assert!(door.connections.taken().crowds.is_empty());
+    }
+
+    #[test]
+    fn credentials_that_are_no_good_any_more_make_a_stranger() {
+        let door = Door::new(4, 0);
+        let places = [door.place(A), door.place(B), door.place(C)];
+        for place in &places {
+            place.visitor().set_busy(true);
+            place.visitor().authenticate();
+        }
+        let visitor = places[0].visitor();
+        visitor.forget();
+        assert!(!visitor.is_authenticated());
+        assert_eq!(door.connections.counts(), (2, 1));
+        visitor.authenticate();
+        assert_eq!(door.connections.counts(), (3, 0));
+        visitor.forget();
+        visitor.forget();
+        visitor.set_busy(false);
+        let _fourth = door.place(A);
+        assert!(door.waits(A) && is_needed(&places[0]));
+        drop(places);
+        assert_eq!(door.connections.counts(), (0, 1));
     }
 
     #[test]

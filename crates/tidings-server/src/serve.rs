@@ -315,6 +315,8 @@ impl Service<Request<Incoming>> for Connected {
             let lasting = response.extensions().get();
             if http2 {
                 open.answered_over_http2(lasting.is_some());
+            } else {
+                open.answered_over_http1();
             }
             if let Some(Lasting(time)) = lasting {
                 open.lasts(time.saturating_add(grace));

@@ -418,6 +418,20 @@ async fn strangers_have_a_short_time_however_they_pass_it() {
     server.running.shutdown().await;
 }
 
+/// A connection that once showed good credentials is a stranger's once it shows others.
+#[tokio::test]
+async fn a_connection_whose_credentials_are_refused_is_ended() {
+    let server = with_limits(100, 0).await;
+    let mut client = tls(&server, "http/1.1").await;
+    assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
+    let refused = ask(&mut client, &LIST.replace("t-admin", "t-wrong")).await;
+    assert!(refused.starts_with("HTTP/1.1 401"));
+    let end = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut client));
+    end.await.expect("its privileges outlast its credentials");
+    assert_eq!(ended(&server, "unauthenticated").await, 1);
+    server.running.shutdown().await;
+}
+
 /// As with kube-apiserver's `UnauthenticatedHTTP2DOSMitigation`.
 #[tokio::test]
 async fn strangers_have_one_answer_over_http2() {
@@ -428,13 +442,19 @@ async fn strangers_have_one_answer_over_http2() {
         ("/livez", "", true),
         ("/api", "Bearer t-wrong", true),
         ("/api", "Bearer t-admin", false),
+        ("/api", "Bearer t-admin, then t-wrong", true),
     ] {
         let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
         write.write_all(HTTP2_PREFACE).await.unwrap();
         let mut seen = Vec::new();
         let conversation = async {
             for stream in [1, 3] {
-                let request = get(stream, path, authorization);
+                let shown = match authorization.split_once(", then ") {
+                    Some((_, token)) if stream == 3 => &format!("Bearer {token}"),
+                    Some((first, _)) => first,
+                    None => authorization,
+                };
+                let request = get(stream, path, shown);
                 write.write_all(&request).await.unwrap();
                 // A stranger's connection ends; another is asked a second time.
                 loop {
@@ -443,7 +463,9 @@ async fn strangers_have_one_answer_over_http2() {
                     if ends && kind == GOAWAY {
                         return;
                     }
-                    if !ends && (kind, of) == (DATA, stream) {
+                    if (kind, of) == (DATA, stream)
+                        && (!ends || stream == 1 && shown.ends_with("admin"))
+                    {
                         break;
                     }
                 }
