@@ -31,7 +31,7 @@ use crate::retention::RetentionRules;
 pub struct ApiOptions {
     /// How long an event is kept after the last write to it (`--event-ttl`). Default: one hour.
     pub event_ttl: Duration,
-    /// So many reading requests are served at once, watches aside (`--max-requests-inflight`); 0 is no limit. Default: 400.
+    /// So many reading requests are served at once, and watches that tell what there is (`--max-requests-inflight`); 0 is no limit. Default: 400.
     pub max_requests_inflight: usize,
     /// So many writing requests are served at once (`--max-mutating-requests-inflight`), and as many reviews of oneself;
     /// 0 is no limit. Default: 200.
@@ -60,7 +60,7 @@ pub struct ApiOptions {
     /// A watcher that allows bookmarks gets one this often, also when nothing happens. Default: one minute.
     pub bookmark_interval: Duration,
     /// Maximum of open connections (`--max-connections`). A new one beyond it takes the place of the oldest without
-    /// credentials, an idle one if there is one. A tenth of the places is kept for connections that have shown good
+    /// credentials of the peer that has the most of these, an idle one if there is one. A tenth of the places is kept for connections that have shown good
     /// credentials, and a tenth for those that have not, as probes. Default: 10,000.
     pub max_connections: usize,
     /// Maximum of open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or a /64 network of IPv6. A

@@ -76,7 +76,8 @@ impl super::Metrics {
 
 impl FlowMetrics {
     pub(super) fn write(&self, places: &[&Places], text: &mut Text) {
-        const TAKEN: &str = "Requests being served, watches aside.";
+        const TAKEN: &str =
+            "Requests being served, watches aside once they have told what there is.";
         const WAITING: &str = "Requests that wait for others to be served.";
         type Gauge = fn(&Places) -> usize;
         type Labels = fn(Level) -> Vec<(&'static str, &'static str)>;

@@ -11,7 +11,7 @@ use crate::audit::Notes;
 use crate::auth::User;
 use crate::codec::Api;
 use crate::error::Status;
-use crate::limits::read_body;
+use crate::limits::{InitialPlace, read_body};
 use crate::managed::manager_of;
 use crate::negotiate::{Answer, Form, negotiate};
 use crate::query::{Query, WriteOptions};
@@ -33,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(super) foreseen: Option<Foreseen>,
+    /// Of a watch.
+    pub(super) initial_place: Option<InitialPlace>,
     /// For the audit log.
     pub(super) notes: Notes,
 }
@@ -114,6 +116,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
             watch_path,
             query: Query::parse(parts.uri.query()),
             foreseen: parts.extensions.remove(),
+            initial_place: parts.extensions.remove(),
             notes,
             headers: parts.headers,
             body,

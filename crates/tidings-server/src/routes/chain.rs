@@ -19,16 +19,19 @@ use http::request::Parts;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use super::access;
 use super::streamed::Outcome;
 use crate::audit;
 use crate::auth::User;
+use crate::clock;
 use crate::compress;
 use crate::connections::Visitor;
 use crate::error::Status;
 use crate::limits::{self, Admitted};
 use crate::metrics::{Measured, RequestKind};
+use crate::paced;
 use crate::query::Query;
 use crate::server::ApiServer;
 
@@ -73,6 +76,7 @@ async fn let_in(
     request: Request,
     next: Next,
 ) -> Response {
+    let began = clock::timer();
     let (mut parts, body) = request.into_parts();
     let visitor = parts.extensions.get::<Arc<Visitor>>();
     let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts))) {
@@ -96,7 +100,7 @@ async fn let_in(
     let answer = Box::pin(async move {
         let response = match user {
             Ok(user) => {
-                let answer = allowed(&server, kind, &user, request, next, gone);
+                let answer = allowed(&server, kind, &user, request, next, (began, gone));
                 unharmed(Box::pin(answer)).await
             }
             Err(status) => status.into_response(),
@@ -194,10 +198,15 @@ async fn allowed(
     user: &User,
     mut request: Request,
     next: Next,
-    gone: Gone,
+    (began, gone): (Instant, Gone),
 ) -> Response {
-    if let Err(status) = access::authorize(server, user, request.method(), request.uri()).await {
-        return status.into_response();
+    let allowed = access::authorize(server, user, request.method(), request.uri());
+    let end = began.checked_add(server.options.request_timeout);
+    let end = end.unwrap_or_else(|| paced::deadline(server.options.request_timeout));
+    match timeout_at(end, allowed).await {
+        Ok(Ok(())) => {}
+        Ok(Err(status)) => return status.into_response(),
+        Err(_) => return Status::timeout().into_response(),
     }
     // A probe is answered however much there is to do.
     if kind.is_probe() {
@@ -207,10 +216,18 @@ async fn allowed(
         Box::pin(access::foresee_create(server, kind, user, &mut request)).await;
     }
     let asked = (request.method(), request.uri());
-    match limits::admit(server, kind, asked, is_gone(gone)).await {
-        Admitted::Watch => serve(request, next).await,
+    match limits::admit(server, kind, asked, began, is_gone(gone)).await {
+        Admitted::Watch(place) => {
+            if let Some(place) = place {
+                request.extensions_mut().insert(place);
+            }
+            serve(request, next).await
+        }
         Admitted::Refused(response) => response,
         Admitted::Within(limit) => {
+            if let Some(notes) = request.extensions().get::<audit::Notes>() {
+                notes.served();
+            }
             let compressed = compress::accepts_gzip(request.headers());
             let served = async {
                 let response = serve(request, next).await;
