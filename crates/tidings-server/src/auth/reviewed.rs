@@ -463,7 +463,7 @@ mod tests {
         // The first place that is given back, and the answer.
         assert_eq!(
             (new.0.ok(), new.1),
-            (Some(0), 2 * ANSWERED - Duration::from_millis(100))
+            (Some(0), Duration::from_millis(2 * 950 - 100))
         );
         // Whoever asks so much is told to come back.
         assert!(matches!(their_own.0, Err(ReviewError::TooManyQuestions)));

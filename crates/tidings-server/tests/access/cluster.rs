@@ -40,7 +40,6 @@ impl Cluster {
         })
     }
 
-    #[expect(clippy::unused_async, reason = "axum's handlers are asynchronous")]
     async fn token_review(
         State(cluster): State<Arc<Self>>,
         Json(review): Json<Value>,
