@@ -17,6 +17,9 @@ use crate::paced;
 
 /// Maximum of answers on one HTTP/2 connection that a client without credentials has not taken. One more ends the connection.
 const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
+/// Maximum of requests that a client without credentials begins on one HTTP/2 connection. One more ends it: requests that are taken back at once would never be answered. As many may be open at once.
+const UNPROVEN_MAX: usize = 100;
+
 /// What happens on one connection.
 pub(crate) struct Activity {
     visitor: Arc<Visitor>,
@@ -28,6 +31,8 @@ pub(crate) struct Activity {
     answered_stranger: Notify,
     /// There are more of these answers than such a client may leave untaken.
     too_many_untaken: Notify,
+    /// Such a client has begun more requests than it may.
+    too_many_unproven: Notify,
 }
 
 struct OpenRequest {
@@ -52,6 +57,7 @@ impl Activity {
             open: Mutex::default(),
             answered_stranger: Notify::new(),
             too_many_untaken: Notify::new(),
+            too_many_unproven: Notify::new(),
         }
     }
 
@@ -63,6 +69,11 @@ impl Activity {
     /// Resolves when a client without credentials leaves more answers untaken than it may.
     pub(crate) async fn strangers_answers_pile_up(&self) {
         self.too_many_untaken.notified().await;
+    }
+
+    /// Resolves when a client without credentials has begun more requests over HTTP/2 than it may.
+    pub(crate) async fn too_many_unproven(&self) {
+        self.too_many_unproven.notified().await;
     }
 
     /// Resolves when nothing was going on for some time: `first` if no request ever came, otherwise between `pause` and
@@ -83,14 +94,14 @@ impl Activity {
 
     /// Resolves when the connection has had its time without credentials: all of it, or over HTTP/2 one answer. There a
     /// hundred requests cost a client next to nothing (`UnauthenticatedHTTP2DOSMitigation` of `k8s.io/apiserver`).
+    /// So ends a connection whose credentials are not good any more, after the answer that says so.
     pub(crate) async fn stranger(&self, until: Instant) {
         tokio::select! {
-            () = self.answered_stranger.notified() => {}
-            () = tokio::time::sleep_until(until) => {
-                if self.visitor.is_authenticated() {
-                    std::future::pending::<()>().await;
-                }
-            }
+            () = self.answered_stranger.notified() => return,
+            () = tokio::time::sleep_until(until) => {}
+        }
+        if self.visitor.is_authenticated() {
+            self.answered_stranger.notified().await;
         }
     }
 
@@ -129,12 +140,18 @@ impl Activity {
 /// A request from its first byte to the last of its answer.
 pub(crate) struct Open {
     number: u64,
+    /// Whether requests before had shown good credentials when it began.
+    was_authenticated: bool,
     activity: Arc<Activity>,
 }
 
 impl Open {
-    pub(crate) fn new(activity: &Arc<Activity>, time: Duration) -> Self {
+    pub(crate) fn new(activity: &Arc<Activity>, time: Duration, http2: bool) -> Self {
         let number = activity.begun.fetch_add(1, Ordering::Relaxed);
+        let unproven = activity.visitor.begin_unproven();
+        if http2 && unproven > UNPROVEN_MAX && !activity.visitor.is_authenticated() {
+            activity.too_many_unproven.notify_one();
+        }
         let mut open = activity.open();
         if open.is_empty() {
             activity.visitor.set_busy(true);
@@ -147,6 +164,7 @@ impl Open {
         drop(open);
         Self {
             number,
+            was_authenticated: activity.visitor.is_authenticated(),
             activity: activity.clone(),
         }
     }
@@ -156,6 +174,14 @@ impl Open {
         let end = paced::deadline(time);
         if let Some(request) = self.activity.open().get_mut(&self.number) {
             request.end = end.max(request.end);
+        }
+    }
+
+    /// The request was answered over HTTP/1.1, which ends a connection whose credentials are not good any more: it has had
+    /// its time without any.
+    pub(crate) fn answered_over_http1(&self) {
+        if self.was_authenticated && !self.activity.visitor.is_authenticated() {
+            self.activity.answered_stranger.notify_one();
         }
     }
 

@@ -4,14 +4,15 @@
 //! - No more connections than there are places hold one, and none of those that were told to end is counted twice.
 //! - A tenth of the places is kept from strangers, and a tenth from connections with credentials: idle strangers cannot
 //!   shut out clients, and clients cannot shut out a probe, which has no credentials.
-//! - A new connection that finds no place is given that of the oldest stranger, one that asks nothing before all others. A
-//!   connection with credentials is never ended for another. If all places of those are taken, one more stays a stranger
+//! - A new connection that finds no place is given that of a stranger of the peer that has the most of them: of its oldest,
+//!   one that asks nothing before all others. So one peer's strangers push out each other first. A connection with credentials is never ended for another. If all places of those are taken, one more stays a stranger
 //!   among the places.
 //! - The same holds among the connections of one peer address, if these are bounded.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -20,6 +21,11 @@ use crate::metrics::{ConnectionMetrics, Ending};
 
 /// One place in so many is kept from connections without credentials, and one from those with credentials.
 const KEPT: usize = 10;
+
+/// Maximum of bytes of heads that wait for the credentials in them to be checked, on connections without good ones.
+const HEADS_BYTES_MAX: usize = 64 << 20;
+/// The same of one peer.
+const PEER_HEADS_BYTES_MAX: usize = HEADS_BYTES_MAX / 4;
 
 /// Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 address that name a network. A host
 /// has all addresses of such a network at its command.
@@ -62,8 +68,12 @@ struct Taken {
     authenticated: usize,
     /// Connections without credentials.
     strangers: BTreeMap<Rank, Arc<Visitor>>,
+    /// Peers with strangers, the one whose stranger ends next at the end: by their number, then by the first to end.
+    crowds: BTreeSet<(usize, Reverse<Rank>)>,
     /// Connections that were told to end and hold their places yet.
     leaving: usize,
+    /// Bytes of heads whose credentials are being checked, of connections without good ones.
+    heads: usize,
     peers: HashMap<Peer, OfPeer>,
 }
 
@@ -73,6 +83,7 @@ struct OfPeer {
     count: usize,
     strangers: BTreeSet<Rank>,
     leaving: usize,
+    heads: usize,
 }
 
 enum Entry {
@@ -140,7 +151,7 @@ impl Connections {
         let strangers = taken.strangers.len() + taken.leaving;
         if strangers >= self.kind_max || strangers + taken.authenticated >= self.max {
             if taken.leaving == 0
-                && let Some((&rank, _)) = taken.strangers.first_key_value()
+                && let Some(&(_, Reverse(rank))) = taken.crowds.last()
             {
                 taken.end(rank);
             }
@@ -151,6 +162,7 @@ impl Connections {
             peer,
             connections: Arc::clone(self),
             authenticated: AtomicBool::new(false),
+            unproven: AtomicUsize::new(0),
             placed: AtomicBool::new(false),
             leave: Notify::new(),
         });
@@ -171,10 +183,27 @@ impl Connections {
     }
 }
 
+impl OfPeer {
+    /// How many strangers it has, and which of them ends first.
+    fn crowd(&self) -> Option<(usize, Reverse<Rank>)> {
+        let first = self.strangers.first()?;
+        Some((self.strangers.len(), Reverse(*first)))
+    }
+}
+
+fn move_in<T: Ord>(set: &mut BTreeSet<T>, from: Option<T>, to: Option<T>) {
+    if let Some(from) = from {
+        set.remove(&from);
+    }
+    set.extend(to);
+}
+
 impl Taken {
     fn insert(&mut self, rank: Rank, visitor: &Arc<Visitor>) {
         if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+            let before = of_peer.crowd();
             of_peer.strangers.insert(rank);
+            move_in(&mut self.crowds, before, of_peer.crowd());
         }
         self.strangers.insert(rank, Arc::clone(visitor));
     }
@@ -182,7 +211,9 @@ impl Taken {
     fn remove(&mut self, rank: Rank) -> Option<Arc<Visitor>> {
         let visitor = self.strangers.remove(&rank)?;
         if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+            let before = of_peer.crowd();
             of_peer.strangers.remove(&rank);
+            move_in(&mut self.crowds, before, of_peer.crowd());
         }
         Some(visitor)
     }
@@ -191,6 +222,14 @@ impl Taken {
     fn take(&mut self, number: u64) -> Option<Arc<Visitor>> {
         self.remove((false, number))
             .or_else(|| self.remove((true, number)))
+    }
+
+    /// Forgets a peer of whom there is nothing.
+    fn tidy(&mut self, peer: Peer) {
+        let nothing = |of_peer: &OfPeer| of_peer.count == 0 && of_peer.heads == 0;
+        if self.peers.get(&peer).is_some_and(nothing) {
+            self.peers.remove(&peer);
+        }
     }
 
     /// Tells a connection without credentials to end.
@@ -232,10 +271,8 @@ impl Drop for Place {
             if let Some(of_peer) = taken.peers.get_mut(&visitor.peer) {
                 of_peer.leaving -= usize::from(was_leaving);
                 of_peer.count -= 1;
-                if of_peer.count == 0 {
-                    taken.peers.remove(&visitor.peer);
-                }
             }
+            taken.tidy(visitor.peer);
         }
         visitor.connections.left.notify_waiters();
     }
@@ -249,6 +286,8 @@ pub(crate) struct Visitor {
     connections: Arc<Connections>,
     /// Whether a request has shown good credentials.
     authenticated: AtomicBool,
+    /// Requests begun since the last good credentials.
+    unproven: AtomicUsize,
     /// Whether it has one of the places for connections with credentials. Written under the lock of `Taken`.
     placed: AtomicBool,
     leave: Notify,
@@ -259,6 +298,7 @@ impl Visitor {
     /// with credentials; otherwise with a later request.
     pub(crate) fn authenticate(&self) {
         self.authenticated.store(true, Ordering::Relaxed);
+        self.unproven.store(0, Ordering::Relaxed);
         if self.placed.load(Ordering::Relaxed) {
             return;
         }
@@ -269,8 +309,51 @@ impl Visitor {
         }
     }
 
+    /// A request on the connection has shown credentials that are not good, or not any more: it is a stranger's again.
+    pub(crate) fn forget(self: &Arc<Self>) {
+        if !self.authenticated.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let mut taken = self.connections.taken();
+        if self.placed.swap(false, Ordering::Relaxed) {
+            taken.authenticated -= 1;
+            taken.insert((true, self.number), self);
+        }
+    }
+
     pub(crate) fn is_authenticated(&self) -> bool {
         self.authenticated.load(Ordering::Relaxed)
+    }
+
+    /// A request is begun: how many were since the last good credentials.
+    pub(crate) fn begin_unproven(&self) -> usize {
+        self.unproven
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1)
+    }
+
+    /// Room for a head while its credentials are checked. `None`: the heads of too many others are, of all strangers or of
+    /// the same peer. On a connection with good credentials there is always room.
+    pub(crate) fn room_for_head(self: &Arc<Self>, bytes: usize) -> Option<HeadRoom> {
+        let mut room = HeadRoom {
+            visitor: Arc::clone(self),
+            bytes: 0,
+        };
+        if self.is_authenticated() {
+            return Some(room);
+        }
+        let mut taken = self.connections.taken();
+        let all = taken.heads.saturating_add(bytes);
+        let of_peer = taken.peers.get(&self.peer).map_or(0, |peer| peer.heads);
+        let of_peer = of_peer.saturating_add(bytes);
+        if all > HEADS_BYTES_MAX || of_peer > PEER_HEADS_BYTES_MAX {
+            return None;
+        }
+        taken.heads = all;
+        // The connection may have ended before its request.
+        taken.peers.entry(self.peer).or_default().heads = of_peer;
+        room.bytes = bytes;
+        Some(room)
     }
 
     /// Whether something is asked on the connection. Calls for one connection must not overlap.
@@ -285,6 +368,27 @@ impl Visitor {
     }
 }
 
+/// What a head takes of the bytes that the heads of strangers have together.
+#[derive(Debug)]
+pub(crate) struct HeadRoom {
+    visitor: Arc<Visitor>,
+    bytes: usize,
+}
+
+impl Drop for HeadRoom {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut taken = self.visitor.connections.taken();
+        taken.heads -= self.bytes;
+        if let Some(of_peer) = taken.peers.get_mut(&self.visitor.peer) {
+            of_peer.heads -= self.bytes;
+        }
+        taken.tidy(self.visitor.peer);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
@@ -293,6 +397,7 @@ mod tests {
 
     const A: &str = "10.0.0.1";
     const B: &str = "10.0.0.2";
+    const C: &str = "10.0.0.3";
 
     struct Door {
         connections: Arc<Connections>,
@@ -339,7 +444,7 @@ mod tests {
         let door = Door::new(4, 0);
         let known = door.place(A);
         known.visitor().authenticate();
-        let places = [door.place(A), door.place(B), door.place(A)];
+        let places = [door.place(A), door.place(A), door.place(B)];
         places[0].visitor().set_busy(true);
         assert!(door.waits(B), "a place has to be given back");
         // However often is asked, one makes room for one.
@@ -348,10 +453,10 @@ mod tests {
         assert_eq!(needed, [false, true, false]);
         let [busy, second, third] = places;
         drop(second);
-        let fourth = door.place(B);
+        let fourth = door.place(C);
         assert_eq!(door.connections.counts(), (1, 3));
 
-        // What is asked is over: it is the oldest.
+        // What is asked is over: it is the oldest, and each peer has one.
         busy.visitor().set_busy(false);
         assert!(door.waits(B));
         assert!(
@@ -372,6 +477,49 @@ mod tests {
         drop((known, third, fourth, fifth));
         assert_eq!(door.connections.counts(), (0, 0));
         assert!(door.connections.taken().peers.is_empty());
+    }
+
+    #[test]
+    fn the_peer_with_the_most_strangers_makes_room() {
+        let door = Door::new(10, 0);
+        // In the middle of its handshake, and older than all others.
+        let genuine = door.place(B);
+        let mut crowd: Vec<Place> = (0..8).map(|_| door.place(A)).collect();
+        for place in &crowd {
+            place.visitor().set_busy(true);
+        }
+        for _ in 0..100 {
+            assert!(door.waits(A));
+            let needed = crowd.iter().position(is_needed);
+            crowd.remove(needed.expect("its own make room"));
+            crowd.push(door.place(A));
+            assert!(!is_needed(&genuine));
+        }
+        drop((genuine, crowd));
+        assert!(door.connections.taken().crowds.is_empty());
+    }
+
+    #[test]
+    fn credentials_that_are_no_good_any_more_make_a_stranger() {
+        let door = Door::new(4, 0);
+        let places = [door.place(A), door.place(B), door.place(C)];
+        for place in &places {
+            place.visitor().set_busy(true);
+            place.visitor().authenticate();
+        }
+        let visitor = places[0].visitor();
+        visitor.forget();
+        assert!(!visitor.is_authenticated());
+        assert_eq!(door.connections.counts(), (2, 1));
+        visitor.authenticate();
+        assert_eq!(door.connections.counts(), (3, 0));
+        visitor.forget();
+        visitor.forget();
+        visitor.set_busy(false);
+        let _fourth = door.place(A);
+        assert!(door.waits(A) && is_needed(&places[0]));
+        drop(places);
+        assert_eq!(door.connections.counts(), (0, 1));
     }
 
     #[test]
@@ -409,6 +557,32 @@ mod tests {
         assert!(door.waits(A) && !is_needed(&only));
         drop(only);
         door.place(A);
+    }
+
+    #[test]
+    fn heads_of_strangers_have_a_bound() {
+        const HEAD: usize = 1 << 20;
+        let door = Door::new(100, 0);
+        let place = |peer: usize| door.place(&format!("10.0.0.{peer}"));
+        let mut held = Vec::new();
+        let mut fill = |peer| {
+            let before = held.len();
+            // On as many connections as it likes.
+            while let Some(room) = place(peer).visitor().room_for_head(HEAD) {
+                held.push(room);
+            }
+            held.len() - before
+        };
+        let peers: Vec<usize> = (1..=5).map(&mut fill).collect();
+        assert_eq!(peers, [16, 16, 16, 16, 0]);
+        let known = place(6);
+        known.visitor().authenticate();
+        assert!(known.visitor().room_for_head(HEAD).is_some());
+        held.pop();
+        assert!(place(5).visitor().room_for_head(HEAD).is_some());
+        drop((held, known));
+        let taken = door.connections.taken();
+        assert!(taken.heads == 0 && taken.peers.is_empty());
     }
 
     #[test]

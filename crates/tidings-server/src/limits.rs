@@ -1,11 +1,13 @@
 //! What a client may take up: requests in flight, and time, each until the answer's last byte.
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
 
 use crate::error::Status;
 use crate::metrics::{LevelNow, Metrics};
@@ -23,8 +25,8 @@ const WAIT_DIVISOR: u32 = 4;
 
 /// What becomes of a request.
 pub(crate) enum Admitted {
-    /// A watch: it lasts long, and is counted by nobody.
-    Watch,
+    /// A watch: it lasts long, and has a place until it has told what there is.
+    Watch(Option<InitialPlace>),
     Within(Limit),
     Refused(Response),
 }
@@ -64,27 +66,28 @@ impl Limits {
     }
 
     /// Lets so many requests in at once; others wait for their turn, and those that it does not come to are told to come
-    /// back. `gone` resolves when nobody waits for the answer any more.
+    /// back. Their time is counted from `began`. `gone` resolves when nobody waits for the answer any more.
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
         kind: RequestKind,
         (method, uri): (&Method, &Uri),
+        began: Instant,
         gone: impl Future<Output = ()>,
     ) -> Admitted {
-        if kind.is_watch() {
-            return Admitted::Watch;
-        }
         let mut longest = self.request_timeout;
         if kind.writes_one() {
             longest = longest.min(WRITE_TIME_MAX);
         }
         let timeout = match Query::parse(uri.query()).timeout() {
+            // What a watch asks for is how long it lasts.
+            _ if kind.is_watch() => longest,
             Ok(None | Some(Duration::ZERO)) => longest,
             Ok(Some(asked)) => asked.min(longest),
             Err(status) => return Admitted::Refused(status.into_response()),
         };
-        let deadline = paced::deadline(timeout);
+        let deadline = began.checked_add(timeout);
+        let deadline = deadline.unwrap_or_else(|| paced::deadline(timeout));
         let place = match self.places(kind, method) {
             None => None,
             Some(places) => {
@@ -96,6 +99,9 @@ impl Limits {
                 Some(place)
             }
         };
+        if kind.is_watch() {
+            return Admitted::Watch(place.map(|place| InitialPlace::new(place, deadline)));
+        }
         Admitted::Within(Limit {
             metrics: Arc::clone(metrics),
             kind,
@@ -119,12 +125,45 @@ impl Limits {
     }
 }
 
+/// The place of a watch that tells what there is. It is given back when the last of these is dropped, or at the deadline of
+/// other requests: a client that does not read must not keep it.
+#[derive(Clone, Debug)]
+pub(crate) struct InitialPlace(#[expect(dead_code, reason = "held")] Arc<HeldPlace>);
+
+#[derive(Debug)]
+struct HeldPlace {
+    place: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Its other end hears when this is dropped.
+    _held: oneshot::Sender<Infallible>,
+}
+
+impl InitialPlace {
+    fn new(place: OwnedSemaphorePermit, deadline: Instant) -> Self {
+        let (held, dropped) = oneshot::channel();
+        let held = Arc::new(HeldPlace {
+            place: Mutex::new(Some(place)),
+            _held: held,
+        });
+        let late = Arc::downgrade(&held);
+        tokio::spawn(async move {
+            _ = tokio::time::timeout_at(deadline, dropped).await;
+            if let Some(late) = late.upgrade() {
+                late.place
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
+            }
+        });
+        Self(held)
+    }
+}
+
 /// A request's place among those in flight, if it takes one, and its time.
 pub(crate) struct Limit {
     metrics: Arc<Metrics>,
     kind: RequestKind,
     place: Option<OwnedSemaphorePermit>,
-    deadline: tokio::time::Instant,
+    deadline: Instant,
 }
 
 impl Limit {
@@ -147,7 +186,7 @@ impl Limit {
     }
 }
 
-fn too_many_requests() -> Response {
+pub(crate) fn too_many_requests() -> Response {
     let headers = [
         (header::RETRY_AFTER, HeaderValue::from_static("1")),
         (

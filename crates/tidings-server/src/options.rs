@@ -12,7 +12,8 @@ use crate::retention::RetentionRules;
 pub struct ApiOptions {
     /// How long an event is kept after the last write to it (`--event-ttl`). Default: one hour.
     pub event_ttl: Duration,
-    /// So many reading requests are served at once, watches aside (`--max-requests-inflight`); 0 is no limit. Default: 400.
+    /// So many reading requests are served at once, and watches that tell what there is (`--max-requests-inflight`); 0 is no
+    /// limit. Default: 400.
     pub max_requests_inflight: usize,
     /// So many writing requests are served at once (`--max-mutating-requests-inflight`), and as many reviews of oneself;
     /// 0 is no limit. Default: 200.
@@ -26,6 +27,10 @@ pub struct ApiOptions {
     /// The longest body of a request, in bytes (`--max-request-bytes`); longer ones get 413. Default: 3 MiB, which is
     /// kube-apiserver's limit.
     pub request_bytes_max: usize,
+    /// Longest line and headers of a request together, in bytes (`--max-header-bytes`), and 4 KiB more as in Go; longer
+    /// ones get 431. From 8 KiB to 1 MiB. Each connection may hold as much before its client has shown credentials.
+    /// Default: 64 KiB; kube-apiserver takes 1 MiB.
+    pub header_bytes_max: usize,
     /// Behind its first page, a Table without a selector that is asked for in pages of 500 rows or more has so many in a
     /// page, if that is more (`--table-continuation-rows`): kubectl asks five times a second at most. 0 is as many as were
     /// asked for. Default: 10,000.
@@ -37,8 +42,8 @@ pub struct ApiOptions {
     /// A watcher that allows bookmarks gets one this often, also when nothing happens. Default: one minute.
     pub bookmark_interval: Duration,
     /// Maximum of open connections (`--max-connections`). A new one beyond it takes the place of the oldest without
-    /// credentials, an idle one if there is one. A tenth of the places is kept for connections that have shown good
-    /// credentials, and a tenth for those that have not, as probes. Default: 10,000.
+    /// credentials of the peer that has the most of these, an idle one if there is one. A tenth of the places is kept
+    /// for connections that have shown good credentials, and a tenth for those that have not, as probes. Default: 10,000.
     pub max_connections: usize,
     /// Maximum of open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or a /64 network of IPv6. A
     /// new one beyond it takes the place of the peer's oldest without credentials; if all have shown good ones, it is
@@ -96,6 +101,7 @@ impl Default for ApiOptions {
             max_requests_inqueue: 6400,
             request_wait_limit: Duration::from_secs(60),
             request_bytes_max: BODY_BYTES_MAX,
+            header_bytes_max: 64 * 1024,
             table_continuation_rows: 10_000,
             request_timeout: Duration::from_secs(60),
             min_request_timeout: Duration::from_secs(1800),

@@ -8,6 +8,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -40,13 +41,11 @@ use crate::tls::Tls;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Maximum of open requests on one HTTP/2 connection; kube-apiserver's own value.
 const HTTP2_STREAMS_MAX: u32 = 100;
-/// Longest line and headers of a request together, in bytes, over either protocol: kube-apiserver's
-/// own limit and the slack Go adds. Longer ones are answered with 431, and a URI of more than
-/// 65,534 bytes with 414.
-///
-/// Over HTTP/1.1 hyper takes 100 headers. More have to be asked for, and cost every request some
-/// time.
-const HEADER_BYTES_MAX: usize = 1024 * 1024 + 4096;
+/// Go adds this to the limit of a request's head, in bytes.
+const HEAD_SLACK: usize = 4096;
+/// The limit of a request's head is no lower and no higher: hyper needs 8 KiB, and kube-apiserver
+/// takes 1 MiB.
+const HEAD_BYTES: RangeInclusive<usize> = 8 * 1024..=1024 * 1024;
 /// Maximum of bytes of one request's body that a client may send before they are read; kube-apiserver's own value.
 const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 /// The same for all bodies of one connection.
@@ -177,13 +176,14 @@ async fn connection(
     };
     let stream = TokioIo::new(stream);
     let stopped = server.stopped();
+    let head_bytes_max = head_bytes_max(options.header_bytes_max);
     if http2 {
         let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .max_concurrent_streams(HTTP2_STREAMS_MAX)
-            .max_header_list_size(HEADER_BYTES_MAX as u32)
+            .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
             .initial_stream_window_size(HTTP2_STREAM_WINDOW)
             .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
             .max_pending_accept_reset_streams(HTTP2_PENDING_RESETS_MAX)
@@ -194,11 +194,18 @@ async fn connection(
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.idle_timeout)
-            .max_header_size(HEADER_BYTES_MAX)
-            .max_buf_size(HEADER_BYTES_MAX)
+            .max_header_size(head_bytes_max)
+            .max_buf_size(head_bytes_max)
             .serve_connection(stream, service);
         drive(connection, &activity, stopped, stranger_until, server).await;
     }
+}
+
+/// Longest line and headers of a request together, in bytes, over either protocol. Longer ones are
+/// answered with 431, and a URI of more than 65,534 bytes with 414. A connection whose head is not
+/// complete holds no more memory for it.
+fn head_bytes_max(asked: usize) -> usize {
+    asked.clamp(*HEAD_BYTES.start(), *HEAD_BYTES.end()) + HEAD_SLACK
 }
 
 /// Serves a connection until its client ends it, has nothing to ask for too long, shows no credentials for too long, or the
@@ -246,6 +253,10 @@ async fn drive<C>(
                 tracing::debug!("a client without credentials does not take its answers");
                 return metrics.ended(Ending::Untaken);
             }
+            () = activity.too_many_unproven() => {
+                tracing::debug!("a client asks again and again without credentials");
+                return metrics.ended(Ending::Unauthenticated);
+            }
             () = &mut stopped, if !ending => {}
             () = &mut stranger, if !ending => {
                 tracing::debug!("a connection without credentials is ended");
@@ -286,7 +297,11 @@ impl Service<Request<Incoming>> for Connected {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let grace = self.grace;
-        let open = Open::new(&self.activity, self.request_timeout.saturating_add(grace));
+        let open = Open::new(
+            &self.activity,
+            self.request_timeout.saturating_add(grace),
+            self.http2,
+        );
         if let Some(certificate) = &self.certificate {
             request.extensions_mut().insert(certificate.clone());
         }
@@ -300,6 +315,8 @@ impl Service<Request<Incoming>> for Connected {
             let lasting = response.extensions().get();
             if http2 {
                 open.answered_over_http2(lasting.is_some());
+            } else {
+                open.answered_over_http1();
             }
             if let Some(Lasting(time)) = lasting {
                 open.lasts(time.saturating_add(grace));

@@ -29,7 +29,7 @@ pub struct ApiServer {
     pub(crate) options: ApiOptions,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
-    pub(crate) access: AccessCounters,
+    pub(crate) access: Arc<AccessCounters>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) admission: Admission,
     pub(crate) audit: Option<Arc<AuditLog>>,
@@ -64,7 +64,7 @@ impl ApiServer {
             clock,
             authenticator,
             authorizer: Authorizer::default(),
-            access: AccessCounters::default(),
+            access: Arc::default(),
             connections: Arc::new(Connections::new(
                 options.max_connections,
                 options.max_connections_per_peer,

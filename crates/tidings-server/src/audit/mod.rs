@@ -3,9 +3,13 @@
 //!
 //! Lines go through a queue bounded by bytes to a thread that writes them to files.
 //!
-//! - A write by a known user has its line: where there is no room for its body, the line is written
-//!   without it; where there is none for the line, the answer waits for it a bounded time. Only
-//!   behind a disk that writes nothing at all for that long are lines dropped, and counted.
+//! - A write by a known user that was served has its line: where there is no room for its body, the
+//!   line is written without it; where there is none for the line, the answer waits for it a
+//!   bounded time, as do at most 4,096 others. Lines are dropped, and counted, when the disk does
+//!   not take the lines that wait before one within that time, or when more would wait.
+//! - Requests of known users that were refused before they were served, because they were not
+//!   allowed or the server was busy, cost a client next to nothing. They have a part of the queue of
+//!   their own and never wait: lines that find it full are dropped and counted.
 //! - Requests without a known user, which anybody can send in any number, have files of their own,
 //!   a part of the queue of their own, and never wait: they cannot push out what is known of
 //!   others.
@@ -46,6 +50,9 @@ pub struct AuditCounts {
     pub written: u64,
     /// Lines of known users that found the queue full for too long.
     pub dropped: u64,
+    /// Lines of known users whose requests were refused before they were served, and that found
+    /// their part of the queue full.
+    pub refused_dropped: u64,
     /// Lines of requests without a known user that found their part of the queue full, or are not
     /// to be written.
     pub unauthenticated_dropped: u64,
@@ -60,6 +67,7 @@ struct Counters {
     offered: AtomicU64,
     written: AtomicU64,
     dropped: AtomicU64,
+    refused_dropped: AtomicU64,
     unauthenticated_dropped: AtomicU64,
     failed: AtomicU64,
     truncated: AtomicU64,
@@ -122,6 +130,7 @@ impl AuditLog {
             offered: count(&self.counters.offered),
             written: count(&self.counters.written),
             dropped: count(&self.counters.dropped),
+            refused_dropped: count(&self.counters.refused_dropped),
             unauthenticated_dropped: count(&self.counters.unauthenticated_dropped),
             failed: count(&self.counters.failed),
             truncated: count(&self.counters.truncated),
@@ -198,6 +207,10 @@ impl Counters {
                 &self.dropped,
                 "the audit log cannot keep up, lines are dropped",
             ),
+            Whose::Refused => (
+                &self.refused_dropped,
+                "requests that were refused are not all in the audit log",
+            ),
             Whose::Unknown => (
                 &self.unauthenticated_dropped,
                 "requests without a known user are not all in the audit log",
@@ -219,7 +232,7 @@ struct Files {
 fn write(mut files: Files, waiting: &Waiting, counters: &Counters) {
     while let Some(line) = waiting.next() {
         let file = match line.whose {
-            Whose::Known => Some(&mut files.known),
+            Whose::Known | Whose::Refused => Some(&mut files.known),
             Whose::Unknown => files.unknown.as_mut(),
         };
         match file.map(|file| file.write(&line.text)) {

@@ -42,8 +42,8 @@ pub struct AuditOptions {
     /// MiB; 0 writes none of them, and counts them.
     pub unauthenticated_bytes_max: u64,
     /// Bytes of lines that may wait to be written, half of them for lines without a body; requests
-    /// without a known user have a quarter as much on top. Default: 16 MiB; less than 128 KiB are
-    /// that.
+    /// without a known user, and requests that were refused, have a quarter as much each on top.
+    /// Default: 16 MiB; less than 128 KiB are that.
     pub queue_bytes_max: usize,
     /// An answer is held back for this long while its line finds the queue full; then the line is
     /// dropped and counted, as are others until the writer gets ahead. Default: 5 s.

@@ -1,11 +1,13 @@
 //! The lines that wait to be written, bounded by their bytes.
 //!
-//! - Requests of known users have a part that no other request can fill. Half of it is for lines
-//!   without a body: a line with one is taken only while the other half has room.
-//! - A line that finds its part full waits a bounded time, which holds its answer back: requests
-//!   come no faster than the disk takes their lines. Once such a wait was in vain, lines are
-//!   dropped at once until the writer has written another.
-//! - Lines of requests without a known user have a small part of their own, and never wait.
+//! - Requests of known users that were served have a part that no other request can fill. Half of
+//!   it is for lines without a body: a line with one is taken only while the other half has room.
+//! - A line that finds this part full waits a bounded time, which holds its answer back: such
+//!   requests come no faster than the disk takes their lines. A bounded number of lines waits; a
+//!   line beyond it is dropped. Once a wait was in vain, lines are dropped at once until the writer
+//!   has written another.
+//! - Lines of requests without a known user, and lines of known users' requests that were refused
+//!   before they were served, have a small part each, and never wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,10 +21,16 @@ use super::text::METADATA_BYTES_MAX;
 /// The queue is no smaller, so that any line without a body fits into either part.
 const QUEUE_BYTES_MIN: usize = 4 * METADATA_BYTES_MAX;
 
+/// Maximum of lines that wait for room; more than requests are served at once by default.
+const WAITING_MAX: usize = 4096;
+
 /// Whose request a line tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
+    /// Of a known user, and served.
     Known,
+    /// Of a known user, and refused before it was served: it was not allowed, say.
+    Refused,
     /// Of no user, or of an anonymous one.
     Unknown,
 }
@@ -46,7 +54,9 @@ pub(super) struct Queue {
     sender: Mutex<Option<Sender<Line>>>,
     known: Arc<Semaphore>,
     known_bytes: usize,
+    refused: Arc<Semaphore>,
     unknown: Arc<Semaphore>,
+    waiting: Semaphore,
     wait_max: Duration,
     stalled: Arc<AtomicBool>,
 }
@@ -70,7 +80,8 @@ impl Waiting {
 }
 
 impl Queue {
-    /// A queue of so many bytes, and a quarter as many for requests without a known user.
+    /// A queue of so many bytes, and a quarter as many each for requests that were refused and for
+    /// those without a known user.
     pub(super) fn new(bytes_max: usize, wait_max: Duration) -> (Self, Waiting) {
         let most = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
         let most = most.min(Semaphore::MAX_PERMITS);
@@ -81,7 +92,9 @@ impl Queue {
             sender: Mutex::new(Some(sender)),
             known: Arc::new(Semaphore::new(known_bytes)),
             known_bytes,
+            refused: Arc::new(Semaphore::new(known_bytes / 4)),
             unknown: Arc::new(Semaphore::new(known_bytes / 4)),
+            waiting: Semaphore::new(WAITING_MAX),
             wait_max,
             stalled: Arc::clone(&stalled),
         };
@@ -92,7 +105,7 @@ impl Queue {
     pub(super) fn offer_with_body(&self, text: Vec<u8>, whose: Whose) -> Result<(), Full> {
         let left = match whose {
             Whose::Known => self.known_bytes / 2,
-            Whose::Unknown => 0,
+            Whose::Refused | Whose::Unknown => 0,
         };
         let room = self.part(whose);
         if room.available_permits() < left.saturating_add(text.len()) {
@@ -107,10 +120,11 @@ impl Queue {
         let room = self.part(whose);
         let room = match Arc::clone(room).try_acquire_many_owned(permits(&text)) {
             Ok(room) => room,
-            Err(_) if whose == Whose::Unknown || self.stalled.load(Ordering::Relaxed) => {
+            Err(_) if whose != Whose::Known || self.stalled.load(Ordering::Relaxed) => {
                 return Err(Full);
             }
             Err(_) => {
+                let _waiting = self.waiting.try_acquire().map_err(|_| Full)?;
                 let room = Arc::clone(room).acquire_many_owned(permits(&text));
                 let Ok(room) = tokio::time::timeout(self.wait_max, room).await else {
                     self.stalled.store(true, Ordering::Relaxed);
@@ -125,6 +139,7 @@ impl Queue {
     fn part(&self, whose: Whose) -> &Arc<Semaphore> {
         match whose {
             Whose::Known => &self.known,
+            Whose::Refused => &self.refused,
             Whose::Unknown => &self.unknown,
         }
     }
@@ -143,6 +158,7 @@ impl Queue {
     /// Takes no more lines, also of those that wait for room.
     pub(super) fn close(&self) {
         self.known.close();
+        self.refused.close();
         self.unknown.close();
         self.sender
             .lock()
@@ -189,12 +205,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_of_nobody_known_take_no_room_of_others_and_do_not_wait() {
+    async fn requests_that_were_not_served_take_no_room_of_others_and_do_not_wait() {
         let (queue, _waiting) = queue();
-        assert_eq!(queue.push(line(4), Whose::Unknown).await, Ok(()));
-        let mut full = pin!(queue.push(line(100), Whose::Unknown));
-        assert_eq!(poll!(full.as_mut()), std::task::Poll::Ready(Err(Full)));
+        for whose in [Whose::Unknown, Whose::Refused] {
+            assert_eq!(queue.push(line(4), whose).await, Ok(()));
+            let mut full = pin!(queue.push(line(100), whose));
+            assert_eq!(poll!(full.as_mut()), std::task::Poll::Ready(Err(Full)));
+        }
         assert_eq!(queue.push(line(1), Whose::Known).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_bounded_number_of_lines_waits() {
+        let (queue, _waiting) = queue();
+        assert_eq!(queue.push(line(1), Whose::Known).await, Ok(()));
+        let mut waiting = Vec::new();
+        for _ in 0..WAITING_MAX {
+            let mut line = Box::pin(queue.push(line(100), Whose::Known));
+            assert!(poll!(line.as_mut()).is_pending());
+            waiting.push(line);
+        }
+        let mut more = pin!(queue.push(line(100), Whose::Known));
+        assert_eq!(poll!(more.as_mut()), std::task::Poll::Ready(Err(Full)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -47,6 +47,7 @@ struct Noted {
     body: OnceLock<Bytes>,
     name: Mutex<String>,
     dry_run: AtomicBool,
+    served: AtomicBool,
 }
 
 impl Notes {
@@ -62,6 +63,11 @@ impl Notes {
     pub(crate) fn name(&self, name: &str) {
         let name = cut(name, TEXT_BYTES_MAX).into_owned();
         *self.0.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    /// That the request was allowed and has its place among those that are served.
+    pub(crate) fn served(&self) {
+        self.0.served.store(true, Ordering::Relaxed);
     }
 
     /// That nothing is to be changed.
@@ -205,7 +211,7 @@ impl Entry {
     /// Writes down what came of it. It waits for room if there is none, though not for long.
     pub(crate) async fn write(&self, now: Timestamp, code: StatusCode, failure: Option<&Status>) {
         let log = &*self.log;
-        let whose = self.whose();
+        let whose = self.whose(code);
         let line = {
             let mut record = self.record(now, code, failure);
             if let Some(body) = self.notes.0.body.get().filter(|body| !body.is_empty()) {
@@ -228,10 +234,16 @@ impl Entry {
         log.push(line, whose).await;
     }
 
-    fn whose(&self) -> Whose {
+    fn whose(&self, code: StatusCode) -> Whose {
         let user = self.identity.user.as_deref();
         let known = user.is_some_and(|user| user.groups.iter().any(|group| group == AUTHENTICATED));
-        if known { Whose::Known } else { Whose::Unknown }
+        let served = self.notes.0.served.load(Ordering::Relaxed);
+        match known {
+            false => Whose::Unknown,
+            // A PUT may turn out to be a create, which takes another permission.
+            true if !served || code == StatusCode::FORBIDDEN => Whose::Refused,
+            true => Whose::Known,
+        }
     }
 
     fn expected(&self) -> Expected {
@@ -373,5 +385,46 @@ mod tests {
             (METADATA_BYTES_MAX * 3 / 4..=METADATA_BYTES_MAX).contains(&len),
             "{len}"
         );
+    }
+
+    #[test]
+    fn what_was_not_served_is_not_among_the_lines_that_others_wait_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = AuditOptions::new(folder.path().join("audit.log"));
+        let log = Arc::new(AuditLog::open(options, Arc::new(SystemClock)).unwrap());
+        let ann = User::new("ann", "", []);
+        for (user, served, code, expected) in [
+            (Some(ann.clone()), true, 201, Whose::Known),
+            (Some(ann.clone()), true, 409, Whose::Known),
+            (Some(ann.clone()), true, 403, Whose::Refused),
+            (Some(ann.clone()), false, 403, Whose::Refused),
+            (Some(ann), false, 429, Whose::Refused),
+            (Some(User::anonymous()), true, 201, Whose::Unknown),
+            (None, false, 401, Whose::Unknown),
+        ] {
+            let notes = Notes::default();
+            if served {
+                notes.served();
+            }
+            let entry = Entry {
+                log: Arc::clone(&log),
+                api: Api::Events,
+                verb: "create",
+                identity: Identity {
+                    user,
+                    impersonated: None,
+                },
+                received: Timestamp::UNIX_EPOCH,
+                uri: Uri::default(),
+                headers: HeaderMap::new(),
+                peer: None,
+                namespace: String::new(),
+                name: String::new(),
+                notes,
+                _open: None,
+            };
+            let code = StatusCode::from_u16(code).unwrap();
+            assert_eq!(entry.whose(code), expected, "{served} {code}");
+        }
     }
 }

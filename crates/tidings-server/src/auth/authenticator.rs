@@ -89,7 +89,7 @@ impl Authenticator {
         request: &request::Parts,
         wall: Timestamp,
         now: Instant,
-        counters: &AccessCounters,
+        counters: &Arc<AccessCounters>,
     ) -> Result<User, Refusal> {
         let authority = self
             .client_authority
@@ -161,7 +161,7 @@ mod tests {
             request = request.header(header::AUTHORIZATION, credentials);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let counters = AccessCounters::default();
+        let counters = Arc::<AccessCounters>::default();
         match authenticator
             .authenticate(&parts, Timestamp::UNIX_EPOCH, clock::monotonic(), &counters)
             .await

@@ -74,7 +74,7 @@ impl Authorizer {
         user: &User,
         asked: &Attributes<'_>,
         now: Instant,
-        counters: &AccessCounters,
+        counters: &Arc<AccessCounters>,
     ) -> Result<Decision, ReviewError> {
         let decision = self.decide(user, asked, now, counters).await;
         if let Err(error) = &decision {
@@ -88,7 +88,7 @@ impl Authorizer {
         user: &User,
         asked: &Attributes<'_>,
         now: Instant,
-        counters: &AccessCounters,
+        counters: &Arc<AccessCounters>,
     ) -> Result<Decision, ReviewError> {
         match self.decide_here(user, asked) {
             Ok(decision) => Ok(decision),

@@ -90,18 +90,21 @@ impl TokenReviews {
         token: &str,
         peer: Option<IpAddr>,
         now: Instant,
-        counters: &AccessCounters,
+        counters: &Arc<AccessCounters>,
     ) -> Result<Option<User>, ReviewError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Ok(None);
         }
-        let ask = || async {
+        let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(counters));
+        let question = token_digest(token);
+        let token = token.to_owned();
+        let ask = || async move {
             let body = json!({
                 "kind": "TokenReview",
                 "apiVersion": "authentication.k8s.io/v1",
                 "spec": {"token": token},
             });
-            let status: TokenStatus = ask(&*self.cluster, TOKEN_REVIEWS, body)
+            let status: TokenStatus = ask(&*cluster, TOKEN_REVIEWS, body)
                 .await
                 .inspect(|_| counters.token_reviews.add())
                 .inspect_err(|_| counters.token_review_failures.add())?;
@@ -118,7 +121,6 @@ impl TokenReviews {
                 )
             }))
         };
-        let question = token_digest(token);
         let asker = peer.map(network);
         self.answers.get(question, asker, now, ask).await
     }
@@ -165,7 +167,7 @@ impl AccessReviews {
         user: &User,
         asked: &Attributes<'_>,
         now: Instant,
-        counters: &AccessCounters,
+        counters: &Arc<AccessCounters>,
     ) -> Result<Decision, ReviewError> {
         let mut spec = json!({
             "user": user.name,
@@ -186,13 +188,14 @@ impl AccessReviews {
         }
         let mut question = [0; 32];
         question.copy_from_slice(digest(&SHA256, spec.to_string().as_bytes()).as_ref());
-        let ask = || async {
+        let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(counters));
+        let ask = || async move {
             let body = json!({
                 "kind": "SubjectAccessReview",
                 "apiVersion": "authorization.k8s.io/v1",
                 "spec": spec,
             });
-            let status: AccessStatus = ask(&*self.cluster, ACCESS_REVIEWS, body)
+            let status: AccessStatus = ask(&*cluster, ACCESS_REVIEWS, body)
                 .await
                 .inspect(|_| counters.access_reviews.add())
                 .inspect_err(|_| counters.access_review_failures.add())?;

@@ -17,6 +17,9 @@ const UID: &str = "impersonate-uid";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
+/// Maximum of permissions that one request asks about: each may be a question to a cluster.
+const NEEDED_MAX: usize = 100;
+
 /// Whom a request wants to be, and what it takes.
 #[derive(Debug)]
 pub(crate) struct Impersonation {
@@ -28,7 +31,7 @@ pub(crate) struct Impersonation {
 /// What a request asks for, if it does.
 ///
 /// # Errors
-/// 400 for groups, uid or extras without a user, and for headers that are no text.
+/// 400 for groups, uid or extras without a user, for headers that are no text, and for more than 100 of them.
 pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status> {
     if !headers
         .keys()
@@ -55,6 +58,20 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
             let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
             extra.entry(key).or_default().push(text(value)?);
         }
+    }
+    let headers = headers.keys().map(|name| {
+        let named = name.as_str().starts_with("impersonate-");
+        if named {
+            headers.get_all(name).iter().count()
+        } else {
+            0
+        }
+    });
+    let count: usize = headers.sum();
+    if count > NEEDED_MAX {
+        return Err(Status::bad_request(format!(
+            "a request may have at most {NEEDED_MAX} Impersonate headers, this one has {count}"
+        )));
     }
     if name.is_empty() && uid.is_empty() && groups.is_empty() && extra.is_empty() {
         return Ok(None);
@@ -210,6 +227,14 @@ mod tests {
                 "eve [system:authenticated] users/eve authentication.k8s.io:userextras(a/b)/x",
             ),
             (&["impersonate-group: system:masters"], "refused"),
+            (
+                &[
+                    &["impersonate-user: eve"][..],
+                    &["impersonate-group: a"; 100],
+                ]
+                .concat(),
+                "refused",
+            ),
             (&["impersonate-uid: 7"], "refused"),
         ] {
             let headers: HeaderMap = headers

@@ -3,26 +3,34 @@
 //! Anybody can ask about as many tokens as they like, so what is known to be good is kept apart from what may be anything:
 //!
 //! - **What is kept.** Answers that were good are driven out by such answers alone, never by refusals. They are remembered
-//!   for longer than they hold, as questions that were good before.
+//!   for longer than they hold, as questions that were good before. Askers share sixteen parts of these answers, so that one
+//!   with many questions drives out those of few others.
 //! - **Who may ask.** Of the questions that are open at once, some places are for those that were good before. The others
 //!   go round by whoever asks (a peer's address, a user): one that asks many questions makes its own wait.
 //! - **Asked once.** Who asks what is being asked already waits for that answer.
+//! - **To the end.** A question that has its place keeps it until the cluster has answered or its time is over, whoever
+//!   waits for it: a client that goes away at once gives no place back that the cluster still works for.
 //! - **Failures** are kept for a second from when they were known, so that a cluster that is down is not asked by every
 //!   request that waits.
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, oneshot};
+use tokio::time::{timeout, timeout_at};
 
 use super::reviewer::ReviewError;
 use crate::clock;
 
-/// Answers kept, and as many good ones beside them.
+/// Answers kept, good ones aside.
 const ANSWERS_MAX: usize = 4096;
+/// Parts in which good answers are kept.
+const GOOD_PARTS: usize = 16;
+/// Good answers kept in each part.
+const GOOD_MAX: usize = 1024;
 /// Questions open at once.
 const QUESTIONS_MAX: usize = 100;
 /// Of these, questions that were not good before.
@@ -44,89 +52,147 @@ const PLACE_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) type Question = [u8; 32];
 
 /// An answer, and when it was known.
-type Kept<V> = (Instant, Result<V, ReviewError>);
+type Known<V> = (Instant, Result<V, ReviewError>);
 
 /// See the module documentation.
-pub(super) struct Reviewed<V> {
+pub(super) struct Reviewed<V>(Arc<Kept<V>>);
+
+struct Kept<V> {
     is_good: fn(&V) -> bool,
     /// The last answers, whatever they were; and what is being asked.
-    answers: Cache<Question, Kept<V>>,
-    /// The last that were good.
-    good: Cache<Question, Kept<V>>,
+    answers: Cache<Question, Known<V>>,
+    /// The last that were good, by their asker's group.
+    good: Box<[Cache<Question, Known<V>>]>,
     places: Places,
 }
 
-impl<V: Clone> Reviewed<V> {
+impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
     /// Keeps answers; `is_good` says which of them let somebody in.
     pub(super) fn new(is_good: fn(&V) -> bool) -> Self {
-        Self {
+        Self(Arc::new(Kept {
             is_good,
             answers: Cache::new(ANSWERS_MAX),
-            good: Cache::new(ANSWERS_MAX),
+            good: (0..GOOD_PARTS).map(|_| Cache::new(GOOD_MAX)).collect(),
             places: Places::default(),
-        }
+        }))
     }
 
     /// The answer to a question of `asker`: a kept one, or what `ask` says.
     ///
     /// # Errors
     /// What `ask` fails with, that it took too long, or that too many others ask.
-    pub(super) async fn get<F: Future<Output = Result<V, ReviewError>>>(
+    pub(super) async fn get<F>(
         &self,
         question: Question,
         asker: impl Hash,
         now: Instant,
-        ask: impl FnOnce() -> F,
-    ) -> Result<V, ReviewError> {
-        let good_before = self.good.get(&question);
-        if let Some(kept) = &good_before
-            && holds(kept, now)
-        {
-            return kept.1.clone();
+        ask: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<V, ReviewError>
+    where
+        F: Future<Output = Result<V, ReviewError>> + Send + 'static,
+    {
+        let kept = &self.0;
+        let group = kept.places.group(asker);
+        let good_before = kept.good(group).and_then(|good| good.get(&question));
+        let answer = good_before.as_ref().filter(|kept| holds(kept, now));
+        if let Some((_, answer)) = answer {
+            return answer.clone();
         }
+        let answer = kept.answers.get(&question).filter(|kept| holds(kept, now));
+        if let Some((_, answer)) = answer {
+            return answer;
+        }
+        let asking = Asking {
+            kept: Arc::clone(kept),
+            question,
+            group,
+            good_before: good_before.is_some(),
+            now,
+        };
+        let (sender, answer) = oneshot::channel();
+        tokio::spawn(asking.answer(ask, sender));
+        // Without an answer the runtime ends.
+        answer.await.unwrap_or(Err(ReviewError::TimedOut))
+    }
+}
+
+impl<V> Kept<V> {
+    /// The part in which good answers to a group are kept.
+    fn good(&self, group: usize) -> Option<&Cache<Question, Known<V>>> {
+        self.good.get(group % GOOD_PARTS)
+    }
+}
+
+/// A question that is not answered yet, in a task of its own.
+struct Asking<V> {
+    kept: Arc<Kept<V>>,
+    question: Question,
+    group: usize,
+    good_before: bool,
+    now: Instant,
+}
+
+impl<V: Clone> Asking<V> {
+    /// Asks, and says the answer. Until the question has its place, it is given up when the other end of `sender` is gone.
+    async fn answer<F: Future<Output = Result<V, ReviewError>>>(
+        self,
+        ask: impl FnOnce() -> F,
+        mut sender: oneshot::Sender<Result<V, ReviewError>>,
+    ) {
+        let (kept, now) = (&*self.kept, self.now);
         let begun = clock::timer();
-        let found = self.answers.entry_async(&question, |_, kept| {
-            if holds(kept, now) {
-                EntryAction::Retain(kept.1.clone())
+        let found = kept.answers.entry_async(&self.question, |_, known| {
+            if holds(known, now) {
+                EntryAction::Retain(known.1.clone())
             } else {
                 EntryAction::ReplaceWithGuard
             }
         });
-        let unanswered = match timeout(PATIENCE, found).await {
+        let found = tokio::select! {
+            () = sender.closed() => return,
+            found = timeout(PATIENCE, found) => found,
+        };
+        let unanswered = match found {
             Ok(EntryResult::Vacant(unanswered) | EntryResult::Replaced(unanswered, _)) => {
                 unanswered
             }
-            Ok(EntryResult::Retained(answer)) => return answer,
+            Ok(EntryResult::Retained(answer)) => return drop(sender.send(answer)),
             Ok(EntryResult::Removed(..) | EntryResult::Timeout) | Err(_) => {
-                return Err(ReviewError::TimedOut);
+                return drop(sender.send(Err(ReviewError::TimedOut)));
             }
         };
-        let answered = async {
-            let Some(_place) = self.places.take(asker, good_before.is_some()).await else {
-                return Err(ReviewError::TooManyQuestions);
-            };
-            ask().await
+        let end = clock::timer() + PATIENCE;
+        let place = kept.places.take(self.group, self.good_before);
+        let place = tokio::select! {
+            () = sender.closed() => return,
+            place = timeout_at(end, place) => place,
         };
-        let answer = timeout(PATIENCE, answered)
-            .await
-            .unwrap_or(Err(ReviewError::TimedOut));
+        let answer = match place {
+            Ok(Some(_place)) => timeout_at(end, ask())
+                .await
+                .unwrap_or(Err(ReviewError::TimedOut)),
+            Ok(None) => Err(ReviewError::TooManyQuestions),
+            Err(_) => Err(ReviewError::TimedOut),
+        };
         let took = clock::timer().saturating_duration_since(begun);
         // Who waited while it was asked for began before it was known.
-        let known = now.checked_add(took).unwrap_or(now);
-        let kept = (known, answer.clone());
+        let known = (now.checked_add(took).unwrap_or(now), answer.clone());
         match &answer {
-            Ok(value) if (self.is_good)(value) => self.good.insert(question, kept.clone()),
-            Ok(_) => drop(self.good.remove(&question)),
             // What was good before may be again.
             Err(_) => {}
+            Ok(value) => match kept.good(self.group) {
+                Some(good) if (kept.is_good)(value) => good.insert(self.question, known.clone()),
+                Some(good) => drop(good.remove(&self.question)),
+                None => {}
+            },
         }
         // Those who wait are told.
-        let _ = unanswered.insert(kept);
-        answer
+        let _ = unanswered.insert(known);
+        drop(sender.send(answer));
     }
 }
 
-fn holds<V>((known, answer): &Kept<V>, now: Instant) -> bool {
+fn holds<V>((known, answer): &Known<V>, now: Instant) -> bool {
     let ttl = if answer.is_ok() {
         ANSWER_TTL
     } else {
@@ -156,17 +222,21 @@ impl Default for Places {
 }
 
 impl Places {
+    /// Which line an asker waits in.
+    fn group(&self, asker: impl Hash) -> usize {
+        self.hasher.hash_one(asker) as usize % self.turns.len()
+    }
+
     /// A place, if there is one in time. Places that are free go to those who wait, in the order in which they came, and of
     /// each group no more than one waits here: the next of it comes behind all other groups.
     async fn take(
         &self,
-        asker: impl Hash,
+        group: usize,
         good_before: bool,
     ) -> Option<(Option<SemaphorePermit<'_>>, SemaphorePermit<'_>)> {
         if good_before {
             return Some((None, self.all.acquire().await.ok()?));
         }
-        let group = self.hasher.hash_one(asker) as usize % self.turns.len();
         let turn = self.turns.get(group)?;
         let place = async {
             let _turn = turn.lock().await;
@@ -198,7 +268,7 @@ mod tests {
             (11_000, 4, Some(4)),
         ] {
             let answer = reviewed
-                .get([1; 32], "ann", at(millis), || async move { Ok(says) })
+                .get([1; 32], "ann", at(millis), move || async move { Ok(says) })
                 .await;
             assert_eq!(answer.ok(), expected, "{millis}");
         }
@@ -213,29 +283,33 @@ mod tests {
     #[tokio::test]
     async fn many_who_ask_the_same_are_one_question() {
         let reviewed: Reviewed<usize> = Reviewed::new(|_| true);
-        let asked = AtomicUsize::new(0);
+        let asked = Arc::new(AtomicUsize::new(0));
         let now = clock::monotonic();
-        let ask = || async {
-            tokio::task::yield_now().await;
-            Ok(asked.fetch_add(1, Ordering::Relaxed))
-        };
-        let answers = (0..50).map(|_| reviewed.get([0; 32], "ann", now, ask));
+        let answers = (0..50).map(|_| {
+            let asked = Arc::clone(&asked);
+            let ask = || async move {
+                tokio::task::yield_now().await;
+                Ok(asked.fetch_add(1, Ordering::Relaxed))
+            };
+            reviewed.get([0; 32], "ann", now, ask)
+        });
         let answers = futures::future::join_all(answers).await;
         assert!(answers.into_iter().all(|answer| answer.ok() == Some(0)));
-        assert_eq!(asked.into_inner(), 1);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_cluster_that_says_nothing_keeps_nobody_waiting_for_long() {
         let reviewed: &Reviewed<u32> = &Reviewed::new(|_| true);
         let now = clock::monotonic();
-        let asked = &AtomicUsize::new(0);
-        let ask = || {
-            asked.fetch_add(1, Ordering::Relaxed);
-            std::future::pending()
-        };
+        let asked = &Arc::new(AtomicUsize::new(0));
         let silent = |after: Duration| async move {
             tokio::time::sleep(after).await;
+            let asked = Arc::clone(asked);
+            let ask = move || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                std::future::pending()
+            };
             let answer = reviewed.get([0; 32], "ann", now + after, ask).await;
             assert!(matches!(answer, Err(ReviewError::TimedOut)), "{answer:?}");
         };
@@ -260,19 +334,51 @@ mod tests {
         Reviewed::new(|answer| *answer == 0)
     }
 
+    fn good_len(reviewed: &Reviewed<usize>) -> usize {
+        reviewed.0.good.iter().map(Cache::len).sum()
+    }
+
+    #[tokio::test]
+    async fn many_good_answers_of_one_asker_drive_out_none_of_most_others() {
+        let reviewed = &strict();
+        let now = clock::monotonic();
+        let part = |asker: &str| reviewed.0.places.group(asker) % GOOD_PARTS;
+        let askers: Vec<String> = (0..64).map(|number| format!("ann-{number}")).collect();
+        let others = || askers.iter().filter(|asker| part(asker) != part("eve"));
+        assert!(others().count() > 32);
+        for (number, asker) in others().enumerate() {
+            let answer = reviewed.get(question(number), asker, now, || async { Ok(0) });
+            assert_eq!(answer.await.ok(), Some(0));
+        }
+        for number in 1000..1000 + 4 * ANSWERS_MAX {
+            let answer = reviewed.get(question(number), "eve", now, || async { Ok(0) });
+            assert_eq!(answer.await.ok(), Some(0));
+        }
+        let unasked = || async { Err(ReviewError::TimedOut) };
+        for (number, asker) in others().enumerate() {
+            let answer = reviewed.get(question(number), asker, now, unasked).await;
+            assert_eq!(answer.ok(), Some(0), "{asker}");
+        }
+    }
+
     #[tokio::test]
     async fn the_number_of_answers_is_bounded() {
         for good in [0, 1] {
             let reviewed = strict();
             let now = clock::monotonic();
             for number in 0..2 * ANSWERS_MAX {
-                let answer = reviewed.get(question(number), "ann", now, || async move { Ok(good) });
+                let answer = reviewed.get(
+                    question(number),
+                    "ann",
+                    now,
+                    move || async move { Ok(good) },
+                );
                 answer.await.unwrap();
             }
-            for cache in [&reviewed.answers, &reviewed.good] {
-                assert!(cache.len() <= ANSWERS_MAX);
-            }
-            assert_eq!(reviewed.good.is_empty(), good != 0);
+            assert!(reviewed.0.answers.len() <= ANSWERS_MAX);
+            let kept = good_len(&reviewed);
+            assert!(kept <= GOOD_MAX);
+            assert_eq!(kept == 0, good != 0);
         }
     }
 
@@ -315,24 +421,26 @@ mod tests {
             (22, Some(0), Some(1)),
         ] {
             let says = says.ok_or(ReviewError::TimedOut);
-            let answer = reviewed.get(question(1), "ann", at(second), || async { says });
+            let answer = reviewed.get(question(1), "ann", at(second), move || async { says });
             assert_eq!(answer.await.ok(), expected, "{second}");
         }
     }
 
-    /// 1,300 tokens of nobody's from one peer, beside a cluster that takes a second for each.
+    /// 1,300 tokens of nobody's from one peer, beside a cluster that takes about a second for each.
     #[tokio::test(start_paused = true)]
     async fn many_unknown_questions_hold_up_their_own_asker_alone() {
+        /// No answer comes at the very moment at which who waits for a place is refused.
+        const ANSWERED: Duration = Duration::from_millis(950);
+        static COUNTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
         let reviewed = &strict();
         let start = clock::monotonic();
         let begun = clock::timer();
-        let open = &AtomicUsize::new(0);
-        let most_open = &AtomicUsize::new(0);
+        let (open, most_open) = (&COUNTS[0], &COUNTS[1]);
         let ask = move |number: usize, asker: &'static str, answer: usize| async move {
             let now = start + (clock::timer() - begun);
-            let ask = || async {
+            let ask = move || async move {
                 most_open.fetch_max(open.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(ANSWERED).await;
                 open.fetch_sub(1, Ordering::Relaxed);
                 Ok(answer)
             };
@@ -351,9 +459,12 @@ mod tests {
         };
         let (flood, known, new, their_own) =
             futures::join!(flood, later(1, "ann"), later(2, "bob"), later(3, "eve"));
-        assert_eq!((known.0.ok(), known.1), (Some(0), Duration::from_secs(1)));
+        assert_eq!((known.0.ok(), known.1), (Some(0), ANSWERED));
         // The first place that is given back, and the answer.
-        assert_eq!((new.0.ok(), new.1), (Some(0), Duration::from_millis(1900)));
+        assert_eq!(
+            (new.0.ok(), new.1),
+            (Some(0), Duration::from_millis(2 * 950 - 100))
+        );
         // Whoever asks so much is told to come back.
         assert!(matches!(their_own.0, Err(ReviewError::TooManyQuestions)));
         assert_eq!(their_own.1, PLACE_PATIENCE);
@@ -364,19 +475,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_goes_away_leaves_the_question_to_the_next() {
+    async fn a_question_is_asked_to_its_end_whoever_waits() {
+        static OPEN: AtomicUsize = AtomicUsize::new(0);
         let reviewed = &strict();
         let now = clock::monotonic();
-        let first = reviewed.get(question(1), "ann", now, std::future::pending);
-        let first = timeout(Duration::from_secs(1), first);
-        let second = async {
-            tokio::task::yield_now().await;
-            reviewed
-                .get(question(1), "ann", now, || async { Ok(0) })
-                .await
+        let ask = || async {
+            OPEN.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            OPEN.fetch_sub(1, Ordering::Relaxed);
+            Ok(0)
         };
-        let (first, second) = futures::join!(first, second);
-        assert!(first.is_err());
-        assert_eq!(second.ok(), Some(0));
+        // Twice as many as there are places for, given up one after the other.
+        for number in 0..2 * NEW_QUESTIONS_MAX {
+            let asked = reviewed.get(question(number), number, now, ask);
+            assert!(timeout(Duration::from_millis(1), asked).await.is_err());
+        }
+        assert_eq!(OPEN.load(Ordering::Relaxed), NEW_QUESTIONS_MAX);
+        // Whoever asks the same gets the answer, now and later.
+        let unasked = || async { Err(ReviewError::TimedOut) };
+        for _ in 0..2 {
+            let answer = reviewed.get(question(0), "ann", now, unasked).await;
+            assert_eq!(answer.ok(), Some(0));
+        }
+        // What had no place yet was given up with its client.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(OPEN.load(Ordering::Relaxed), 0);
+        assert_eq!(good_len(reviewed), NEW_QUESTIONS_MAX);
     }
 }

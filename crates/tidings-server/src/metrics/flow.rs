@@ -84,7 +84,8 @@ impl FlowMetrics {
     }
 
     pub(crate) fn write(&self, levels: &[LevelNow], text: &mut Text) {
-        const TAKEN: &str = "Requests being served, watches aside.";
+        const TAKEN: &str =
+            "Requests being served, watches aside once they have told what there is.";
         const WAITING: &str = "Requests that wait for others to be served.";
         type Gauge = fn(&LevelNow) -> usize;
         type Labels = fn(&LevelNow) -> Vec<(&'static str, &'static str)>;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use http::{Method, Uri, header, request};
+use tokio::time::timeout;
 
 use super::call::{Call, Foreseen};
 use crate::auth::attributes::Attributes;
@@ -43,7 +44,12 @@ pub(super) async fn authenticate(
         }
         Err(status) => return (identity, Err(status)),
     };
-    match impersonated(server, &user, &parts.headers).await {
+    let impersonated = impersonated(server, &user, &parts.headers);
+    let impersonated = timeout(server.options.request_timeout, impersonated);
+    match impersonated
+        .await
+        .unwrap_or_else(|_| Err(Status::timeout()))
+    {
         Ok(None) => (identity, Ok(user)),
         Ok(Some(impersonated)) => {
             identity.impersonated = Some(impersonated.clone());
@@ -68,6 +74,9 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status
     server.metrics.policy.authenticated(attempt, took);
     found.map_err(|refusal| match refusal {
         Refusal::Unauthorized(why) => {
+            if let Some(visitor) = parts.extensions.get::<Arc<Visitor>>() {
+                visitor.forget();
+            }
             let why = why.map(|why| format!("the client certificate is not accepted: {why}"));
             let warnings: Vec<String> = spaced(&parts.headers).into_iter().chain(why).collect();
             Status::unauthorized().warning(&warnings)

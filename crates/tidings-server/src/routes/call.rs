@@ -11,6 +11,7 @@ use crate::auth::decision::Decision;
 use crate::auth::{ReviewError, User};
 use crate::codec::Api;
 use crate::error::Status;
+use crate::limits::InitialPlace;
 use crate::managed::manager_of;
 use crate::negotiate::{Answer, Form, negotiate};
 use crate::query::{Query, WriteOptions};
@@ -38,6 +39,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(super) foreseen: Option<Foreseen>,
+    /// Of a watch.
+    pub(super) initial_place: Option<InitialPlace>,
     /// For the audit log.
     pub(super) notes: Notes,
 }
@@ -119,6 +122,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
             watch_path,
             query: Query::parse(parts.uri.query()),
             foreseen: parts.extensions.remove(),
+            initial_place: parts.extensions.remove(),
             notes,
             headers: parts.headers,
             body,

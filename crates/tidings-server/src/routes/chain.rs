@@ -15,22 +15,32 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt, stream};
+use http::request::Parts;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use super::access;
 use super::measured::Measured;
 use super::streamed::Outcome;
 use crate::audit::{self, AUDIT_ID};
 use crate::auth::User;
+use crate::clock;
 use crate::compress;
+use crate::connections::Visitor;
 use crate::error::Status;
-use crate::limits::Admitted;
+use crate::limits::{self, Admitted};
+use crate::paced;
 use crate::present::present_status;
 use crate::query::Query;
 use crate::request_kind::RequestKind;
 use crate::server::ApiServer;
+
+/// Maximum of headers of a request; over HTTP/1.1 hyper takes 100. More are answered with 431.
+const HEADERS_MAX: usize = 200;
+/// What a header takes of memory beside its text.
+const HEADER_OVERHEAD: usize = 128;
 
 /// Answers a request whose path is matched, whatever it matched.
 pub(super) async fn answer(
@@ -40,9 +50,25 @@ pub(super) async fn answer(
 ) -> Response {
     let kind = RequestKind::of(&request);
     let measured = Measured::begin(Arc::clone(&server), kind, &request);
+    if request.headers().len() > HEADERS_MAX {
+        return measured.follow(too_many_headers());
+    }
     let common = Common::of(&mut request);
     let response = let_in(server, kind, request, next).await;
     measured.follow(common.complete(response))
+}
+
+/// What a head takes in memory, about.
+fn head_bytes(head: &Parts) -> usize {
+    let uri = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    let headers = head.headers.iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
+    headers.sum::<usize>() + uri
+}
+
+fn too_many_headers() -> Response {
+    let text = format!("a request has at most {HEADERS_MAX} headers\n");
+    (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
 }
 
 /// Finds out whose request it is.
@@ -52,8 +78,18 @@ async fn let_in(
     request: Request,
     next: Next,
 ) -> Response {
+    let began = clock::timer();
     let (mut parts, body) = request.into_parts();
+    let visitor = parts.extensions.get::<Arc<Visitor>>();
+    let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts))) {
+        Some(None) => {
+            server.metrics.terminated(kind, 429);
+            return limits::too_many_requests();
+        }
+        room => room.flatten(),
+    };
     let (identity, user) = access::authenticate(&server, &mut parts).await;
+    drop(room);
     if let Ok(user) = &user {
         parts.extensions.insert(user.clone());
     }
@@ -72,7 +108,7 @@ async fn let_in(
     let answer = Box::pin(async move {
         let response = match user {
             Ok(user) => {
-                let answer = allowed(&server, kind, &user, request, next, gone);
+                let answer = allowed(&server, kind, &user, request, next, (began, gone));
                 unharmed(Box::pin(answer)).await
             }
             Err(status) => status.into_response(),
@@ -172,10 +208,15 @@ async fn allowed(
     user: &User,
     mut request: Request,
     next: Next,
-    gone: Gone,
+    (began, gone): (Instant, Gone),
 ) -> Response {
-    if let Err(status) = access::authorize(server, user, request.method(), request.uri()).await {
-        return status.into_response();
+    let allowed = access::authorize(server, user, request.method(), request.uri());
+    let end = began.checked_add(server.options.request_timeout);
+    let end = end.unwrap_or_else(|| paced::deadline(server.options.request_timeout));
+    match timeout_at(end, allowed).await {
+        Ok(Ok(())) => {}
+        Ok(Err(status)) => return status.into_response(),
+        Err(_) => return Status::timeout().into_response(),
     }
     // A probe is answered however much there is to do.
     if kind.is_probe() {
@@ -187,12 +228,20 @@ async fn allowed(
     let asked = (request.method(), request.uri());
     let limits = &server.limits;
     match limits
-        .admit(&server.metrics, kind, asked, is_gone(gone))
+        .admit(&server.metrics, kind, asked, began, is_gone(gone))
         .await
     {
-        Admitted::Watch => serve(request, next).await,
+        Admitted::Watch(place) => {
+            if let Some(place) = place {
+                request.extensions_mut().insert(place);
+            }
+            serve(request, next).await
+        }
         Admitted::Refused(response) => response,
         Admitted::Within(limit) => {
+            if let Some(notes) = request.extensions().get::<audit::Notes>() {
+                notes.served();
+            }
             let compressed = compress::accepts_gzip(request.headers());
             let served = async {
                 let response = serve(request, next).await;
@@ -236,7 +285,8 @@ impl Common {
         let audit_id = given.or_else(made);
         let headers = request.headers_mut();
         if let Some(audit_id) = &audit_id {
-            headers.insert(AUDIT_ID.clone(), audit_id.clone());
+            // There is room: HEADERS_MAX is far below what a map holds.
+            _ = headers.try_insert(AUDIT_ID.clone(), audit_id.clone());
         }
         // Both are shared, not copied.
         let asked = [header::ACCEPT, header::USER_AGENT]

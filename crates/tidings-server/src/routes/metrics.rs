@@ -167,9 +167,10 @@ fn write_audit(audit: &AuditCounts, text: &mut Text) {
     text.metric(
         name,
         "counter",
-        "Entries that are not in the audit log: dropped before a full queue, those of requests without a known user apart, or not written to the file.",
+        "Entries that are not in the audit log: dropped before a full queue, by whose they are, or not written to the file.",
     );
     text.sample(name, &[("plugin", "buffered")], audit.dropped);
+    text.sample(name, &[("plugin", "refused")], audit.refused_dropped);
     text.sample(
         name,
         &[("plugin", "unauthenticated")],

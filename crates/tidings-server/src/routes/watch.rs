@@ -182,6 +182,7 @@ impl Watching {
                     return Some(together(frames));
                 }
                 Err(status) => {
+                    self.call.initial_place = None;
                     // Phase::Over stays: an error is the last thing a watch says.
                     return Some(frame(self.form.media, "ERROR", &self.error_object(&status)));
                 }
@@ -229,6 +230,8 @@ impl Watching {
             .await
             .map_err(|error| watch_status(&error))?;
         self.sent_revision = after;
+        // All that there was is read: the place is another's.
+        self.call.initial_place = None;
         self.phase = Phase::Live {
             watch,
             pending: VecDeque::new(),

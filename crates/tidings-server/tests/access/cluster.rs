@@ -10,9 +10,11 @@ use axum::{Json, Router};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tidings_server::{ApiOptions, ReviewError, Reviewer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::connections::{HTTP2_PREFACE, PATIENCE, get, tls};
 use crate::support::{Server, token};
 
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
@@ -24,7 +26,9 @@ struct Cluster {
     access_reviews: AtomicUsize,
     /// Answers with this code, if it is one.
     failing: AtomicU16,
-    /// Answers about permissions only while it is not set.
+    /// Questions about new tokens that are being answered.
+    open_tokens: AtomicUsize,
+    /// Answers about permissions, and about new tokens, only while it is not set.
     silent: watch::Sender<bool>,
 }
 
@@ -36,12 +40,21 @@ impl Cluster {
         })
     }
 
-    #[expect(clippy::unused_async, reason = "axum's handlers are asynchronous")]
     async fn token_review(
         State(cluster): State<Arc<Self>>,
         Json(review): Json<Value>,
     ) -> Result<Json<Value>, (StatusCode, Json<Value>)> {
         cluster.token_reviews.fetch_add(1, Ordering::Relaxed);
+        if review["spec"]["token"]
+            .as_str()
+            .unwrap()
+            .starts_with("new-")
+        {
+            cluster.open_tokens.fetch_add(1, Ordering::Relaxed);
+            let mut silent = cluster.silent.subscribe();
+            silent.wait_for(|silent| !silent).await.unwrap();
+            cluster.open_tokens.fetch_sub(1, Ordering::Relaxed);
+        }
         cluster.failure()?;
         assert_eq!(
             (&review["kind"], &review["apiVersion"]),
@@ -286,4 +299,52 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
     );
     assert_eq!(cluster.access_reviews.load(Ordering::Relaxed), 2);
     server.running.shutdown().await;
+}
+
+/// Each with a token of its own, over HTTP/2, and taken back as soon as the cluster is asked.
+#[tokio::test]
+async fn requests_that_are_taken_back_leave_no_questions_behind() {
+    const PLACES: u8 = 75;
+    const BEGUN_MAX: u8 = 100;
+    let (server, cluster) = start().await;
+    cluster.silent.send_replace(true);
+    let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
+    write.write_all(HTTP2_PREFACE).await.unwrap();
+    let begin = |number: u8| get(2 * number + 1, "/api", &format!("Bearer new-{number}"));
+    for number in 0..PLACES {
+        write.write_all(&begin(number)).await.unwrap();
+        while cluster.token_reviews.load(Ordering::Relaxed) <= usize::from(number) {
+            tokio::task::yield_now().await;
+        }
+        let stream = 2 * number + 1;
+        let reset = [0, 0, 4, 3, 0, 0, 0, 0, stream, 0, 0, 0, 8];
+        write.write_all(&reset).await.unwrap();
+    }
+    for number in PLACES..=BEGUN_MAX {
+        // The server may be faster.
+        _ = write.write_all(&begin(number)).await;
+    }
+    // Sooner than any of the requests is answered.
+    let frames = until_the_end(&mut read).await;
+    let mut frames = frames.as_slice();
+    while let [0, high, low, kind, rest @ ..] = frames {
+        assert_ne!(*kind, 1, "HEADERS of an answer");
+        let len = usize::from(*high) << 8 | usize::from(*low);
+        frames = rest.get(5 + len..).unwrap_or_default();
+    }
+    // Each holds its place until it is answered, and no other question is asked.
+    for count in [&cluster.open_tokens, &cluster.token_reviews] {
+        assert_eq!(count.load(Ordering::Relaxed), usize::from(PLACES));
+    }
+    cluster.silent.send_replace(false);
+    server.running.shutdown().await;
+}
+
+async fn until_the_end(read: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // How it is ended is of no concern.
+    let _ = tokio::time::timeout(PATIENCE, read.read_to_end(&mut bytes))
+        .await
+        .expect("the connection goes on");
+    bytes
 }

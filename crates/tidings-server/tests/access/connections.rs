@@ -20,7 +20,7 @@ use crate::support::Server;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LIST: &str =
     "GET /api/v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t-admin\r\n\r\n";
-const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+pub(crate) const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 async fn start(max_connections: usize) -> Server {
     Server::start(|options, _| {
@@ -154,22 +154,51 @@ async fn headed(server: &Server, protocol: &str, bytes: usize, others: usize) ->
 }
 
 #[tokio::test]
-async fn headers_may_be_as_long_as_kube_apiserver_takes_them() {
-    let server = start(100).await;
-    for (protocol, bytes, others, code) in [
-        ("http/1.1", 1_000_000, 0, 200),
-        ("http/1.1", 1_100_000, 0, 431),
-        ("http/1.1", 1, 90, 200),
-        ("http/1.1", 1, 100, 431),
-        ("h2", 1_000_000, 0, 200),
-        ("h2", 1_100_000, 0, 431),
-        ("h2", 1, 10_000, 200),
-        ("h2", 500_000, 20_000, 431),
+async fn the_head_of_a_request_is_bounded() {
+    for (limit, cases) in [
+        (
+            None,
+            &[
+                ("http/1.1", 64_000, 0, 200),
+                ("http/1.1", 70_000, 0, 431),
+                ("http/1.1", 1, 90, 200),
+                ("http/1.1", 1, 100, 431),
+                ("h2", 64_000, 0, 200),
+                ("h2", 70_000, 0, 431),
+                ("h2", 1, 190, 200),
+                ("h2", 1, 200, 431),
+            ][..],
+        ),
+        // As kube-apiserver has it, and no more than that. The most headers a map holds are 24,576.
+        (
+            Some(usize::MAX),
+            &[
+                ("http/1.1", 1_000_000, 0, 200),
+                ("http/1.1", 1_100_000, 0, 431),
+                ("h2", 1_000_000, 0, 200),
+                ("h2", 1_100_000, 0, 431),
+                ("h2", 1, 24_570, 431),
+                ("h2", 1, 24_574, 431),
+            ],
+        ),
+        (
+            Some(0),
+            &[("http/1.1", 8000, 0, 200), ("h2", 14_000, 0, 431)],
+        ),
     ] {
-        let found = headed(&server, protocol, bytes, others).await;
-        assert_eq!(found, code, "{protocol}: {bytes} bytes and {others} more");
+        let server = Server::start(|options, _| {
+            if let Some(limit) = limit {
+                options.api.header_bytes_max = limit;
+            }
+        })
+        .await;
+        for &(protocol, bytes, others, code) in cases {
+            let found = headed(&server, protocol, bytes, others).await;
+            let what = format!("{limit:?} {protocol}: {bytes} bytes and {others} more");
+            assert_eq!(found, code, "{what}");
+        }
+        server.running.shutdown().await;
     }
-    server.running.shutdown().await;
 }
 
 #[tokio::test]
@@ -389,6 +418,20 @@ async fn strangers_have_a_short_time_however_they_pass_it() {
     server.running.shutdown().await;
 }
 
+/// A connection that once showed good credentials is a stranger's once it shows others.
+#[tokio::test]
+async fn a_connection_whose_credentials_are_refused_is_ended() {
+    let server = with_limits(100, 0).await;
+    let mut client = tls(&server, "http/1.1").await;
+    assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
+    let refused = ask(&mut client, &LIST.replace("t-admin", "t-wrong")).await;
+    assert!(refused.starts_with("HTTP/1.1 401"));
+    let end = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut client));
+    end.await.expect("its privileges outlast its credentials");
+    assert_eq!(ended(&server, "unauthenticated").await, 1);
+    server.running.shutdown().await;
+}
+
 /// As with kube-apiserver's `UnauthenticatedHTTP2DOSMitigation`.
 #[tokio::test]
 async fn strangers_have_one_answer_over_http2() {
@@ -399,13 +442,19 @@ async fn strangers_have_one_answer_over_http2() {
         ("/livez", "", true),
         ("/api", "Bearer t-wrong", true),
         ("/api", "Bearer t-admin", false),
+        ("/api", "Bearer t-admin, then t-wrong", true),
     ] {
         let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
         write.write_all(HTTP2_PREFACE).await.unwrap();
         let mut seen = Vec::new();
         let conversation = async {
             for stream in [1, 3] {
-                let request = get(stream, path, authorization);
+                let shown = match authorization.split_once(", then ") {
+                    Some((_, token)) if stream == 3 => &format!("Bearer {token}"),
+                    Some((first, _)) => first,
+                    None => authorization,
+                };
+                let request = get(stream, path, shown);
                 write.write_all(&request).await.unwrap();
                 // A stranger's connection ends; another is asked a second time.
                 loop {
@@ -414,7 +463,9 @@ async fn strangers_have_one_answer_over_http2() {
                     if ends && kind == GOAWAY {
                         return;
                     }
-                    if !ends && (kind, of) == (DATA, stream) {
+                    if (kind, of) == (DATA, stream)
+                        && (!ends || stream == 1 && shown.ends_with("admin"))
+                    {
                         break;
                     }
                 }
@@ -431,7 +482,7 @@ async fn strangers_have_one_answer_over_http2() {
 const NO_WINDOW: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
 
 /// HEADERS of a whole request: GET by https, the path, localhost for an authority, and who asks.
-fn get(stream: u8, path: &str, authorization: &str) -> Vec<u8> {
+pub(crate) fn get(stream: u8, path: &str, authorization: &str) -> Vec<u8> {
     let len = |text: &str| u8::try_from(text.len()).unwrap();
     let mut headers = vec![0x82, 0x87, 0x04, len(path)];
     headers.extend(path.bytes());

@@ -234,7 +234,8 @@ async fn who_looks_after_the_server_needs_no_place() {
     options.max_requests_inflight = 1;
     let server = crate::streams::server_with(options, 3000, None).await;
     let one = "fieldSelector=metadata.name%3Da";
-    let mut watch = server.watch(&format!("{SHOP}?watch=true&{one}")).await;
+    let live = "watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+    let mut watch = server.watch(&format!("{SHOP}?{live}&{one}")).await;
     let unread = server.respond(request(Method::GET, "/api/v1/events", &[], ""));
     let unread = unread.await;
     assert_eq!(unread.status(), 200);
@@ -247,6 +248,38 @@ async fn who_looks_after_the_server_needs_no_place() {
     server.create("shop", "a").await;
     let line = watch.line().await;
     assert!(line.starts_with("ADDED a@"), "{line}");
-    // Others come as before, too.
-    server.watch(&format!("{SHOP}?watch=true")).await;
+    // A watch begins with a list.
+    let path = format!("{SHOP}?watch=true");
+    let waits = server.watch(&path);
+    assert!(waits.now_or_never().is_none(), "it is served");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_has_a_place_until_it_has_told_what_there_is() {
+    if !backend::TIME_MAY_STOP {
+        return;
+    }
+    let mut options = ApiOptions::default();
+    options.max_requests_inflight = 1;
+    let server = crate::streams::server_with(options, 3000, None).await;
+    let taken = "apiserver_current_inflight_requests{request_kind=\"readOnly\"}";
+    for read in [true, false] {
+        let mut watch = server.watch("/api/v1/events?watch=true").await;
+        assert_eq!(server.sample(taken).await, Some(1.0));
+        let asked = timer();
+        if read {
+            for _ in 0..3000 {
+                assert!(watch.line().await.starts_with("ADDED"));
+            }
+            assert!(poll!(pin!(watch.line())).is_pending());
+        } else {
+            // A client that does not read has as long as any other request.
+            tokio::time::sleep(Duration::from_secs(59)).await;
+            assert_eq!(server.sample(taken).await, Some(1.0));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        assert_eq!(server.sample(taken).await, Some(0.0));
+        assert_eq!(asked.elapsed().is_zero(), read);
+        server.get("/api/v1/events?limit=1").await.expect(200);
+    }
 }

@@ -236,8 +236,10 @@ async fn watches_do_not_count_as_requests_in_flight() {
     let mut options = ApiOptions::default();
     options.max_requests_inflight = 1;
     let server = Server::with(options);
+    server.create("shop", "a").await;
     let mut watch = server.watch(&format!("{SHOP}?watch=true")).await;
-    server.get(SHOP).await.expect(200);
-    server.post(SHOP, &event("shop", "a")).await.expect(201);
     assert_eq!(watch.line().await, "ADDED a@2");
+    server.get(SHOP).await.expect(200);
+    server.post(SHOP, &event("shop", "b")).await.expect(201);
+    assert_eq!(watch.line().await, "ADDED b@3");
 }

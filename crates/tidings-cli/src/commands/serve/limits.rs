@@ -19,7 +19,7 @@ pub(super) struct LimitFlags {
     /// A connection on which no request has shown good credentials ends after this, once nothing is asked on it
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration_of_seconds)]
     unauthenticated_connection_timeout: Duration,
-    /// So many reading requests are served at once, watches aside; more wait for their turn. 0 is no limit
+    /// So many reading requests are served at once, and watches that tell what there is; more wait for their turn. 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = 400)]
     max_requests_inflight: usize,
     /// So many writing requests are served at once; more wait for their turn. 0 is no limit
@@ -36,6 +36,11 @@ pub(super) struct LimitFlags {
     /// The longest body of a request, in bytes; Ki, Mi, k and M may follow. Longer ones get 413
     #[arg(long, value_name = "BYTES", default_value = "3Mi", value_parser = bytes)]
     max_request_bytes: usize,
+    /// Longest line and headers of a request together, in bytes, from 8Ki to 1Mi; longer ones get 431
+    ///
+    /// Each connection may hold as much memory before its client has shown credentials. kube-apiserver takes 1Mi.
+    #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = header_bytes)]
+    max_header_bytes: usize,
     /// Behind its first page, a Table asked for in pages of 500 rows or more, with no selector, has so many in a page. 0: as asked
     ///
     /// `kubectl get events` asks for 500 rows at a time and, after the first ten pages, no more than five times a second.
@@ -58,6 +63,12 @@ pub(super) struct LimitFlags {
     shutdown_grace_period: Duration,
 }
 
+fn header_bytes(text: &str) -> Result<usize, String> {
+    let accepted = |bytes: &usize| (8 << 10..=1 << 20).contains(bytes);
+    let why = || format!("{text} is not from 8Ki to 1Mi");
+    bytes(text).and_then(|bytes| Some(bytes).filter(accepted).ok_or_else(why))
+}
+
 impl LimitFlags {
     /// Sets what the flags say.
     pub(super) fn apply(self, options: &mut ApiOptions) {
@@ -68,6 +79,7 @@ impl LimitFlags {
         options.max_requests_inqueue = self.max_requests_inqueue;
         options.request_wait_limit = self.request_wait_limit;
         options.request_bytes_max = self.max_request_bytes;
+        options.header_bytes_max = self.max_header_bytes;
         options.table_continuation_rows = self.table_continuation_rows;
         options.request_timeout = self.request_timeout;
         options.min_request_timeout = self.min_request_timeout;
@@ -101,5 +113,15 @@ mod tests {
         let flags = Flags::parse_from(["serve", "--shutdown-grace-period=5s"]);
         flags.limits.apply(&mut options);
         assert_eq!(options.shutdown_grace, Duration::from_secs(5));
+        for (bytes, accepted) in [
+            ("8Ki", true),
+            ("8191", false),
+            ("1Mi", true),
+            ("2Mi", false),
+        ] {
+            let flag = format!("--max-header-bytes={bytes}");
+            let parsed = Flags::try_parse_from(["serve", &flag]);
+            assert_eq!(parsed.is_ok(), accepted, "{bytes}");
+        }
     }
 }
