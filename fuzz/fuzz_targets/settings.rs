@@ -1,5 +1,5 @@
-//! Any text as a setting: a file of `tidings serve`, or the value of a flag. The first byte says which. No panic, and a limit on what a template of a
-//! few bytes makes of an event.
+//! Any text as a setting: a file of `tidings serve`, or the value of a flag. The first byte says
+//! which. No panic.
 
 #![no_main]
 

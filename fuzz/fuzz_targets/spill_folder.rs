@@ -1,4 +1,5 @@
-//! A spill whose files an earlier process left with any places, marks and ends: it opens and is read to the end, without a panic.
+//! A spill whose files an earlier process left with any places, marks and ends: it opens and is
+//! read to the end, without a panic.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any bytes as a record of the embedded store behind its checksum: no panic, and what is read is written as it was read.
+//! Any bytes as a record of the embedded store behind its checksum: no panic, and what is read is
+//! written as it was read.
 
 #![no_main]
 

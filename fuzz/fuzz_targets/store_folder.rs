@@ -1,4 +1,5 @@
-//! A folder of the embedded store whose files are whole and say anything: it opens and is read, or says what is wrong, without a panic.
+//! A folder of the embedded store whose files are whole and say anything: it opens and is read, or
+//! says what is wrong, without a panic.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as what a store, above all an etcd that others write to, gives back for an event: no panic, and the short way from bytes to JSON says
-//! what the long way says.
+//! Any bytes as what a store, above all an etcd that others write to, gives back for an event: no
+//! panic, and the short way from bytes to JSON says what the long way says.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! `cargo xtask hostile`: every kind of hostile input against a server process of its own, in sizes that grow; what it costs there stays within bounds.
+//! `cargo xtask hostile`: every kind of hostile input against a server process of its own, in sizes
+//! that grow; what it costs there stays within bounds.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +8,8 @@ use crate::command::{self, Result, cargo};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Smaller sizes against a debug build, judged by growth, memory and answers alone: for any machine
+    /// Smaller sizes against a debug build, judged by growth, memory and answers alone: for any
+    /// machine
     #[arg(long)]
     short: bool,
     /// Only kinds with this in their name

@@ -156,7 +156,8 @@ impl Connection {
         Ok(Self { sender, host })
     }
 
-    /// Sends a request, once the one before is answered in full, and returns when the answer begins.
+    /// Sends a request, once the one before is answered in full, and returns when the answer
+    /// begins.
     pub(crate) async fn send(
         &mut self,
         mut request: Request<Full<Bytes>>,

@@ -53,7 +53,8 @@ enum Suite {
     ///
     /// Exits with 0 when both always agree, 1 when they do not, 2 when nothing could be judged.
     Interchange(interchange::Args),
-    /// Sends `tidings serve` hostile input of every kind in growing sizes: time, memory and answers must stay within bounds.
+    /// Sends `tidings serve` hostile input of every kind in growing sizes: time, memory and answers
+    /// must stay within bounds. Linux only.
     ///
     /// Exits with 0 when they do, 1 when they do not, 2 when nothing could be judged.
     Hostile(hostile::Args),

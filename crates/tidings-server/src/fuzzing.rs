@@ -24,7 +24,8 @@ pub fn certificates(bytes: &[u8]) {
     }
 }
 
-/// What a store gives back: in the envelope or bare, what is served from the bytes is what is served from the event.
+/// What a store gives back: in the envelope or bare, what is served from the bytes is what is
+/// served from the event.
 pub fn stored(bytes: &[u8]) {
     let mut enveloped = codec::protobuf::MAGIC.to_vec();
     codec::stored::put_bytes(1, b"\x0a\x02v1\x12\x05Event", &mut enveloped);

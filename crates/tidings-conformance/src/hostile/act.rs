@@ -1,4 +1,5 @@
-//! A script carried out against a server, and what it did to the server and to those who ask something meanwhile.
+//! A script carried out against a server, and what it did to the server and to those who ask
+//! something meanwhile.
 
 use std::io;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub(crate) enum ActError {
     Process(#[from] io::Error),
     #[error("a neighbour was not answered: {0}")]
     Neighbour(HttpError),
+    #[error("a neighbour was answered {0}")]
+    Refused(StatusCode),
     #[error("a neighbour ended: {0}")]
     Ended(#[from] tokio::task::JoinError),
     #[error("no connection: {0}")]
@@ -253,7 +256,7 @@ async fn rest(process: &Process) -> Result<(), ActError> {
 
 /// Neighbours: one asks whether the server lives, one for events.
 struct Street {
-    neighbours: JoinSet<Result<Duration, HttpError>>,
+    neighbours: JoinSet<Result<Duration, ActError>>,
     over: Arc<AtomicBool>,
 }
 
@@ -267,8 +270,7 @@ impl Street {
             Ask::list("neighbours", "limit=1"),
         ] {
             let mut connection = client.connect().await.map_err(ActError::Connect)?;
-            let first = ask_once(&mut connection, &ask).await;
-            first.map_err(ActError::Neighbour)?;
+            ask_once(&mut connection, &ask).await?;
             neighbours.spawn(neighbour(connection, ask, Arc::clone(&over)));
         }
         Ok(Self { neighbours, over })
@@ -279,7 +281,7 @@ impl Street {
         self.over.store(true, Ordering::Relaxed);
         let mut slowest = Duration::ZERO;
         while let Some(ended) = self.neighbours.join_next().await {
-            slowest = slowest.max(ended?.map_err(ActError::Neighbour)?);
+            slowest = slowest.max(ended??);
         }
         Ok(slowest)
     }
@@ -289,7 +291,7 @@ async fn neighbour(
     mut connection: Connection,
     ask: Ask,
     over: Arc<AtomicBool>,
-) -> Result<Duration, HttpError> {
+) -> Result<Duration, ActError> {
     let mut slowest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
         slowest = slowest.max(ask_once(&mut connection, &ask).await?);
@@ -300,9 +302,16 @@ async fn neighbour(
 
 /// How long the answer takes.
 #[expect(clippy::disallowed_methods, reason = "this measures time")]
-async fn ask_once(connection: &mut Connection, ask: &Ask) -> Result<Duration, HttpError> {
+async fn ask_once(connection: &mut Connection, ask: &Ask) -> Result<Duration, ActError> {
     let request = ask.request(TOKEN)?;
     let started = Instant::now();
-    connection.send(request).await?.body().await?;
-    Ok(started.elapsed())
+    let answered = async {
+        let answer = connection.send(request).await?;
+        let status = answer.status;
+        answer.body().await.map(|_| status)
+    };
+    match answered.await.map_err(ActError::Neighbour)? {
+        StatusCode::OK => Ok(started.elapsed()),
+        other => Err(ActError::Refused(other)),
+    }
 }

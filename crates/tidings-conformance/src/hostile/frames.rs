@@ -72,7 +72,8 @@ pub(super) fn continuations(count: usize) -> Vec<u8> {
 /// One long header in the table, and requests that name it again and again by a byte.
 pub(super) fn repeated_header(count: usize) -> Vec<u8> {
     conversation(|bytes| {
-        // Incremental indexing: a name of one letter, a value of 3,000: 127 and the rest in seven bits each.
+        // Incremental indexing: a name of one letter, a value of 3,000, as 127 and the rest in
+        // seven bits each.
         let mut payload = LIVEZ.to_vec();
         payload.extend_from_slice(b"\x40\x01a\x7f\xb9\x16");
         payload.extend_from_slice(&[b'v'; 3_000]);

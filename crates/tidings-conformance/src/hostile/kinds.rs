@@ -1,5 +1,6 @@
-//! Every kind of hostile input, each with its generator: of a size and a namespace that is new each time. The largest size is what the server's
-//! limits let in: 400 KB of headers, 64 KB of target, 3 MiB of body, 1.5 MiB of stored event. What is larger is refused unread.
+//! Every kind of hostile input, each with its generator: of a size and a namespace that is new each
+//! time. The largest size is what the server's limits let in: 400 KB of headers, 64 KB of target, 3
+//! MiB of body, 1.5 MiB of stored event. What is larger is refused unread.
 
 use std::fmt::Write;
 
@@ -28,7 +29,8 @@ pub(super) struct Kind {
 
 const MIB: u64 = 1 << 20;
 
-/// What an answer without an error may have: an event as large as they are stored, whose every byte may be escaped.
+/// What an answer without an error may have: an event as large as they are stored, whose every byte
+/// may be escaped.
 const ANSWER_MAX: u64 = 10 * MIB;
 
 const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
@@ -42,7 +44,8 @@ const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Scrip
     }
 }
 
-/// One of large events, more than the store has in memory anyway; in a table each is answered twice.
+/// One of large events, more than the store has in memory anyway; in a table each is answered
+/// twice.
 const fn large(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
     Kind {
         parts: &[2, 1],

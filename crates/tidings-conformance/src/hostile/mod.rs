@@ -1,8 +1,10 @@
-//! Hostile input against a real server: what a client can send costs time and memory in proportion to its size, within bounds, and keeps nobody else
-//! from being answered.
+//! Hostile input against a real server: what a client can send costs time and memory in proportion
+//! to its size, within bounds, and keeps nobody else from being answered.
 //!
-//! Each kind of input is sent in sizes that grow four-fold up to what the server's limits let in. The server is a process of its own, new for each kind;
-//! what it spends is read from the system, so other work on the machine counts little. Of several rounds the least time counts, and the most memory.
+//! Each kind of input is sent in sizes that grow four-fold up to what the server's limits let in.
+//! The server is a process of its own, new for each kind; what it spends is read from the system,
+//! so other work on the machine counts little. Of several rounds the least time counts, and the
+//! most memory.
 
 mod act;
 mod frames;
@@ -24,7 +26,8 @@ use crate::servers::{ApiServer, StartError};
 const STEP: usize = 4;
 /// The longest answer that is an error, with its headers.
 const ERROR_MAX: u64 = 64 * 1024;
-/// Memory beyond what the server had before: fifty times the longest body, and a little. A list of empty objects comes to that.
+/// Memory beyond what the server had before: fifty times the longest body, and a little. A list of
+/// empty objects comes to that.
 const MEMORY_MAX: u64 = 160 << 20;
 
 /// Why nothing could be judged.
@@ -151,12 +154,16 @@ async fn judge(
         if !wrong.is_empty() {
             return Ok(wrong);
         }
-        smaller = (!outcome.unprepared).then_some((size, outcome));
+        if outcome.unprepared {
+            break;
+        }
+        smaller = Some((size, outcome));
     }
     Ok(Vec::new())
 }
 
-/// Some rounds of a size, the number of the first of them being `first`. The largest size has as many more with neighbours, until one suits them.
+/// Some rounds of a size, the number of the first of them being `first`. The largest size has as
+/// many more with neighbours, until one suits them.
 async fn measured(
     kind: &Kind,
     (size, is_last): (usize, bool),
@@ -193,6 +200,10 @@ fn faults(
 ) -> Vec<String> {
     let mut faults = Vec::new();
     let mut wrong = |what: String| faults.push(format!("{}: {size}: {what}", kind.name));
+    // Larger sizes may be refused before they come to what is measured; not all of them.
+    if outcome.unprepared && smaller.is_none() {
+        wrong(format!("what is sent first is answered {}", outcome.said));
+    }
     if let Some(why) = outcome.unanswered.as_ref().filter(|_| !outcome.unprepared) {
         wrong(why.clone());
     }

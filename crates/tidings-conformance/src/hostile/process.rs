@@ -1,4 +1,5 @@
-//! What the system knows of a process: its processor time, and the most memory it had. Linux tells both in `/proc`.
+//! What the system knows of a process: its processor time, and the most memory it had. Linux tells
+//! both in `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -45,8 +46,8 @@ impl Process {
             threads.insert(name, Duration::from_nanos(nanos.unwrap_or_default()));
         }
         let stat = fs::read_to_string(self.path("stat"))?;
-        // The name, which may have anything in it, ends with the last parenthesis; user and system time are the 14th and 15th
-        // of all fields.
+        // The name, which may have anything in it, ends with the last parenthesis; user and system
+        // time are the 14th and 15th of all fields.
         let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks: u32 = ticks.filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
@@ -56,7 +57,8 @@ impl Process {
         })
     }
 
-    /// Resident memory now, and the most there was since [`forget_peak`](Self::forget_peak), in bytes.
+    /// Resident memory now, and the most there was since [`forget_peak`](Self::forget_peak), in
+    /// bytes.
     pub(super) fn memory(&self) -> io::Result<(u64, u64)> {
         let status = fs::read_to_string(self.path("status"))?;
         let kilobytes = |name: &str| {

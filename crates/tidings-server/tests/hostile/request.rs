@@ -1,4 +1,5 @@
-//! A request written as HTTP/1 text, the server it goes to, and what may be answered. Used by the fuzz targets as well.
+//! A request written as HTTP/1 text, the server it goes to, and what may be answered. Used by the
+//! fuzz targets as well.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! What the store reads from disk, for the fuzz targets: built with `--cfg fuzzing` only.
 //!
-//! Checksums keep random bytes from most decoders. So here the input is what lies behind the checksums, which are right.
+//! Checksums keep random bytes from most decoders. So here the input is what lies behind the
+//! checksums, which are right.
 
 use std::fs;
 use std::io;
@@ -16,7 +17,8 @@ use super::keys::{self, Ends, Pointer, Reader, State, Version};
 /// Bodies that say they are longer are not unpacked: the memory for it is allocated first.
 const BODY_LEN_MAX: usize = 1 << 16;
 
-/// Reads the bytes as each of the records there are on disk. What can be read is read again from what is written of it.
+/// Reads the bytes as each of the records there are on disk. What can be read is read again from
+/// what is written of it.
 pub fn decode(bytes: &[u8]) {
     static CODEC: LazyLock<Codec> = LazyLock::new(|| Codec::new([]));
     let _ = frame::read_frame(bytes, 0);
@@ -47,7 +49,8 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// Makes an empty folder a store whose log, index of the log, checkpoint and dictionaries are whole and say anything.
+/// Makes an empty folder a store whose log, index of the log, checkpoint and dictionaries are whole
+/// and say anything.
 ///
 /// # Errors
 /// If a file cannot be written.

@@ -11,8 +11,8 @@ use super::SpillOptions;
 use super::log::Log;
 use super::record::{self, Found};
 
-/// Reads the bytes as records and marks. An event that was kept once stays the same: the first time takes what no API server keeps, such as parts of
-/// seconds.
+/// Reads the bytes as records and marks. An event that was kept once stays the same: the first time
+/// takes what no API server keeps, such as parts of seconds.
 pub fn decode(bytes: &[u8]) {
     let _ = record::find(bytes, 0);
     let _ = record::marks(bytes).count();
@@ -44,8 +44,8 @@ fn record_of(body: &[u8]) -> Vec<u8> {
     [&length.to_le_bytes()[..], &checksum.to_le_bytes(), body].concat()
 }
 
-/// Opens a spill in an empty folder where an earlier process left two files of whole records with any places, marks, and an end of any bytes; and
-/// reads them to the end.
+/// Opens a spill in an empty folder where an earlier process left two files of whole records with
+/// any places, marks, and an end of any bytes; and reads them to the end.
 ///
 /// # Errors
 /// If a file cannot be written.
