@@ -12,7 +12,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::codec::Codec;
 use super::frame::{self, Frame, Header, Kind};
-use super::keys::{self, Ends, Pointer, Reader, State, Version};
+use super::keys::{self, Ends, Pointer, State, Version};
+use super::varint::{Reader, put_varint};
 
 /// Bodies that say they are longer are not unpacked: the memory for it is allocated first.
 const BODY_LEN_MAX: usize = 1 << 16;
@@ -76,7 +77,7 @@ pub fn write_folder(folder: &Path, bytes: &[u8]) -> io::Result<()> {
         if input.below(4) == 0 {
             let mut idx = Vec::new();
             for _ in 0..input.below(12) {
-                keys::put_varint(&mut idx, input.number());
+                put_varint(&mut idx, input.number());
             }
             idx.extend(xxh3_64(&idx).to_le_bytes());
             fs::write(log.join(format!("{name}.idx")), idx)?;
