@@ -35,11 +35,12 @@ const NAMESPACE: &str = "shop";
 /// What is left when the time is up has this long to be delivered.
 const FLUSH: Duration = Duration::from_secs(10);
 
-/// See the whole path: a server, a controller that fails a lot, and the events it leaves behind.
+/// Run a server and a failing controller, and show the events.
 ///
-/// Starts an Event API server on a free port of this machine, in a temporary folder that is removed at the end, and runs a
-/// controller with a rate-limited work queue against it. Most of its jobs succeed; some fail a few times, some with another
-/// message every time, and some over and over, so that repeats, combined events and the spam filter are all seen.
+/// Starts an Event API server on a free local port, in a temporary folder that is removed at the
+/// end, and runs a controller with a rate-limited work queue against it. Most of its jobs succeed;
+/// some fail a few times, some with a different message each time, and some always. They show
+/// repeats, combined events and the spam filter.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes:
   0    the demo ran to its end, or was interrupted
@@ -50,19 +51,19 @@ Examples:
   tidings demo --keep        # then, in another terminal: kubectl --kubeconfig … get events -A -w
   tidings demo --jobs 1000 --quiet")]
 pub(crate) struct Args {
-    /// Leave the server running afterwards, until Ctrl-C
+    /// Leave the server running until Ctrl-C
     #[arg(long)]
     keep: bool,
-    /// How many jobs the controller works on
+    /// Number of jobs for the controller
     #[arg(long, default_value_t = 300, value_name = "N")]
     jobs: usize,
-    /// Stop working after so many seconds, done or not
+    /// Maximum running time in seconds
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     seconds: u64,
-    /// How many rows of the table to print at the end
+    /// Rows of the table at the end
     #[arg(long, default_value_t = 30, value_name = "N")]
     rows: usize,
-    /// Do not log every event as it happens
+    /// Do not log every event
     #[arg(long, short)]
     quiet: bool,
 }
