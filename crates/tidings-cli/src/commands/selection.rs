@@ -33,7 +33,7 @@ pub(crate) struct SelectionFlags {
     /// Events last seen at or after this time: 90m, 2h30m or 3d ago, or 2026-03-04T05:06:00Z
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Events first seen before this time
+    /// Events first seen at or before this time
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
     /// Events with this text in message, reason, source or object, ignoring case; may be repeated

@@ -183,7 +183,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
         () = server.shutdown() => Ok(()),
         () = signals.wait() => {
             // What was acknowledged is on disk; the rest is not waited for.
-            let _ = writeln!(std::io::stderr(), "error: a second signal cut the ending short");
+            let _ = writeln!(std::io::stderr(), "error: a second signal stopped the server at once");
             std::process::exit(FAILED.into())
         }
     }
