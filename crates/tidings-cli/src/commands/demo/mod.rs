@@ -118,7 +118,7 @@ async fn demo(args: &Args, screen: &Screen) -> Result<(), DemoError> {
             screen.say(format_args!("interrupted"));
         }
         Some(Ok(())) if args.keep => {
-            screen.say(format_args!("\nThe server goes on until Ctrl-C."));
+            screen.say(format_args!("\nThe server runs until Ctrl-C."));
             signals.wait().await;
         }
         Some(_) => {}
@@ -157,7 +157,7 @@ async fn watch_a_controller(
     Ok(())
 }
 
-/// Runs the controller until every job is done, or the time is up; delivers the rest.
+/// Runs the controller until every job is done or the time is up, and delivers the rest.
 async fn run_controller(args: &Args, sink: KubeSink, screen: &Screen) -> FlushReport {
     let broadcaster = Broadcaster::new();
     let lines = screen.clone();
@@ -192,7 +192,7 @@ async fn run_controller(args: &Args, sink: KubeSink, screen: &Screen) -> FlushRe
             .is_err()
         {
             screen.say(format_args!(
-                "the time is up: {} of {} jobs are done",
+                "stopped after the time given with --seconds: {} of {} jobs are done",
                 shop.done(),
                 args.jobs
             ));
@@ -203,12 +203,12 @@ async fn run_controller(args: &Args, sink: KubeSink, screen: &Screen) -> FlushRe
     broadcaster.shutdown(FLUSH).await
 }
 
-/// What became of the events, for somebody who sees a flush report for the first time.
+/// Explains the flush report.
 fn explain(report: &FlushReport, stored: usize, screen: &Screen) {
     let filtered = report.dropped.get(tidings::DropCause::SpamFiltered);
     screen.say(format_args!(
-        "\n{} occurrences are {stored} stored events: repeats became a count, jobs whose message kept changing have\n\
-         \"(combined from similar events)\", and {filtered} of jobs that fail over and over were held back by the spam filter.",
+        "\n{} occurrences became {stored} stored events. Repeats are counted, jobs with changing messages have\n\
+         \"(combined from similar events)\", and the spam filter dropped {filtered} of the jobs that always fail.",
         report.offered,
     ));
 }
@@ -217,7 +217,7 @@ fn advise(keep: bool, kubeconfig: &Path, screen: &Screen) {
     if keep {
         let kubeconfig = kubeconfig.display();
         screen.say(format_args!(
-            "\nLook for yourself, in another terminal:\n\
+            "\nTo read the events, in another terminal:\n\
              \x20 export KUBECONFIG={kubeconfig}\n\
              \x20 tidings top -n {NAMESPACE}\n\
              \x20 tidings events -n {NAMESPACE} --for job/order-007\n\
@@ -226,9 +226,9 @@ fn advise(keep: bool, kubeconfig: &Path, screen: &Screen) {
         ));
     } else {
         screen.say(format_args!(
-            "\nTo look around with your own kubectl, keep the server:\n\
+            "\nTo read the events with kubectl, keep the server:\n\
              \x20 tidings demo --keep            (from a checkout: cargo run -- demo --keep)\n\
-             A server of your own, and events to put into it:\n\
+             To run a server, and to import events into it:\n\
              \x20 tidings serve --help\n\
              \x20 tidings import --help",
         ));
