@@ -33,6 +33,7 @@ mod frame;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod held;
 mod history;
 mod index;
 mod keys;
@@ -84,6 +85,7 @@ use committer::Committer;
 use engine::{Engine, Published};
 use flusher::Flusher;
 use folder::Folder;
+use held::{Held, Limits};
 use index::Sizes;
 use keys::Fields;
 use queue::Queue;
@@ -133,7 +135,9 @@ impl EmbeddedStore {
             // Where things are in it is kept in 32 bits.
             segment: options.segment_bytes.min(1 << 30),
         };
-        let engine = Arc::new(Engine::open(folder.path(), sizes, &codec)?);
+        let mut engine = Engine::open(folder.path(), sizes, &codec)?;
+        engine.held = Held::new(Limits::of(&options));
+        let engine = Arc::new(engine);
         let Published { state, number, .. } = engine.published();
         let now = Reading::of(&*options.clock);
         let belief = believed::read(folder.path());
@@ -280,8 +284,7 @@ impl Store for EmbeddedStore {
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(async move {
             let shared = &self.shared;
-            let at_once = shared.read(|view| view.list_at_once(&request, shared.clock.now()));
-            if let Ok(Some(page)) = at_once {
+            if let Ok(Some(page)) = shared.list_at_once(&request) {
                 return Ok(page);
             }
             // Whatever kept it from being read is found out again where there is time for it.
