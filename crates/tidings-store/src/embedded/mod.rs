@@ -7,8 +7,8 @@
 //!   reads ───▶ View: a snapshot of the index, versions from the history in memory or the log
 //! ```
 //!
-//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
-//! snapshot and do not wait for writers. The bytes on disk are described in `docs/storage-format.md`.
+//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a snapshot and do not wait for
+//! writers; that of a list is held for its next pages. The bytes on disk are described in `docs/storage-format.md`.
 //!
 //! One process at a time may have the folder open. Point reads, and lists of one object's few records if the system has
 //! these in memory, are done in the calling task (they take microseconds); other lists run on tokio's blocking threads, so a
