@@ -319,6 +319,11 @@ impl Index {
         Arc::clone(&self.snapshots().memtables.active)
     }
 
+    /// Those there are now.
+    pub(crate) fn memtables(&self) -> Memtables {
+        self.snapshots().memtables.clone()
+    }
+
     /// Whether the memtable that is added to is to be set aside.
     pub(crate) fn is_full(&self) -> bool {
         self.active().bytes() > self.memtable_bytes
