@@ -117,6 +117,11 @@ impl Fixture {
         self.folder.path()
     }
 
+    /// Whether it is an embedded store.
+    pub(crate) fn is_embedded(&self) -> bool {
+        matches!(self.backend, Backend::Embedded | Backend::EmbeddedRoomy)
+    }
+
     /// Whether the records are kept by another process.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(
