@@ -1,4 +1,5 @@
-//! Any bytes, read as an HTTP request to the server: no panic, and no answer that blames the server.
+//! Any bytes, read as an HTTP request to the server: no panic, and no answer that blames the
+//! server.
 
 #![no_main]
 

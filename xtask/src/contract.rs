@@ -1,4 +1,5 @@
-//! `cargo xtask contract`: the store's contract suite, unchanged on every backend, and how many of its cases passed on each.
+//! `cargo xtask contract`: the store's contract suite, unchanged on every backend, and how many of
+//! its cases passed on each.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! `cargo xtask image`: what deploy/Containerfile promises, proved where there is no registry to fetch its base from. The program is built and
-//! started in the file's own words, and runs as it would there: alone in a root it cannot write to, first of its processes, with no rights.
+//! `cargo xtask image`: what deploy/Containerfile promises, proved where there is no registry to
+//! fetch its base from. The program is built and started in the file's own words, and runs as it
+//! would there: alone in a root it cannot write to, first of its processes, with no rights.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

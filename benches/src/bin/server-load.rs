@@ -1,4 +1,5 @@
-//! Loads an Event API server and prints what it took: creates, patches, reads among many events, watchers.
+//! Loads an Event API server and prints what it took: creates, patches, reads among many events,
+//! watchers.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! The least a client can be: one HTTP/1.1 connection over TLS, with the cluster's authority and token from a kubeconfig.
+//! The least a client can be: one HTTP/1.1 connection over TLS, with the cluster's authority and
+//! token from a kubeconfig.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Events as a cluster's components send them, made up: many objects, nodes, reasons and messages, no two alike.
+//! Events as a cluster's components send them, made up: many objects, nodes, reasons and messages,
+//! no two alike.
 
 use serde::Serialize;
 

@@ -1,6 +1,8 @@
-//! A steady stream of short-lived events for a long time, and watchers that account for every one of them.
+//! A steady stream of short-lived events for a long time, and watchers that account for every one
+//! of them.
 //!
-//! Each watcher follows one namespace and must see each of its events come once and go once, when its time is over.
+//! Each watcher follows one namespace and must see each of its events come once and go once, when
+//! its time is over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

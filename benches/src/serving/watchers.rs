@@ -37,10 +37,12 @@ impl FanOut {
     }
 }
 
-/// Opens `watchers` watches of all events, each on a connection of its own, and creates `events`: this many per second, or as fast as they are taken.
+/// Opens `watchers` watches of all events, each on a connection of its own, and creates `events`:
+/// this many per second, or as fast as they are taken.
 ///
 /// # Errors
-/// A request that is not answered with success; a watch that ends before all is seen; [`LoadError::Answer`] when a watcher gets an event twice or too late.
+/// A request that is not answered with success; a watch that ends before all is seen;
+/// [`LoadError::Answer`] when a watcher gets an event twice or too late.
 pub async fn fan_out(
     target: &Target,
     run: &str,
@@ -132,7 +134,8 @@ async fn write(
     Ok(())
 }
 
-/// Reads a watch until it has brought so many events; how long each was on its way, and when the last came.
+/// Reads a watch until it has brought so many events; how long each was on its way, and when the
+/// last came.
 async fn follow(
     mut body: Incoming,
     events: u64,

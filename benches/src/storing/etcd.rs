@@ -1,4 +1,5 @@
-//! Raw etcd on the same disk: what kube-apiserver asks of it for each event, without kube-apiserver.
+//! Raw etcd on the same disk: what kube-apiserver asks of it for each event, without
+//! kube-apiserver.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -198,7 +199,8 @@ impl Target for Etcd {
     }
 }
 
-/// The same writes as [`writes`](super::embedded::writes) to etcd, then a lone writer, all of it listed, and a restart.
+/// The same writes as [`writes`](super::embedded::writes) to etcd, then a lone writer, all of it
+/// listed, and a restart.
 ///
 /// # Errors
 /// etcd cannot be run, or what it answered.

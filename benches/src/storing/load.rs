@@ -43,7 +43,8 @@ impl Times {
         self.0.extend(&other.0);
     }
 
-    /// The time so many thousandths of the operations stay within, in milliseconds; zero if there was none.
+    /// The time so many thousandths of the operations stay within, in milliseconds; zero if there
+    /// was none.
     pub(super) fn within(&mut self, thousandths: usize) -> f64 {
         self.0.sort_unstable();
         let at = self.0.len().saturating_sub(1) * thousandths / 1000;
@@ -172,7 +173,8 @@ impl Steady {
                 let mut times = Times::default();
                 let mut due = tokio::time::interval(pause);
                 while !stop.load(Ordering::Relaxed) {
-                    // Counted from when it was due, so that a stall counts for every write it delayed.
+                    // Counted from when it was due, so that a stall counts for every write it
+                    // delayed.
                     let was_due = due.tick().await;
                     let event = events.first(next.fetch_add(1, Ordering::Relaxed));
                     target.create(event).await?;

@@ -1,5 +1,6 @@
-//! The floor: a file that records are appended to, each with a length and a checksum, many with one `fdatasync`. It cannot be read,
-//! searched or compacted, and it compresses nothing: whatever keeps events durably does at least this.
+//! The floor: a file that records are appended to, each with a length and a checksum, many with one
+//! `fdatasync`. It cannot be read, searched or compacted, and it compresses nothing: whatever keeps
+//! events durably does at least this.
 
 use std::fs::File;
 use std::io::Write;

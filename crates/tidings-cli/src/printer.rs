@@ -1,6 +1,7 @@
 //! Events in each form the command prints them in.
 //!
-//! Every match on a [`Rows`] or [`Objects`] names each of them, so that the compiler asks for what a new form needs.
+//! Every match on a [`Rows`] or [`Objects`] names each of them, so that the compiler asks for what
+//! a new form needs.
 
 use std::io::{self, Write};
 
@@ -278,7 +279,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// The section of events at the end of what `kubectl describe` prints (`DescribeEvents`), the events being in order already.
+/// The section of events at the end of what `kubectl describe` prints (`DescribeEvents`), the
+/// events being in order already.
 ///
 /// # Errors
 /// Of the output.

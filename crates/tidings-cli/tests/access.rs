@@ -1,5 +1,6 @@
-//! Who may do what with the command's server, as an unmodified kubectl sees it; what its log keeps to itself; and how it
-//! ends when it is told twice. Without a kubectl on the PATH (or named by `KUBECTL`) what needs one says so and passes.
+//! Who may do what with the command's server, as an unmodified kubectl sees it; what its log keeps
+//! to itself; and how it ends when it is told twice. Without a kubectl on the PATH (or named by
+//! `KUBECTL`) what needs one says so and passes.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -235,7 +236,8 @@ fn kubectl_auth() {
     }
 }
 
-/// Answers `TokenReview` and `SubjectAccessReview` on a connection: `t-89ab-robot` is `robot`, who may list events.
+/// Answers `TokenReview` and `SubjectAccessReview` on a connection: `t-89ab-robot` is `robot`, who
+/// may list events.
 fn answer_reviews(stream: TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {

@@ -1,5 +1,5 @@
-//! `tidings import`, the program, against the Event API server: what was in the files is in the cluster, and whatever is
-//! not is accounted for.
+//! `tidings import`, the program, against the Event API server: what was in the files is in the
+//! cluster, and whatever is not is accounted for.
 
 use std::io::Write;
 use std::path::Path;

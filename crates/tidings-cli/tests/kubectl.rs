@@ -1,5 +1,5 @@
-//! The command's server and an unmodified kubectl, each a process of its own. Without a kubectl on the PATH (or named by
-//! `KUBECTL`) these tests say so and pass.
+//! The command's server and an unmodified kubectl, each a process of its own. Without a kubectl on
+//! the PATH (or named by `KUBECTL`) these tests say so and pass.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -362,7 +362,8 @@ fn server_side_apply() {
     ];
     assert_eq!(server.kubectl(&count), "3");
 
-    // From client-side apply to server-side apply: what it applied before is not in conflict, and follows.
+    // From client-side apply to server-side apply: what it applied before is not in conflict, and
+    // follows.
     let mut second = event("web.2");
     let file = server.file("second.json", &second);
     server.kubectl(&["apply", "-f", &file]);

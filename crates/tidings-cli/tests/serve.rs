@@ -181,7 +181,8 @@ audit-log-path: {}
     );
 }
 
-/// Whoever was told that an event is stored finds it after a clean end, even in the middle of everything.
+/// Whoever was told that an event is stored finds it after a clean end, even in the middle of
+/// everything.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_end_under_load_loses_no_acknowledged_write() {
     const WRITERS: usize = 8;

@@ -1,5 +1,6 @@
-//! kube-rs' watcher and reflector, and a watch that always goes on where it was, while the server is killed, connections
-//! are cut and history is forgotten. What the store holds in the end is the truth.
+//! kube-rs' watcher and reflector, and a watch that always goes on where it was, while the server
+//! is killed, connections are cut and history is forgotten. What the store holds in the end is the
+//! truth.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +103,8 @@ impl Drop for Server {
     }
 }
 
-/// What watchers connect to: it passes everything on, and can be made to cut all connections or to accept none.
+/// What watchers connect to: it passes everything on, and can be made to cut all connections or to
+/// accept none.
 struct Proxy {
     port: u16,
     accepts: Arc<AtomicBool>,
@@ -201,7 +203,8 @@ impl Writers {
     }
 }
 
-/// Creates an event, patches it, and deletes it if so asked. Each is tried until the server says that it is done.
+/// Creates an event, patches it, and deletes it if so asked. Each is tried until the server says
+/// that it is done.
 async fn write(
     events: &Api<Event>,
     name: &str,
@@ -344,8 +347,8 @@ impl Drop for Reflected {
     }
 }
 
-/// Follows the changes after a version, always going on behind the last it saw, and hands on each; ends with the error
-/// that the server sends.
+/// Follows the changes after a version, always going on behind the last it saw, and hands on each;
+/// ends with the error that the server sends.
 fn follow(events: Api<Event>, after: u64) -> mpsc::UnboundedReceiver<(String, Event)> {
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(async move {

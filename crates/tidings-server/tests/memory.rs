@@ -1,4 +1,5 @@
-//! What an answer takes in memory while it is made and sent: a few pages of the store, however much is asked for.
+//! What an answer takes in memory while it is made and sent: a few pages of the store, however much
+//! is asked for.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::alloc::System;
@@ -28,7 +29,8 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const EVENTS: usize = 64;
 const EVENT_LEN: usize = 1 << 20;
-/// Two pages as they are stored, one of events that are being deleted, what is being sent, and some slack.
+/// Two pages as they are stored, one of events that are being deleted, what is being sent, and some
+/// slack.
 const CEILING: usize = 5 * PAGE_BYTES_MAX;
 
 /// Watchers that do not read.
@@ -50,7 +52,8 @@ impl Held {
     }
 }
 
-/// Gives out copies of what it holds, as a store on a disk does, and looks how much is held whenever it is asked.
+/// Gives out copies of what it holds, as a store on a disk does, and looks how much is held
+/// whenever it is asked.
 struct Copying {
     store: MemoryStore,
     held: Arc<Held>,

@@ -1,4 +1,5 @@
-//! A whole server over TLS, used by a client of the ecosystem (kube-rs) through the kubeconfig it wrote.
+//! A whole server over TLS, used by a client of the ecosystem (kube-rs) through the kubeconfig it
+//! wrote.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::pin::pin;
@@ -179,7 +180,8 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
     server.shutdown().await;
 }
 
-/// On a store that really writes, patches overtake each other. One that names no version is applied again; one that does is refused.
+/// On a store that really writes, patches overtake each other. One that names no version is applied
+/// again; one that does is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn patches_that_race_are_all_applied() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,7 +267,8 @@ async fn without_an_admin_token_there_is_none() {
     assert_eq!(code(config(&server).await).await, 200);
     server.shutdown().await;
 
-    // The kubeconfig still says where the server is and how it is known: credentials are the client's to add.
+    // The kubeconfig still says where the server is and how it is known: credentials are the
+    // client's to add.
     let server = start(none()).await.unwrap();
     assert!(token(&server).await.is_none());
     let mut with_token = config(&server).await;

@@ -4,8 +4,8 @@
 //! cargo run -p tidings-store --example keep_format -- crates/tidings-store/tests/formats
 //! ```
 //!
-//! The file is named after the format. Run it once for each format, with the last version that writes it, and never again: a file that is
-//! made anew keeps nothing.
+//! The file is named after the format. Run it once for each format, with the last version that
+//! writes it, and never again: a file that is made anew keeps nothing.
 
 #[path = "../tests/support/fixture.rs"]
 mod fixture;

@@ -1,6 +1,7 @@
-//! What every backend must do, case by case. Each case runs unchanged on every backend, the embedded one twice: with its
-//! history in memory, and with hardly any of it there. The modules beside it hold the random histories, and what the
-//! embedded store must survive: kills, torn files and hostile folders.
+//! What every backend must do, case by case. Each case runs unchanged on every backend, the
+//! embedded one twice: with its history in memory, and with hardly any of it there. The modules
+//! beside it hold the random histories, and what the embedded store must survive: kills, torn files
+//! and hostile folders.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "contract/clocks.rs"]
@@ -371,7 +372,8 @@ async fn lists_by_object(mut fixture: Fixture) {
         );
         fixture.restart().await;
     }
-    // An update moves a record between objects; a delete takes it out; older revisions still have it.
+    // An update moves a record between objects; a delete takes it out; older revisions still have
+    // it.
     let found = fixture.get("default/w.1").await.unwrap().revision;
     fixture
         .store
@@ -785,7 +787,8 @@ async fn many_writers_at_once(mut fixture: Fixture) {
             for number in 0..EACH {
                 let own = format!("own/{writer}/{number}");
                 store.create(own.into(), NewRecord::new("")).await.unwrap();
-                // All of them count on one record: each must see the others' writes, and none may be lost.
+                // All of them count on one record: each must see the others' writes, and none may
+                // be lost.
                 loop {
                     let found = store.get("counter".into()).await.unwrap().unwrap();
                     let count: u64 = str::from_utf8(&found.value).unwrap().parse().unwrap();

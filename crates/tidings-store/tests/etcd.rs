@@ -1,4 +1,5 @@
-//! The store on etcd beside other programs, behind TLS and authentication, and with an etcd that does not answer.
+//! The store on etcd beside other programs, behind TLS and authentication, and with an etcd that
+//! does not answer.
 
 #![cfg(feature = "etcd")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -294,8 +295,8 @@ async fn an_etcd_that_does_not_answer_leaves_writes_unknown_and_reads_failed_in_
     let message = read.unwrap_err().to_string();
     assert!(message.ends_with("no answer in time"), "{message}");
 
-    // When etcd wakes it may still find them in its inbox, the update in several copies, and get to them before or after
-    // what comes next: none is done twice.
+    // When etcd wakes it may still find them in its inbox, the update in several copies, and get to
+    // them before or after what comes next: none is done twice.
     patient
         .create("c".into(), record("end", START + HOUR))
         .await
@@ -524,7 +525,8 @@ async fn tls_files_that_are_replaced_while_they_are_in_use() {
         .await
         .unwrap();
     let mut watch = store.watch(Bytes::new(), first).await.unwrap();
-    // Another authority altogether: neither side knows the other by what it knew before. Files that are no certificates come between.
+    // Another authority altogether: neither side knows the other by what it knew before. Files that
+    // are no certificates come between.
     cluster.members[0].kill();
     std::fs::write(file("cert.pem"), "half a fi").unwrap();
     write_certificates(folder.path());

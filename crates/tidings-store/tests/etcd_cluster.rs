@@ -1,5 +1,6 @@
-//! Three members, killed and restarted in turn under writers and a watcher: what was acknowledged is what the watcher saw
-//! and what is stored; what was refused is nowhere; what was left unknown was done once or not at all.
+//! Three members, killed and restarted in turn under writers and a watcher: what was acknowledged
+//! is what the watcher saw and what is stored; what was refused is nowhere; what was left unknown
+//! was done once or not at all.
 //!
 //! `TIDINGS_ETCD_FAULT_SECONDS` sets how long (default 15; the long form is 120).
 

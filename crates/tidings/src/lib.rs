@@ -30,8 +30,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! This is client-go's `tools/record`, under its names where Rust has no better ones, with its rules
-//! and without its losses.
+//! This is client-go's `tools/record`, under its names where Rust has no better ones, with its
+//! rules and without its losses.
 //!
 //! # The path of an event
 //!
@@ -42,10 +42,10 @@
 //!               queues       └─▶ correlate ─▶ deliver ─▶ Sink  start_recording_to_sink
 //! ```
 //!
-//! A **[`Recorder`]** is cheap to clone and works on any thread, in an async runtime or without one.
-//! A call makes the event, appends it to the queues and returns. Failures are logged and counted, not
-//! returned, since recording an event must not stop the work it is about. Every type with a
-//! Kubernetes kind can be the object: see [`ToReference`].
+//! A **[`Recorder`]** is cheap to clone and works on any thread, in an async runtime or without
+//! one. A call makes the event, appends it to the queues and returns. Failures are logged and
+//! counted, not returned, since recording an event must not stop the work it is about. Every type
+//! with a Kubernetes kind can be the object: see [`ToReference`].
 //!
 //! The **[`Broadcaster`]** passes every event to all watchers started on it, in one order. Each
 //! watcher has its own queue, bounded in events and in bytes ([`QueueOptions`]), so that a slow one
@@ -82,27 +82,28 @@
 //!
 //! # Losses are counted
 //!
-//! Every queue, cache and retry is bounded (except retries of events on disk while the server is out
-//! of reach). Events can therefore be lost: if the server is down for too long or limits their rate,
-//! or if the program records faster than the server writes. Each loss is counted by its cause, and at
-//! any time
+//! Every queue, cache and retry is bounded (except retries of events on disk while the server is
+//! out of reach). Events can therefore be lost: if the server is down for too long or limits their
+//! rate, or if the program records faster than the server writes. Each loss is counted by its
+//! cause, and at any time
 //!
 //! ```text
 //! offered = delivered + aggregated + dropped, by cause + pending
 //! ```
 //!
 //! holds: in the [`FlushReport`] of [`Broadcaster::shutdown`], in [`Broadcaster::report`], in
-//! [`Watch::counts`], and in the [`metrics`], where pending events of an ended sink become abandoned.
-//! [`DropCause`] has the causes. With the defaults, all events of a burst of 20,000 arrive.
+//! [`Watch::counts`], and in the [`metrics`], where pending events of an ended sink become
+//! abandoned. [`DropCause`] has the causes. With the defaults, all events of a burst of 20,000
+//! arrive.
 //!
-//! End with [`Broadcaster::shutdown`]: it delivers pending events until the deadline and reports the
-//! others. With [`SinkOptions::spill`] those are kept on disk for the next process, as are the events
-//! of a killed process.
+//! End with [`Broadcaster::shutdown`]: it delivers pending events until the deadline and reports
+//! the others. With [`SinkOptions::spill`] those are kept on disk for the next process, as are the
+//! events of a killed process.
 //!
 //! # Options
 //!
-//! The defaults fix what client-go's users complain about. [`BroadcasterOptions::client_go`] behaves
-//! like client-go, call for call.
+//! The defaults fix what client-go's users complain about. [`BroadcasterOptions::client_go`]
+//! behaves like client-go, call for call.
 //!
 //! ```
 //! use std::time::Duration;
@@ -124,14 +125,14 @@
 //!
 //! The calls are the same; the API group is an option of the sink. In core/v1, the default, repeats
 //! have a count and similar events are combined. In events.k8s.io/v1 ([`SinkOptions::events_v1`])
-//! repeats form a series. By default it is never written more often than client-go would: its second
-//! event at once, then every half hour while it continues, and its last count twelve minutes after its
-//! last event, or at shutdown. A shorter [`SeriesOptions::heartbeat`] gives fresher counts with more
-//! writes. Give such events an action ([`EventBuilder::action`]).
+//! repeats form a series. By default it is never written more often than client-go would: its
+//! second event at once, then every half hour while it continues, and its last count twelve minutes
+//! after its last event, or at shutdown. A shorter [`SeriesOptions::heartbeat`] gives fresher
+//! counts with more writes. Give such events an action ([`EventBuilder::action`]).
 //!
 //! Programs for unknown clusters leave the choice to the sink: [`SinkOptions::events_v1_if_served`]
-//! asks the server once, before the first write, and falls back to core/v1 with all fields of an event.
-//! Only an answer decides: an unreachable server is asked again, while events wait.
+//! asks the server once, before the first write, and falls back to core/v1 with all fields of an
+//! event. Only an answer decides: an unreachable server is asked again, while events wait.
 //!
 //! # Waiting for one event
 //!
@@ -140,8 +141,8 @@
 //!
 //! # From kube-rs
 //!
-//! `tidings::kube_rs` has kube-rs's `Recorder`, `Event`, `EventType` and `Reporter`: a program switches
-//! by changing one `use`.
+//! `tidings::kube_rs` has kube-rs's `Recorder`, `Event`, `EventType` and `Reporter`: a program
+//! switches by changing one `use`.
 //!
 //! # Tests
 //!
@@ -168,8 +169,8 @@
 //!
 //! # Cargo features
 //!
-//! - `kube` (default): `KubeSink`, and references from every type with kube's `Resource`. Without it,
-//!   references are made from k8s-openapi's types, and events go to your own sinks.
+//! - `kube` (default): `KubeSink`, and references from every type with kube's `Resource`. Without
+//!   it, references are made from k8s-openapi's types, and events go to your own sinks.
 //!
 //! k8s-openapi needs the version of Kubernetes: the program enables one of its `v1_*` features, or
 //! `latest`. To build this library alone, choose one on the command line:

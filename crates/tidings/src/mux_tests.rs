@@ -222,8 +222,9 @@ fn waiting_events_move_on_when_room_is_made_and_nobody_waits() {
     assert_eq!(late.counts().offered(), 0);
 }
 
-/// client-go TestBroadcasterWatcherStopDeadlock, and the cases in which client-go's `WaitIfChannelFull` blocks or deadlocks:
-/// a full watcher holds up neither a new watcher, nor another's stop, nor its own, nor the shutdown, nor the recorder.
+/// client-go TestBroadcasterWatcherStopDeadlock, and the cases in which client-go's
+/// `WaitIfChannelFull` blocks or deadlocks: a full watcher holds up neither a new watcher, nor
+/// another's stop, nor its own, nor the shutdown, nor the recorder.
 #[test]
 fn a_full_watcher_holds_up_no_call() {
     let full = || {

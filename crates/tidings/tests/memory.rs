@@ -1,4 +1,5 @@
-//! The memory ceiling that `Broadcaster`'s documentation states, with a server that does not answer and no end of large events.
+//! The memory ceiling that `Broadcaster`'s documentation states, with a server that does not answer
+//! and no end of large events.
 
 use std::alloc::System;
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! Outages, over real connections: an API server that goes away and comes back, and one that answers in every wrong way there is. Every event
-//! arrives: offered = delivered + aggregated, and nothing is dropped.
+//! Outages, over real connections: an API server that goes away and comes back, and one that
+//! answers in every wrong way there is. Every event arrives: offered = delivered + aggregated, and
+//! nothing is dropped.
 //!
-//! `TIDINGS_OUTAGE_SECONDS` makes the outage longer than the second it takes in everyday runs; 60 is the one of the documentation.
+//! `TIDINGS_OUTAGE_SECONDS` makes the outage longer than the second it takes in everyday runs; 60
+//! is the one of the documentation.
 
 #![cfg(feature = "kube")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

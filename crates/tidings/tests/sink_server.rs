@@ -378,7 +378,8 @@ async fn what_is_recorded_is_found_in_the_cluster() {
     cluster.server.shutdown().await;
 }
 
-/// client-go's TestEventSeriesWithEventSinkImplRace, against a server that checks events.k8s.io/v1 events as kube-apiserver does.
+/// client-go's TestEventSeriesWithEventSinkImplRace, against a server that checks events.k8s.io/v1
+/// events as kube-apiserver does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_recorded_as_events_v1_is_accepted_and_counted() {
     const PODS: usize = 50;
@@ -440,7 +441,8 @@ async fn record_thrice(broadcaster: &Broadcaster) {
     }
 }
 
-/// The same calls with the API group left to discovery, and the permissions asked for, of a server that answers as a cluster does.
+/// The same calls with the API group left to discovery, and the permissions asked for, of a server
+/// that answers as a cluster does.
 #[tokio::test]
 async fn a_cluster_is_asked_what_it_serves_and_allows() {
     let cluster = Cluster::start().await;
@@ -587,8 +589,9 @@ impl Sink for Watched {
     }
 }
 
-/// The server forgets a token before the client knows the next one. The client asks a program for it, as a token file is read again once a minute
-/// only, by the machine's clock; `cargo xtask outage` has that.
+/// The server forgets a token before the client knows the next one. The client asks a program for
+/// it, as a token file is read again once a minute only, by the machine's clock; `cargo xtask
+/// outage` has that.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_rotated_token_costs_no_event() {

@@ -1,7 +1,9 @@
-//! `cargo xtask bench`: our figures and the peers', measured one after the other on this machine, in one table.
+//! `cargo xtask bench`: our figures and the peers', measured one after the other on this machine,
+//! in one table.
 //!
-//! Every program measured prints JSON lines; what is not one is its own business. Two kinds of figures: what one call
-//! costs (`ns_per_op`), and what becomes of a burst of events sent to an Event API server (`events_per_second`).
+//! Every program measured prints JSON lines; what is not one is its own business. Two kinds of
+//! figures: what one call costs (`ns_per_op`), and what becomes of a burst of events sent to an
+//! Event API server (`events_per_second`).
 
 mod figure;
 mod rounds;
@@ -23,7 +25,8 @@ use figure::{Figure, PROFILE, build, figures, machine};
 pub(crate) enum Bench {
     /// Recording: the recorder, the fan-out, the correlator, and a burst into a server
     Record(Args),
-    /// The Event API server: writes, reads and watchers, beside kube-apiserver with etcd and a handler that only echoes
+    /// The Event API server: writes, reads and watchers, beside kube-apiserver with etcd and a
+    /// handler that only echoes
     Server(serving::Args),
     /// Storing: the embedded store beside raw etcd and a bare log on the same disk
     Store(store::Args),

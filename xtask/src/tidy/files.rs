@@ -1,12 +1,13 @@
-//! What every file keeps: an opening that says what it is for, a length one can read, and no work left for later.
+//! What every file keeps: an opening that says what it is for, a length one can read, and no work
+//! left for later.
 
 use super::source::SourceFile;
 
 /// Lines of Rust beyond which a file is two.
 const LINES_MAX: usize = 900;
 
-/// Words that stand for work not done, or for a machine of somebody's. Spelt in halves, so that this file keeps its own
-/// rule.
+/// Words that stand for work not done, or for a machine of somebody's. Spelt in halves, so that
+/// this file keeps its own rule.
 const NOWHERE: [(&str, &str); 9] = [
     (concat!("TO", "DO"), "do it or leave it out"),
     (concat!("FIX", "ME"), "fix it or leave it out"),
@@ -22,7 +23,8 @@ const NOWHERE: [(&str, &str); 9] = [
     (concat!("/wo", "rk/"), "a path of somebody's machine"),
 ];
 
-/// A test that `cargo test` passes over, unless another test runs it, as one does that kills it half-way.
+/// A test that `cargo test` passes over, unless another test runs it, as one does that kills it
+/// half-way.
 const IGNORED: &str = concat!("#[", "ignore");
 const RUN_BY_ANOTHER: &str = concat!("#[", "ignore = \"run by the test ");
 

@@ -1,4 +1,5 @@
-//! Who may use whom, from `cargo metadata`: our crates among each other, and the libraries only one layer may know.
+//! Who may use whom, from `cargo metadata`: our crates among each other, and the libraries only one
+//! layer may know.
 
 use serde_json::Value;
 
@@ -65,7 +66,8 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
     ("indicatif", &["tidings-cli"]),
 ];
 
-/// What the core may never use, not even through a feature: its inputs are arguments, its outputs values.
+/// What the core may never use, not even through a feature: its inputs are arguments, its outputs
+/// values.
 const NEVER_IN_CORE: [&str; 8] = [
     "tokio",
     "futures",

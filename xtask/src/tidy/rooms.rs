@@ -9,8 +9,8 @@ use super::uses::{Uses, roots};
 /// A room by its name, and the files and folders (they end with `/`) of the sources that are in it.
 type Room = (&'static str, &'static [&'static str]);
 
-/// Crates with their rooms, the highest first. Every file of such a crate is in one room, but for the
-/// root, which declares them, and `clock.rs`.
+/// Crates with their rooms, the highest first. Every file of such a crate is in one room, but for
+/// the root, which declares them, and `clock.rs`.
 const ROOMS: [(&str, &[Room]); 1] = [(
     "tidings-server",
     &[

@@ -1,4 +1,5 @@
-//! managedFields between the wire and memory (`managedfields/internal/managedfields.go`, `capmanagers.go`).
+//! managedFields between the wire and memory (`managedfields/internal/managedfields.go`,
+//! `capmanagers.go`).
 
 use std::collections::BTreeMap;
 
@@ -182,7 +183,8 @@ impl Managed {
         entry.time = Some(writer.now);
     }
 
-    /// Merges the oldest managers by update into one, until there are no more than the limit. All are of one version.
+    /// Merges the oldest managers by update into one, until there are no more than the limit. All
+    /// are of one version.
     pub(super) fn cap(&mut self) {
         let is_update = |manager: &&Manager| manager.operation == Operation::Update;
         let count = self.0.keys().filter(is_update).count();

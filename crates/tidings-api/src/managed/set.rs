@@ -1,8 +1,8 @@
 //! Sets of fields of an object, and their text form `FieldsV1`
 //! (`sigs.k8s.io/structured-merge-diff/v6/fieldpath`: `Set`, `PathElement`, `serialize.go`).
 //!
-//! A set is a tree. An inner node need not be a member itself: owning `metadata.labels.app` is not owning
-//! `metadata.labels`. No node is kept that is neither a member nor has members below it.
+//! A set is a tree. An inner node need not be a member itself: owning `metadata.labels.app` is not
+//! owning `metadata.labels`. No node is kept that is neither a member nor has members below it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

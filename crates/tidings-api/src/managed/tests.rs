@@ -456,7 +456,8 @@ proptest! {
         prop_assert_eq!(typed.removed, untyped.removed);
     }
 
-    /// Who applies by force has what was applied, and owns exactly that; applying it again changes nothing.
+    /// Who applies by force has what was applied, and owns exactly that; applying it again changes
+    /// nothing.
     #[test]
     fn what_is_applied_is_there(live in any_event(), wanted in any_event()) {
         let mut live = live;

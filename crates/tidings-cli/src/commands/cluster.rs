@@ -1,4 +1,5 @@
-//! Which cluster is meant, and a client for it: kubectl's flags, its kubeconfig and its rules of which comes first.
+//! Which cluster is meant, and a client for it: kubectl's flags, its kubeconfig and its rules of
+//! which comes first.
 
 use std::error::Error;
 use std::fmt;
@@ -37,7 +38,8 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterFlags {
-    /// Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs in]
+    /// Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs
+    /// in]
     #[arg(long, value_name = "FILE", global = false)]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: its current one]
@@ -119,7 +121,8 @@ impl Server {
         }
     }
 
-    /// Asks, and asks again what a server that is busy or starting turns away: five times in four seconds.
+    /// Asks, and asks again what a server that is busy or starting turns away: five times in four
+    /// seconds.
     ///
     /// # Errors
     /// Of the last time, and at once what is no such answer.
@@ -291,7 +294,8 @@ impl ClusterFlags {
 
     /// How to reach the cluster.
     pub(crate) async fn config(&self) -> Result<Config, CommandError> {
-        // Another dependency may bring a second provider; rustls then wants to be told. Told twice is no harm.
+        // Another dependency may bring a second provider; rustls then wants to be told. Told twice
+        // is no harm.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (mut config, proxy) = self.named().await.map_err(CommandError::Config)?;
         if let Some(server) = &self.server {
@@ -322,7 +326,8 @@ impl ClusterFlags {
             }
         }
         .map_err(CommandError::Config)?;
-        // What is asked again, and how often, is for each request to say: a watch, for one, tells that it was cut off.
+        // What is asked again, and how often, is for each request to say: a watch, for one, tells
+        // that it was cut off.
         config.default_retry = false;
         Ok(config)
     }
@@ -385,7 +390,8 @@ fn proxy(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String>
     proxy.filter(|proxy| !proxy.is_empty())
 }
 
-/// kubectl takes an address without a scheme for one of plain HTTP; a token would travel in the clear.
+/// kubectl takes an address without a scheme for one of plain HTTP; a token would travel in the
+/// clear.
 fn with_scheme(server: &http::Uri) -> Result<http::Uri, String> {
     if server.scheme().is_some() {
         return Ok(server.clone());

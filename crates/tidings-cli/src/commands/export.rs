@@ -1,7 +1,9 @@
-//! `tidings export`: events of a cluster into a file that `tidings import` reads, page by page, so that memory does not grow with them.
+//! `tidings export`: events of a cluster into a file that `tidings import` reads, page by page, so
+//! that memory does not grow with them.
 //!
-//! The file is written under another name until it is whole. A list comes in the order of keys (namespace/name), so the last key written
-//! says where to go on after an interruption; what was asked for is noted beside the file, so that nothing else is added to it.
+//! The file is written under another name until it is whole. A list comes in the order of keys
+//! (namespace/name), so the last key written says where to go on after an interruption; what was
+//! asked for is noted beside the file, so that nothing else is added to it.
 
 mod file;
 
@@ -140,7 +142,8 @@ fn progress(args: &Args) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(0);
-    // The template is a constant: an error here would be one of this file, and the default looks well enough.
+    // The template is a constant: an error here would be one of this file, and the default looks
+    // well enough.
     bar.with_style(
         ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),

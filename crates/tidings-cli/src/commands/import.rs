@@ -1,7 +1,8 @@
 //! `tidings import`: events other programs printed, into a cluster.
 //!
-//! One thread reads, as the text comes in; the events are created sixteen at a time. Between the two is a short queue,
-//! so that memory does not grow with the input. Whatever is read ends in exactly one count of the summary.
+//! One thread reads, as the text comes in; the events are created sixteen at a time. Between the
+//! two is a short queue, so that memory does not grow with the input. Whatever is read ends in
+//! exactly one count of the summary.
 
 mod create;
 
@@ -168,7 +169,8 @@ async fn interrupt(creator: &Creator) -> Infallible {
     std::future::pending().await
 }
 
-/// Opens every input before anything is sent, so that a misspelt name does not leave an import half done.
+/// Opens every input before anything is sent, so that a misspelt name does not leave an import half
+/// done.
 fn open(files: &[PathBuf]) -> Result<Vec<Input>, StartError> {
     let mut inputs: Vec<Input> = Vec::new();
     for path in files {
@@ -238,7 +240,8 @@ fn progress(inputs: &[Input]) -> ProgressBar {
         Some(total) => (ProgressBar::new(total), "{wide_bar} {percent:>3} %  {msg}"),
         None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
     };
-    // The templates are constants: an error here would be one of this file, and the default looks well enough.
+    // The templates are constants: an error here would be one of this file, and the default looks
+    // well enough.
     bar.with_style(
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
@@ -250,7 +253,8 @@ fn read(
 ) -> io::Result<mpsc::Receiver<(Arc<str>, Found)>> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     let progress = progress.clone();
-    // Not the runtime's own blocking thread: the runtime would wait at its end for a read of a terminal or a pipe.
+    // Not the runtime's own blocking thread: the runtime would wait at its end for a read of a
+    // terminal or a pipe.
     std::thread::Builder::new()
         .name("import-read".to_owned())
         .spawn(move || {
@@ -279,7 +283,8 @@ async fn create_all(
     verbose: bool,
 ) -> Report {
     let mut report = Report::default();
-    // Once nothing more will be sent nothing more is read; what was read already is counted as not sent.
+    // Once nothing more will be sent nothing more is read; what was read already is counted as not
+    // sent.
     let found = futures::stream::unfold(found, |mut found| async move {
         if creator.stopped().is_some() {
             found.close();

@@ -142,7 +142,8 @@ mod tests {
             let help = help.map(ToString::to_string).unwrap_or_default();
             let examples = help.lines().skip_while(|line| *line != "Examples:");
             for line in examples.take_while(|line| !line.starts_with("Exit codes:")) {
-                // Not what is said about them, a placeholder, or what is only whole with the settings of a file.
+                // Not what is said about them, a placeholder, or what is only whole with the
+                // settings of a file.
                 let is_whole = !line.trim_start().starts_with('#')
                     && !line.contains("VERB")
                     && !line.contains("--config");

@@ -1,14 +1,17 @@
-//! Which proxy leads to a server: kubectl's rules, which are those of Go's `http.ProxyFromEnvironment`.
+//! Which proxy leads to a server: kubectl's rules, which are those of Go's
+//! `http.ProxyFromEnvironment`.
 //!
-//! Invariant: a proxy of the environment is used for a server only if `NO_PROXY` does not name the server. (kube looks for the proxy's own
-//! name there.) A kubeconfig's `proxy-url` is meant for its cluster, so nothing else is asked about it.
+//! Invariant: a proxy of the environment is used for a server only if `NO_PROXY` does not name the
+//! server. (kube looks for the proxy's own name there.) A kubeconfig's `proxy-url` is meant for its
+//! cluster, so nothing else is asked about it.
 
 use std::net::IpAddr;
 
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 
-/// The proxy that leads to a server by the environment, if any does. A server on this machine needs none.
+/// The proxy that leads to a server by the environment, if any does. A server on this machine needs
+/// none.
 ///
 /// # Errors
 /// Of an address that is none.

@@ -148,7 +148,8 @@ fn delivery() -> SinkOptions {
     SinkOptions::default().delivery(delivery)
 }
 
-/// The objects the event is about. While the server is away they are asked for again until the time is over.
+/// The objects the event is about. While the server is away they are asked for again until the time
+/// is over.
 async fn look_up(
     server: &Server,
     args: &Args,
@@ -283,7 +284,8 @@ impl LookUp<'_> {
                 tell(&format!("{named} is not there: recording without its uid"));
                 Value::Null
             }
-            // Who may record need not be allowed to look, and a server that cannot tell of this object may still take events.
+            // Who may record need not be allowed to look, and a server that cannot tell of this
+            // object may still take events.
             Err(error @ CommandError::Refused { .. })
                 if error.is_forbidden() || error.may_pass() =>
             {

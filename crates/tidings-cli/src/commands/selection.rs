@@ -59,7 +59,8 @@ impl SelectionFlags {
         }
     }
 
-    /// What is wanted, but for the objects. The times are given without a cluster's help, so a misspelt one is told before it is asked.
+    /// What is wanted, but for the objects. The times are given without a cluster's help, so a
+    /// misspelt one is told before it is asked.
     fn filter(&self, now: Timestamp) -> Result<Filter, CommandError> {
         let moment = |flag: &str, text: &Option<String>| {
             let moment = text.as_deref().map(|text| times::moment(text, now));

@@ -21,7 +21,8 @@ use std::time::Duration;
 use tidings_server::{ManagedFields, StartError, StartOptions};
 use tracing_subscriber::EnvFilter;
 
-/// What is logged without `RUST_LOG`. The index's own files are of no interest to whoever runs a server.
+/// What is logged without `RUST_LOG`. The index's own files are of no interest to whoever runs a
+/// server.
 const DEFAULT_FILTER: &str = "info,lsm_tree=warn";
 
 /// The server ran and was ended by a signal.

@@ -1,4 +1,5 @@
-//! What is in `deploy/`: the API takes the manifests, the program knows their flags, and the server has every metric they name.
+//! What is in `deploy/`: the API takes the manifests, the program knows their flags, and the server
+//! has every metric they name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -89,7 +90,8 @@ fn the_role_is_the_one_the_program_asks_for() {
     assert!(access.contains(&printed), "{access:?}");
 }
 
-/// Pods are what the restricted Pod Security Standard asks for, write to their volumes only, and are asked how they are.
+/// Pods are what the restricted Pod Security Standard asks for, write to their volumes only, and
+/// are asked how they are.
 #[test]
 fn pods_are_restricted() {
     for file in ["embedded/stateful-set.yaml", "etcd/deployment.yaml"] {
@@ -352,7 +354,8 @@ async fn the_api_takes_the_manifests() {
     };
     let [embedded, etcd, monitoring] = ["embedded", "etcd", "monitoring"].map(built);
     assert!(monitoring.contains("kind: ServiceMonitor"));
-    // Kustomize adds the label of all objects to what chooses pods. A policy still names the peers that its file names.
+    // Kustomize adds the label of all objects to what chooses pods. A policy still names the peers
+    // that its file names.
     for objects in [&embedded, &etcd] {
         let objects: Vec<Value> = objects
             .split("\n---\n")

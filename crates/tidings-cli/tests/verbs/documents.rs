@@ -1,8 +1,10 @@
-//! Every command line the documents show is run, or where it cannot be, is one the program understands.
+//! Every command line the documents show is run, or where it cannot be, is one the program
+//! understands.
 //!
-//! Lines behind `$ ` in `console` blocks are run, one document as one session of a shell, in an empty folder with what the document says is there.
-//! Lines in `sh` blocks need a cluster, a registry or root. Those of tidings must be of flags it has, and those that only look at a cluster's
-//! events or record one are run on a cluster of ours.
+//! Lines behind `$ ` in `console` blocks are run, one document as one session of a shell, in an
+//! empty folder with what the document says is there. Lines in `sh` blocks need a cluster, a
+//! registry or root. Those of tidings must be of flags it has, and those that only look at a
+//! cluster's events or record one are run on a cluster of ours.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! The same verbs against a real kube-apiserver, where one is at hand (`KUBE_APISERVER`, `ETCD`), and through a real kubectl.
+//! The same verbs against a real kube-apiserver, where one is at hand (`KUBE_APISERVER`, `ETCD`),
+//! and through a real kubectl.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -164,7 +164,8 @@ fn roles(uses: &str, scope: &[&str]) -> (String, Vec<String>) {
     (ran.stdout, without)
 }
 
-/// What `tree` needs besides is compared with what is asked for, in `objects.rs`; `serve` with what a cluster is asked, in `access.rs`.
+/// What `tree` needs besides is compared with what is asked for, in `objects.rs`; `serve` with what
+/// a cluster is asked, in `access.rs`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_use_needs_exactly_what_is_printed_for_it() {
     for uses in ["events", "export", "import", "record", "record-events-v1"] {

@@ -26,7 +26,8 @@ impl From<Output> for Ran {
     }
 }
 
-/// The program, where nothing of the machine it runs on is known: no kubeconfig, no cluster around it, no terminal.
+/// The program, where nothing of the machine it runs on is known: no kubeconfig, no cluster around
+/// it, no terminal.
 pub(crate) fn tidings(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
     command
@@ -169,7 +170,8 @@ pub(crate) fn event(name: &str, object: (&str, &str), reason: &str, seconds: i64
     })
 }
 
-/// Ages of minutes, half a minute from the next: a slow test prints the same. A rollout: a deployment, its replica set, its pods, all gone by now, and a bystander.
+/// Ages of minutes, half a minute from the next: a slow test prints the same. A rollout: a
+/// deployment, its replica set, its pods, all gone by now, and a bystander.
 pub(crate) fn rollout() -> Vec<Value> {
     let mut back_off = event(
         "web-5d4f8c7b9-x7k2p.1",

@@ -1,4 +1,5 @@
-//! On a terminal: lines that fit and colours. Into a pipe: neither. The terminal is a pseudo-terminal of a known width.
+//! On a terminal: lines that fit and colours. Into a pipe: neither. The terminal is a
+//! pseudo-terminal of a known width.
 
 use std::fs::File;
 use std::io::Read;

@@ -266,7 +266,8 @@ pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError>
     undisturbed(world, &mut watches, &[]).await
 }
 
-/// Both say that this version is gone, to lists and to watches; `next` is that of the change behind it.
+/// Both say that this version is gone, to lists and to watches; `next` is that of the change behind
+/// it.
 async fn both_have_forgotten(
     world: &World<'_>,
     old: &str,
@@ -281,7 +282,8 @@ async fn both_have_forgotten(
                 .watch(&format!("{all}?watch=true&resourceVersion={old}"))
                 .await?;
             let first = watch.next().await?;
-            // Only kube-apiserver has nothing but etcd to watch: a history that is still in memory is told without a gap.
+            // Only kube-apiserver has nothing but etcd to watch: a history that is still in memory
+            // is told without a gap.
             let told = first.pointer("/object/code") == Some(&410.into())
                 || server.name == world.tidings.name
                     && version(first.get("object").unwrap_or(&Value::Null)) == next;

@@ -40,8 +40,8 @@ async fn change(
         return Err(different(format!("{name} created again: {taken}")));
     }
 
-    // What changes nothing is no write, whoever wrote what is there. Only kube-apiserver takes other bytes than it would
-    // write for a change.
+    // What changes nothing is no write, whoever wrote what is there. Only kube-apiserver takes
+    // other bytes than it would write for a change.
     let same = json!({"metadata": {"name": name}});
     let patched = world.tidings.patch("merge-patch+json", &path, &same);
     let patched = patched.await?.expect(200)?;
@@ -190,7 +190,8 @@ pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
     Ok(())
 }
 
-/// Requires that both servers say the same of an event, in each group, and in `group` what `answer` said. Gives it.
+/// Requires that both servers say the same of an event, in each group, and in `group` what `answer`
+/// said. Gives it.
 async fn agreed(
     world: &World<'_>,
     namespace: &str,

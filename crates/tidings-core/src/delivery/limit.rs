@@ -31,8 +31,8 @@ pub(super) struct Limit {
     after: usize,
     /// How many refusals there were.
     refusals: u64,
-    /// What the last refusals were for, as a hash, each with the number of its last: the longest ago
-    /// first, and not more than `after`.
+    /// What the last refusals were for, as a hash, each with the number of its last: the longest
+    /// ago first, and not more than `after`.
     objects: VecDeque<(u64, u64)>,
     /// How many refusals there were when an event was admitted last.
     admitted_at: u64,

@@ -197,8 +197,8 @@ async fn ask(
     Ok(until_the_end(&mut stream).await)
 }
 
-/// TLS makes sure that the client has the key, and nothing else: a certificate that is not good is an answer, which says
-/// why, and no handshake that fails.
+/// TLS makes sure that the client has the key, and nothing else: a certificate that is not good is
+/// an answer, which says why, and no handshake that fails.
 #[tokio::test]
 async fn certificates_that_are_not_good_are_told_why() {
     let (authority, foreign) = (Authority::new("clients"), Authority::new("clients"));

@@ -17,8 +17,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidings_server::{Running, StartOptions, start};
 
-/// Who does what: `ann` and `system:serviceaccount:shop:robot` everything with events in `shop`, `reader` reads them,
-/// `updater` changes those that are there, `stranger` does everything in `other`.
+/// Who does what: `ann` and `system:serviceaccount:shop:robot` everything with events in `shop`,
+/// `reader` reads them, `updater` changes those that are there, `stranger` does everything in
+/// `other`.
 pub(crate) const PERMISSIONS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

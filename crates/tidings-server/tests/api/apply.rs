@@ -1,5 +1,5 @@
-//! Server-side apply over HTTP, and managedFields of the other writes. Which fields belong to whom is tested in
-//! `src/managed/tests.rs`.
+//! Server-side apply over HTTP, and managedFields of the other writes. Which fields belong to whom
+//! is tested in `src/managed/tests.rs`.
 
 use http::Method;
 use serde_json::{Value, json};

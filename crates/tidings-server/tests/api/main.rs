@@ -1,4 +1,5 @@
-//! The API as its clients see it: requests in, answers out, over the real router and a store in memory.
+//! The API as its clients see it: requests in, answers out, over the real router and a store in
+//! memory.
 //!
 //! `api_over_etcd` runs the same tests over etcd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

@@ -6,7 +6,8 @@ use tidings_store::Store;
 use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 
-/// A test whose timers run ahead by themselves may do so here: no answer comes from another process.
+/// A test whose timers run ahead by themselves may do so here: no answer comes from another
+/// process.
 pub(crate) const TIME_MAY_STOP: bool = true;
 
 /// A store that was never written to.

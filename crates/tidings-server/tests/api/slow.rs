@@ -1,4 +1,5 @@
-//! A store that takes its time: requests end at their deadlines, and what a client leaves behind is finished.
+//! A store that takes its time: requests end at their deadlines, and what a client leaves behind is
+//! finished.
 
 use std::sync::Arc;
 use std::time::Duration;

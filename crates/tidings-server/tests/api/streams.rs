@@ -1,4 +1,5 @@
-//! Lists that are longer than a page of the store: whole and the same in every form, bounded in memory and time.
+//! Lists that are longer than a page of the store: whole and the same in every form, bounded in
+//! memory and time.
 
 use std::time::Duration;
 

@@ -30,7 +30,8 @@ pub(crate) fn store(clock: &ManualClock) -> Arc<dyn Store> {
     let endpoints = cluster.endpoints();
     CLUSTERS.with_borrow_mut(|clusters| clusters.push(cluster));
     let clock = Arc::new(clock.clone());
-    // What a store does by itself outlives the calls to it, and a test cannot wait for one runtime within another.
+    // What a store does by itself outlives the calls to it, and a test cannot wait for one runtime
+    // within another.
     let open = || {
         runtime().block_on(EtcdStore::open(
             EtcdOptions::new(endpoints),

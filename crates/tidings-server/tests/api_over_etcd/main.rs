@@ -1,5 +1,6 @@
-//! The tests of `api`, every one of them, over etcd: each has an etcd of its own, so that revisions are what they are in
-//! memory. Without one on the PATH (or in `ETCD`) that is said, and they run in memory once more.
+//! The tests of `api`, every one of them, over etcd: each has an etcd of its own, so that revisions
+//! are what they are in memory. Without one on the PATH (or in `ETCD`) that is said, and they run
+//! in memory once more.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../api/apply.rs"]

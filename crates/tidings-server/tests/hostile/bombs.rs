@@ -1,4 +1,5 @@
-//! Small requests that ask for much: deep nesting, aliases that multiply, copies of copies, lengths that lie.
+//! Small requests that ask for much: deep nesting, aliases that multiply, copies of copies, lengths
+//! that lie.
 
 use std::fmt::Write;
 use std::time::Duration;

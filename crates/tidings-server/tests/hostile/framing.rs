@@ -1,4 +1,5 @@
-//! Broken HTTP on real connections: each is answered with a refusal or closed, and the next client is served.
+//! Broken HTTP on real connections: each is answered with a refusal or closed, and the next client
+//! is served.
 
 use std::sync::Arc;
 use std::time::Duration;

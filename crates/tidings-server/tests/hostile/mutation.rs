@@ -1,4 +1,5 @@
-//! Requests of every kind, changed at random: bytes flipped, cut, doubled, swapped for words that mean something elsewhere.
+//! Requests of every kind, changed at random: bytes flipped, cut, doubled, swapped for words that
+//! mean something elsewhere.
 
 use std::panic::AssertUnwindSafe;
 

@@ -14,8 +14,8 @@ use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tower::ServiceExt;
 
-/// What kube-apiserver itself answers with 500 though the client is to blame. Besides these only 504, for a revision that is not reached in
-/// time, is above 499.
+/// What kube-apiserver itself answers with 500 though the client is to blame. Besides these only
+/// 504, for a revision that is not reached in time, is above 499.
 const KUBERNETES_OWN_500: [&str; 16] = [
     "resourceVersion should not be set on objects to be created",
     "failed to create typed patch object",
@@ -68,7 +68,8 @@ pub(crate) const CREATE: &str = "POST /api/v1/namespaces/shop/events?fieldValida
     \"source\":{\"component\":\"kubelet\",\"host\":\"n1\"},\"firstTimestamp\":\"2026-03-04T05:06:07Z\",\"lastTimestamp\":\"2026-03-04T05:06:07Z\",\"count\":1,\"type\":\"Warning\",\
     \"eventTime\":null,\"reportingComponent\":\"kubelet\",\"reportingInstance\":\"n1\"}";
 
-/// Reads `METHOD target`, header lines, an empty line and a body. `None` for what is no HTTP request at all.
+/// Reads `METHOD target`, header lines, an empty line and a body. `None` for what is no HTTP
+/// request at all.
 pub(crate) fn parse(text: &[u8]) -> Option<Request<Body>> {
     let end = text.windows(2).position(|pair| pair == b"\n\n")?;
     let (head, body) = (&text[..end], &text[end + 2..]);

@@ -1,5 +1,5 @@
-//! A clock that is set back and forward by days, also while the store is closed: nothing expires before its time as the clock tells it,
-//! and nothing lives for ever.
+//! A clock that is set back and forward by days, also while the store is closed: nothing expires
+//! before its time as the clock tells it, and nothing lives for ever.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,7 +44,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
-/// What was written under a key, and whether its time has ever come since, by any reading of the clock.
+/// What was written under a key, and whether its time has ever come since, by any reading of the
+/// clock.
 struct Written {
     expires_at: UnixMillis,
     was_due: bool,

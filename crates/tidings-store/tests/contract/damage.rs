@@ -1,5 +1,5 @@
-//! Folders and files that are not as they should be: each is refused with a clear error or put right, and what was
-//! acknowledged is never lost or changed in silence.
+//! Folders and files that are not as they should be: each is refused with a clear error or put
+//! right, and what was acknowledged is never lost or changed in silence.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -178,8 +178,8 @@ fn segment(folder: &Path) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// Makes a closed store look as if its process had died before it could write the index out: only the log, and what the
-/// index was when the store was made.
+/// Makes a closed store look as if its process had died before it could write the index out: only
+/// the log, and what the index was when the store was made.
 fn as_after_a_crash(folder: &Path, made: &Path) {
     fs::remove_dir_all(folder.join("index")).unwrap();
     copy_into(&made.join("index"), &folder.join("index"));
@@ -230,7 +230,8 @@ fn runner(cases: u32) -> TestRunner {
     })
 }
 
-/// The last commit was being written when the machine died: wherever it is torn, all before it is there and stays there.
+/// The last commit was being written when the machine died: wherever it is torn, all before it is
+/// there and stays there.
 #[test]
 fn a_torn_last_commit_is_cut_off_and_kept() {
     let made = store_with(&[]);
@@ -381,7 +382,8 @@ fn damage_before_acknowledged_writes_is_refused() {
     result.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Commits that were acknowledged are gone from the end of a segment, or with it: that is said, not passed over.
+/// Commits that were acknowledged are gone from the end of a segment, or with it: that is said, not
+/// passed over.
 #[test]
 fn a_log_that_lost_acknowledged_writes_is_refused() {
     let folder = store_with(&["a", "b"]);
@@ -455,7 +457,8 @@ fn an_index_that_is_lost_or_damaged_is_made_anew() {
     }
 }
 
-/// One flipped bit anywhere in the log or the index: an error, or the right answer, never a wrong one.
+/// One flipped bit anywhere in the log or the index: an error, or the right answer, never a wrong
+/// one.
 #[test]
 fn flipped_bits_are_never_served() {
     let folder = tempfile::tempdir().unwrap();

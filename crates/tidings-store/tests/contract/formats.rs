@@ -1,4 +1,5 @@
-//! Stores of every format there ever was, as their own version left them, opened by this one. `examples/keep_format.rs` makes the files.
+//! Stores of every format there ever was, as their own version left them, opened by this one.
+//! `examples/keep_format.rs` makes the files.
 
 use std::collections::BTreeMap;
 use std::fs;

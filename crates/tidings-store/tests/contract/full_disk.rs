@@ -1,7 +1,8 @@
-//! A disk that is really full: writes are refused with a clear error, nothing acknowledged is lost, and once there is space
-//! again the store goes on by itself.
+//! A disk that is really full: writes are refused with a clear error, nothing acknowledged is lost,
+//! and once there is space again the store goes on by itself.
 //!
-//! The disk is a small tmpfs in a namespace of the test's own. Where the system does not allow that, the test says so.
+//! The disk is a small tmpfs in a namespace of the test's own. Where the system does not allow
+//! that, the test says so.
 
 use std::fs;
 use std::path::Path;

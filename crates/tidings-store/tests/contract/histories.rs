@@ -1,8 +1,9 @@
-//! Random histories against a model: whatever is done to a store in whatever order, restarts included, it answers as the
-//! model says, now and about the past.
+//! Random histories against a model: whatever is done to a store in whatever order, restarts
+//! included, it answers as the model says, now and about the past.
 //!
-//! The model learns of each change only from a watch, and checks it: in order, with the right previous value, an expiry
-//! only when it was due. What the operations answered must agree with what the watch told.
+//! The model learns of each change only from a watch, and checks it: in order, with the right
+//! previous value, an expiry only when it was due. What the operations answered must agree with
+//! what the watch told.
 //!
 //! `TIDINGS_STORE_HISTORIES` sets how many histories are run per backend (default 12).
 
@@ -456,7 +457,8 @@ impl Run {
 
     /// A watch from a past revision tells the same story again.
     async fn look_back(&self, past: Revision) {
-        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as its expiry.
+        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as
+        // its expiry.
         let remote = self.fixture.is_remote();
         let told = |shown: &str| match shown.strip_prefix('!') {
             Some(deleted) if remote => format!("-{deleted}"),

@@ -1,4 +1,5 @@
-//! Cases of the contract with values that are large: pages and changes come in pieces of bounded size.
+//! Cases of the contract with values that are large: pages and changes come in pieces of bounded
+//! size.
 
 use bytes::Bytes;
 use tidings_store::{ListRequest, NewRecord, NewestRequest, ObjectSelector};

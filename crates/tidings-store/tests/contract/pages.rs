@@ -39,7 +39,8 @@ async fn twenty(fixture: &Fixture) -> Vec<String> {
     list
 }
 
-/// Changes what was read already and what is still to be read: updates, deletions, creates, and ends.
+/// Changes what was read already and what is still to be read: updates, deletions, creates, and
+/// ends.
 async fn disturb(fixture: &mut Fixture, round: usize) {
     for number in [round, 19 - round] {
         let key = format!("a/{number:02}");

@@ -1,8 +1,8 @@
 //! The store on etcd made to look like any other for the contract's tests.
 //!
-//! etcd keeps neither index nor expiry beside a value, so both are put in front of it, where the store's decoder finds
-//! them, as a server finds them in an encoded event. And etcd's first revision is 1, before any change: revisions are
-//! counted from there.
+//! etcd keeps neither index nor expiry beside a value, so both are put in front of it, where the
+//! store's decoder finds them, as a server finds them in an encoded event. And etcd's first
+//! revision is 1, before any change: revisions are counted from there.
 
 use std::sync::Arc;
 use std::time::Duration;

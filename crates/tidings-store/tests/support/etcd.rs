@@ -12,7 +12,8 @@ use port::free_port;
 #[path = "port.rs"]
 mod port;
 
-/// The etcd program: `$ETCD`, or the first on the PATH. Says once if there is none; tests that need it are then skipped.
+/// The etcd program: `$ETCD`, or the first on the PATH. Says once if there is none; tests that need
+/// it are then skipped.
 fn program() -> Option<PathBuf> {
     static SAID: Once = Once::new();
     let found = std::env::var_os("ETCD").map(PathBuf::from).or_else(|| {

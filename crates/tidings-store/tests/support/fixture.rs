@@ -1,7 +1,8 @@
-//! A small store in one file: what the tool that keeps a format for the future and the test that opens it have in common.
+//! A small store in one file: what the tool that keeps a format for the future and the test that
+//! opens it have in common.
 //!
-//! The file is a zstd frame of the folder's files, each a path and its bytes with their lengths before them. (Journals are mostly zeros,
-//! and these compress to nothing.)
+//! The file is a zstd frame of the folder's files, each a path and its bytes with their lengths
+//! before them. (Journals are mostly zeros, and these compress to nothing.)
 
 use std::error::Error;
 use std::fs;
@@ -29,7 +30,8 @@ pub(crate) fn open(folder: &Path, now: i64) -> Result<EmbeddedStore> {
     Ok(EmbeddedStore::open(folder, options)?)
 }
 
-/// Number `number` of the records: values of many lengths, about ten pods, some for ever, the others for one to three hours.
+/// Number `number` of the records: values of many lengths, about ten pods, some for ever, the
+/// others for one to three hours.
 pub(crate) fn record(number: i64) -> NewRecord {
     let pod = number % 10;
     let words = [
@@ -57,8 +59,8 @@ pub(crate) fn record(number: i64) -> NewRecord {
     }
 }
 
-/// Creates 300 records, writes every seventh of them again and deletes every eleventh. The last journal stays unflushed, as after a
-/// kill.
+/// Creates 300 records, writes every seventh of them again and deletes every eleventh. The last
+/// journal stays unflushed, as after a kill.
 pub(crate) async fn fill(store: &EmbeddedStore) -> Result {
     for number in 0..300 {
         let key = format!("default/{number:04}");

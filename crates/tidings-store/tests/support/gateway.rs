@@ -1,4 +1,5 @@
-//! Another program on the same etcd, speaking to its JSON gateway: what kube-apiserver or an operator would do.
+//! Another program on the same etcd, speaking to its JSON gateway: what kube-apiserver or an
+//! operator would do.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! What the store's tests share: a store of either kind on a clock that is moved by hand, and short ways to talk to it.
+//! What the store's tests share: a store of either kind on a clock that is moved by hand, and short
+//! ways to talk to it.
 
 #[cfg(feature = "etcd")]
 mod enveloped;

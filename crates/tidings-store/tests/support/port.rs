@@ -1,7 +1,8 @@
 //! Ports for programs that must be told one before they listen on it.
 //!
-//! A port the kernel gave, and got back, may be given to the next connection or test before the program has it; the program
-//! then ends, seldom and without a word. These lie below those the kernel gives (`ip_local_port_range`).
+//! A port the kernel gave, and got back, may be given to the next connection or test before the
+//! program has it; the program then ends, seldom and without a word. These lie below those the
+//! kernel gives (`ip_local_port_range`).
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -13,7 +13,8 @@ pub(crate) trait Work: Clone + Send + Sync + 'static {
     /// Why work fails.
     type Error: fmt::Display + Send;
 
-    /// Does the work on `name`, after so far `failures` failures. The result becomes an event's message.
+    /// Does the work on `name`, after so far `failures` failures. The result becomes an event's
+    /// message.
     fn work(
         &self,
         name: &str,

@@ -1,4 +1,5 @@
-//! A controller with a rate-limited work queue that records an event for each thing it did: client-go's classic example, in Rust.
+//! A controller with a rate-limited work queue that records an event for each thing it did:
+//! client-go's classic example, in Rust.
 //!
 //! ```console
 //! cargo run -p tidings --example work_queue_controller            # to the terminal

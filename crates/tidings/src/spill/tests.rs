@@ -422,7 +422,8 @@ fn marks_hold_whatever_is_torn_before_them_and_for_no_other_file() {
 }
 
 proptest! {
-    /// Killed between two bytes of a write: all events before are found, and the one being written is not.
+    /// Killed between two bytes of a write: all events before are found, and the one being written
+    /// is not.
     #[test]
     fn a_torn_end_costs_what_was_being_written(events in 1_usize..12, cut in 0_usize..4000, done in prop::collection::btree_set(0_u64..12, 0..6)) {
         let folder = tempfile::tempdir().unwrap();

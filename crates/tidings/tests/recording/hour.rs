@@ -1,5 +1,6 @@
-//! An hour of a controller's life in compressed time, as events.k8s.io/v1: what is written, beside what client-go's `tools/events` writes for
-//! the same script. The command's tests play it against API servers.
+//! An hour of a controller's life in compressed time, as events.k8s.io/v1: what is written, beside
+//! what client-go's `tools/events` writes for the same script. The command's tests play it against
+//! API servers.
 
 use std::time::Duration;
 

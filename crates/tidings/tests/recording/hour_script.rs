@@ -1,5 +1,6 @@
-//! The hours of a controller's life that are played in compressed time, and what each costs: shared by the tests that play them against a sink in
-//! memory, and against API servers. client-go's counts come from `go test ./series-hour` in `benches/peers/client-go`, which runs client-go
+//! The hours of a controller's life that are played in compressed time, and what each costs: shared
+//! by the tests that play them against a sink in memory, and against API servers. client-go's
+//! counts come from `go test ./series-hour` in `benches/peers/client-go`, which runs client-go
 //! itself through the same script.
 
 use std::time::Duration;

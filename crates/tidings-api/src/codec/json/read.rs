@@ -382,7 +382,8 @@ impl<'de> Visitor<'de> for ScalarVisitor {
         )
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Scalar, E> {
-        // As it was most likely written; of what is larger it cannot be told whether it had a point.
+        // As it was most likely written; of what is larger it cannot be told whether it had a
+        // point.
         let shown = if value.abs() < 1e16 {
             format!("{value:?}")
         } else {

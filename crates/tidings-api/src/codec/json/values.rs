@@ -337,7 +337,8 @@ fn keys<'a, K: Ord, V>(
     old.keys().chain(added)
 }
 
-/// Entries of managedFields. An empty list is a request to forget them, as is one empty entry: it becomes that.
+/// Entries of managedFields. An empty list is a request to forget them, as is one empty entry: it
+/// becomes that.
 impl<V> Field<V> for Vec<ManagedFieldsEntry> {
     fn is_empty(&self) -> bool {
         Vec::is_empty(self)

@@ -1,10 +1,11 @@
-//! `tidings demo`: the whole path, once through. A server in a temporary folder, a controller whose work often fails, and a look at the
-//! events it leaves behind.
+//! `tidings demo`: the whole path, once through. A server in a temporary folder, a controller whose
+//! work often fails, and a look at the events it leaves behind.
 
 mod screen;
 mod shop;
 
-// The controller is the library's own example of one, by a link that a published package has the file in place of.
+// The controller is the library's own example of one, by a link that a published package has the
+// file in place of.
 mod controller;
 mod queue;
 

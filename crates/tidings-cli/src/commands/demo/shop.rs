@@ -1,5 +1,5 @@
-//! The work of the demo: a job for each order of a shop. Most of their pods are created at once; some
-//! fail a few times, and some again and again.
+//! The work of the demo: a job for each order of a shop. Most of their pods are created at once;
+//! some fail a few times, and some again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

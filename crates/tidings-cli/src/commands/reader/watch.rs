@@ -1,9 +1,10 @@
 //! A watch that goes on through whatever happens to the server or the network.
 //!
-//! Invariant of a watch: every change of an event after the list is given out once, while the server remembers the last revision seen,
-//! from which a watch that ended goes on. Where the server has forgotten it, the events are listed anew and those written after it are
-//! given out: once and as they are by then, without those that are gone and without what an event was in between. Revisions grow over
-//! all objects of a server, so that one number says how far we are.
+//! Invariant of a watch: every change of an event after the list is given out once, while the
+//! server remembers the last revision seen, from which a watch that ended goes on. Where the server
+//! has forgotten it, the events are listed anew and those written after it are given out: once and
+//! as they are by then, without those that are gone and without what an event was in between.
+//! Revisions grow over all objects of a server, so that one number says how far we are.
 
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ const SLACK: Duration = Duration::from_secs(20);
 /// Waits between tries to watch again.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(15);
-/// Answers of 403 in a row that a watch which was open once outlives, some minutes of them: a kube-apiserver that starts gives them until it
-/// has read its roles.
+/// Answers of 403 in a row that a watch which was open once outlives, some minutes of them: a
+/// kube-apiserver that starts gives them until it has read its roles.
 pub(super) const FORBIDDEN_MAX: u32 = 20;
 /// What a watch is told of besides events.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +34,8 @@ pub(crate) enum Notice {
     Interrupted(String),
     /// It goes on.
     Resumed,
-    /// The server counts its revisions anew, or from before: which changes were given out already cannot be told.
+    /// The server counts its revisions anew, or from before: which changes were given out already
+    /// cannot be told.
     NewHistory,
 }
 
@@ -143,7 +145,8 @@ impl Reader {
         }
     }
 
-    /// Gives out what was written after the position, from a new list. What ends the list is judged as what ends a watch.
+    /// Gives out what was written after the position, from a new list. What ends the list is judged
+    /// as what ends a watch.
     async fn catch_up(
         &self,
         position: &mut Position,
@@ -200,7 +203,8 @@ enum Ended {
 impl From<kube::Error> for Ended {
     fn from(error: kube::Error) -> Self {
         match error {
-            // 504 Timeout is what is said of a revision that the server has not reached: it counts anew.
+            // 504 Timeout is what is said of a revision that the server has not reached: it counts
+            // anew.
             kube::Error::Api(status) if status.code == 410 || is_from_the_future(&status) => {
                 Self::Expired
             }
@@ -217,8 +221,8 @@ fn is_from_the_future(status: &Status) -> bool {
             .any(|cause| cause.reason == "ResourceVersionTooLarge")
 }
 
-/// Whether asking again will not help. Credentials may be renewed, a server that is starting may know nothing yet: not even, for so many
-/// more answers as are left, what it allows.
+/// Whether asking again will not help. Credentials may be renewed, a server that is starting may
+/// know nothing yet: not even, for so many more answers as are left, what it allows.
 fn is_final(error: &kube::Error, forbidden_left: &mut u32) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

@@ -1,4 +1,5 @@
-//! What `tidings record` makes of a server that is away for a part of the time, or says so of a part of it.
+//! What `tidings record` makes of a server that is away for a part of the time, or says so of a
+//! part of it.
 
 use clap::Parser;
 use kube::Client;
@@ -13,8 +14,8 @@ struct Line {
     args: Args,
 }
 
-/// The exit code for these words, and the event that was taken: by a server that answers every look-up so, and so many writes before it
-/// takes one.
+/// The exit code for these words, and the event that was taken: by a server that answers every
+/// look-up so, and so many writes before it takes one.
 async fn recorded(words: &[&str], look_up: u16, refusals: &[u16]) -> (u8, Option<Value>) {
     let taken = Arc::new(Mutex::new(None));
     let refusals = Arc::new(Mutex::new(refusals.to_vec()));

@@ -44,10 +44,11 @@ pub(super) struct PolicyFlags {
     /// annotation
     #[arg(long, value_name = "POLICY", default_value = "reject")]
     event_size_policy: SizePolicy,
-    /// File with retention rules in YAML. The first matching rule decides, otherwise --event-ttl. For example
-    /// `rules: [{namespace: kube-system, type: Warning, ttl: 14d}, {reason: [Pulled, 'Pull*'], ttl: 30m}]`.
-    /// Conditions: namespace, type, reason, reportingController, source.component and source.host;
-    /// `*` matches any characters. A rule applies from the next write of an event
+    /// File with retention rules in YAML. The first matching rule decides, otherwise --event-ttl.
+    /// For example `rules: [{namespace: kube-system, type: Warning, ttl: 14d}, {reason: [Pulled,
+    /// 'Pull*'], ttl: 30m}]`. Conditions: namespace, type, reason, reportingController,
+    /// source.component and source.host; `*` matches any characters. A rule applies from the next
+    /// write of an event
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     retention_file: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! The flags that say who may come in and what they may do; kube-apiserver's names wherever it has one.
+//! The flags that say who may come in and what they may do; kube-apiserver's names wherever it has
+//! one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

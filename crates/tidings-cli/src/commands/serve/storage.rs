@@ -1,4 +1,5 @@
-//! The flags that say where events are kept: in the data folder, or in etcd by kube-apiserver's own flags.
+//! The flags that say where events are kept: in the data folder, or in etcd by kube-apiserver's own
+//! flags.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
