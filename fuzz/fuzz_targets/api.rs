@@ -11,8 +11,8 @@ use tokio::runtime::{Builder, Runtime};
 #[path = "../../crates/tidings-server/tests/hostile/request.rs"]
 pub mod request;
 
-/// After so many inputs the server is made anew: what was written by chance must not make later
-/// ones slow, and what an input finds is not to depend on too many others.
+/// Number of inputs after which the server is made again: what was written by chance must not make
+/// later ones slow, and what an input finds is not to depend on too many others.
 const INPUTS: usize = 200;
 
 struct Api {

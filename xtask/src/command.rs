@@ -14,8 +14,8 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root);
     // What cargo tells this task of itself. Build scripts (ring's is one) run again when it
-    // changes, and all that is built on them is built again: each time somebody turns from `cargo
-    // xtask` to `cargo build`, and back.
+    // changes, and all that is built on them is built again: each time a developer turns from
+    // `cargo xtask` to `cargo build`, and back.
     let own = ["CARGO_PKG_", "CARGO_MANIFEST_"];
     for (name, _) in std::env::vars_os() {
         if name

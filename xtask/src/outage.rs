@@ -231,7 +231,7 @@ struct Recorder {
     lines: Receiver<String>,
     /// How many it had recorded, last and at the time before that.
     recorded: [u64; 2],
-    /// It is to record at least so many: half of what it was asked for.
+    /// Minimum events to record: half of what it was asked for.
     least: u64,
     said: Value,
 }

@@ -131,7 +131,7 @@ impl Target {
         stream.set_nodelay(true)?;
         let stream = self.tls.connect(self.name.clone(), stream).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the sender; an error reaches whoever waits for an answer.
+        // It ends with the sender; an error reaches the caller that waits for an answer.
         tokio::spawn(connection);
         Ok(Connection {
             sender,

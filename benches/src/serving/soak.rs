@@ -107,7 +107,7 @@ pub async fn soak(
         held.push(connection);
     }
     write(target, run, plan, &acknowledged, started, minute).await?;
-    // Nobody listens any more if every watcher has failed, which is told below.
+    // The receiver is gone if every watcher has failed, which is reported below.
     let _ = finished.send(Some(now() + plan.ttl + PATIENCE));
     let mut account = Account {
         written: events,

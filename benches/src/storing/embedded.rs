@@ -18,7 +18,7 @@ use super::real::RealEvents;
 
 const NAME: &str = "embedded";
 
-/// Steady writers beside an expiry, together so many writes a second.
+/// Total writes a second of the steady writers during an expiry.
 const STEADY_WRITERS: u64 = 32;
 const STEADY_PER_SECOND: u64 = 2_000;
 
@@ -70,7 +70,7 @@ impl Target for Embedded {
     }
 }
 
-/// Creates `count` events and updates `updates` of them, with so many writers; then one writer
+/// Creates `count` events and updates `updates` of them, with a number of writers; then one writer
 /// alone. Leaves the store in the folder.
 ///
 /// # Errors

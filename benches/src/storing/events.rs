@@ -166,7 +166,7 @@ impl NewEvent {
     }
 }
 
-/// So many events about a twentieth as many objects.
+/// A number of events about a twentieth as many objects.
 pub(super) struct Events {
     templates: Vec<Template>,
     objects: u64,

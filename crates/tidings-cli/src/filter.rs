@@ -19,7 +19,7 @@ pub struct Target {
 
 impl Target {
     /// Whether the event is about it. The version never counts, and the group only where it was
-    /// given: whoever recorded the event may have known the object by another.
+    /// given: the reporter may have known the object by another.
     fn is_of(&self, event: &Event) -> bool {
         let own = event.object_name() == self.named.name
             && match (&self.kind, self.named.parts().1) {

@@ -24,7 +24,7 @@ pub enum Rows {
     Table,
     /// Those of `kubectl get events -o wide`.
     Wide,
-    /// Columns of one's own.
+    /// Custom columns.
     Custom(Columns),
 }
 

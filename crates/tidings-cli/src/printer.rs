@@ -30,7 +30,7 @@ impl Printer {
     pub fn new(format: Format, screen: Screen, namespaces: bool) -> Self {
         let is_whole = match &format {
             Format::Rows(Rows::Table) | Format::Objects(_) => false,
-            // Whoever asks for all of it gets all of it, as from kubectl.
+            // A request for everything prints everything, as in kubectl.
             Format::Rows(Rows::Wide | Rows::Custom(_)) => true,
         };
         let screen = if is_whole {
@@ -149,7 +149,7 @@ impl Printer {
     fn yaml(&self, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
         self.safely(out, |mut out| {
             serde_saphyr::to_io_writer(&mut out, value).map_err(|error| match error {
-                // Whoever reads may have read enough.
+                // The reader may have read enough.
                 SerializeError::IO { error } => error,
                 error => io::Error::other(error),
             })
@@ -323,7 +323,7 @@ pub fn describe(
     for row in &rows {
         layout.grow(row);
     }
-    // Whoever reads a description wants it whole: nothing is fitted.
+    // A description is printed whole: nothing is fitted.
     let screen = Screen {
         width: None,
         ..screen

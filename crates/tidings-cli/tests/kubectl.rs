@@ -330,7 +330,7 @@ fn server_side_apply() {
     ]);
     assert_eq!(shown, "kubectl Apply");
 
-    // Somebody else takes a field.
+    // Another manager takes a field.
     let patch = ["patch", "event", "web.1", "-n", "shop", "--type=merge"];
     let change = ["--field-manager=other", "-p", r#"{"count":99}"#];
     server.kubectl(&[&patch[..], &change].concat());

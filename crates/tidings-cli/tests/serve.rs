@@ -181,7 +181,7 @@ audit-log-path: {}
     );
 }
 
-/// Whoever was told that an event is stored finds it after a clean end, even in the middle of
+/// A client whose event was acknowledged finds it after a clean end, even in the middle of
 /// everything.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_end_under_load_loses_no_acknowledged_write() {

@@ -1,4 +1,4 @@
-//! kube-rs' watcher and reflector, and a watch that always goes on where it was, while the server
+//! kube-rs' watcher and reflector, and a watch that always continues where it was, while the server
 //! is killed, connections are cut and history is forgotten. What the store holds in the end is the
 //! truth.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Who finds no server tries again after this.
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 const WRITERS: usize = 4;
-/// So many writes are acknowledged between two misfortunes.
+/// Writes acknowledged between two faults.
 const ENOUGH: usize = 60;
 
 /// A server that is killed and started again, in one folder and on one port.
@@ -182,7 +182,7 @@ impl Writers {
         }
     }
 
-    /// Waits until so many more writes are acknowledged.
+    /// Waits until this number of further writes is acknowledged.
     async fn go_on(&mut self) {
         for _ in 0..ENOUGH {
             let version = tokio::time::timeout(PATIENCE, self.acknowledged.recv()).await;

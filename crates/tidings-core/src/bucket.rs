@@ -11,7 +11,7 @@ pub struct TokenRate {
 }
 
 impl TokenRate {
-    /// So many tokens a second, and so many at most.
+    /// A rate of tokens a second, and the maximum number of tokens.
     pub fn new(per_second: f32, burst: u32) -> Self {
         Self {
             per_second: f64::from(per_second),
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(back, [true; 4]);
     }
 
-    /// client-go's TestMultithreadedThrottling and TestThrottle, by the clock alone: nobody gets
+    /// client-go's TestMultithreadedThrottling and TestThrottle, by the clock alone: no caller gets
     /// more than burst and refill.
     #[test]
     fn a_bucket_gives_no_more_than_it_has() {

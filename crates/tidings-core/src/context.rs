@@ -7,15 +7,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// Something that travels with one event, from the recorder to what becomes of it: a tracing span,
-/// somebody who waits for it.
+/// a caller that waits for it.
 ///
 /// It is never written, and no part of any key. What keeps an event for longer than its write keeps
 /// it without its context (a correlator's cache), or with what has to be kept of it (an open
 /// series: [`EventContext::kept`]).
 ///
-/// Whoever made it finds its own type again by upcasting to [`Any`].
+/// Its maker finds its own type again by upcasting to [`Any`].
 pub trait EventContext: Any + Send + Sync {
-    /// Whether somebody waits to hear what becomes of this very event. It is then written at once
+    /// Whether a caller waits for the outcome of this event. It is then written at once
     /// and by itself: a series does not hold it back, and no later event is written in its place.
     fn is_awaited(&self) -> bool {
         false
@@ -27,7 +27,7 @@ pub trait EventContext: Any + Send + Sync {
         false
     }
 
-    /// The same for those who only look at the event: without whoever waits. Asked only of one that
+    /// The same for mere readers of the event: without the waiting caller. Asked only of one that
     /// [is awaited](EventContext::is_awaited). Default: nothing.
     fn unawaited(&self) -> Option<Arc<dyn EventContext>> {
         None

@@ -16,7 +16,7 @@ use crate::reference::{ALL_FIELDS, OBJECT_FIELDS, PART_FIELDS};
 use crate::source::{COMPONENT_FIELDS, REPORTING_FIELDS};
 use crate::{Event, Reference};
 
-/// Which fields of an event count: the first so many of each packed group, and what else.
+/// Which fields of an event count: the number of leading ones in each packed group, and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Projection {
     /// Of the source: component, host | reportingController, reportingInstance.
@@ -167,7 +167,7 @@ impl Projection {
     }
 }
 
-/// Makes keys whose hashes cannot be foreseen by whoever writes the messages, as long as the seed
+/// Makes keys whose hashes cannot be foreseen by the authors of messages, as long as the seed
 /// cannot.
 pub(crate) struct Keys(FixedState);
 

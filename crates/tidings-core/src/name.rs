@@ -70,7 +70,7 @@ impl NameStamps {
     }
 }
 
-/// An event's name, kept as what it is made of until somebody asks for the text.
+/// An event's name, kept as its parts until the text is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventName {
     /// `<object name>.<stamp in hexadecimal>`.

@@ -182,7 +182,7 @@ impl fmt::Write for Cutting<'_> {
         if keep < part.len() {
             self.cut = true;
             self.room = 0;
-            // Stops a Display that would go on for ever.
+            // Stops an endless Display.
             return Err(fmt::Error);
         }
         Ok(())

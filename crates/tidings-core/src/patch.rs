@@ -94,8 +94,8 @@ fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
 }
 
 /// The patch of client-go's `tools/events`: the series, and nothing else but its last note, where
-/// that is to be shown. Nothing of a series of one, which is none. Of the stored event's version,
-/// unless that is empty.
+/// that is to be shown. Nothing of a series of one, which is not a series. Of the stored event's
+/// version, unless that is empty.
 fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     if occurrence.count() < 2 {
         return Vec::new();

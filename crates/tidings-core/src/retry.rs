@@ -239,7 +239,7 @@ pub struct RetryPolicy {
     /// How often an event is tried that the server refuses for its rate
     /// ([`WriteError::is_rate_limited`]) before it is given up as [`DropCause::RateLimited`]; at
     /// least 1. Default 5, which is two to four seconds: client-go gives it up at once, and a
-    /// recorder that goes on asking is what such a limit is there for. Other events are not held up
+    /// recorder that continues to ask is what such a limit is for. Other events are not held up
     /// meanwhile.
     ///
     /// A refusal is not one of these, but of `tries_max`, if events about as many different objects

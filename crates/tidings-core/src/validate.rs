@@ -384,7 +384,7 @@ pub fn validate_metadata(metadata: &MetadataFields<'_>, name_rule: NameRule) -> 
     errors
 }
 
-/// A dash at the end of a generateName is none at the end of the name.
+/// A dash at the end of a generateName is not at the end of the name.
 fn mask_trailing_dash(base: &str) -> String {
     match base.strip_suffix('-') {
         Some(stem) if !stem.is_empty() => {

@@ -200,7 +200,7 @@ impl Message {
         }
     }
 
-    /// A time, unless it is none.
+    /// A time, unless it is missing.
     fn time(&mut self, field: u32, time: Option<Timestamp>, precision: Precision) {
         let Some(time) = time.and_then(set) else {
             return;
@@ -277,7 +277,7 @@ mod tests {
         "731a01702201712a0276313201373a04737065634a190a044e6f64651201781a017922017a2a0276313201383a017752016d5a064e6f726d616c6204",
         "0a0012006a0072007800",
     );
-    /// What is deprecated: an empty source, empty times and 0, which are as good as absent.
+    /// What is deprecated: an empty source, empty times and 0, which are equivalent to absent.
     const DEPRECATED: &str = "62040a0012006a0072007800";
 
     fn hex(bytes: &[u8]) -> String {

@@ -162,7 +162,7 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
         matches!(&error, kube::Error::Api(status) if status.code == 401),
         "{error:?}"
     );
-    // What everybody may read is not for those who show wrong credentials.
+    // What every client may read is refused with wrong credentials.
     let version = Client::try_from(config.clone())
         .unwrap()
         .apiserver_version()

@@ -647,7 +647,7 @@ async fn futures_poll_once<T>(fixture: &Fixture, future: impl Future<Output = T>
             .await
             .ok();
     }
-    // With the runtime's clock paused, the timeout ends as soon as nothing else can go on.
+    // With the runtime's clock paused, the timeout ends as soon as nothing else can run.
     tokio::time::pause();
     let result = tokio::time::timeout(std::time::Duration::from_secs(5), future)
         .await

@@ -57,7 +57,7 @@ fn record(value: &str, expires_at: i64) -> NewRecord {
     NewRecord::new(value.to_owned()).expires_at(UnixMillis(expires_at))
 }
 
-/// The next so many changes, in one delivery or several.
+/// A number of next changes, in one delivery or several.
 async fn next(watch: &mut dyn Watch, count: usize) -> Vec<Arc<Change>> {
     let mut changes = Vec::new();
     while changes.len() < count {
@@ -243,7 +243,7 @@ async fn writes_of_others_move_watches_and_index_along() {
     for number in 0..5 {
         gateway::put(url, &format!("/registry/pods/{number}"), "", "0");
     }
-    // The question after the object makes the index catch up, and with it everybody who watches.
+    // The question after the object makes the index catch up, and with it all watchers.
     let object = ListRequest::default().object(ObjectSelector::Uid("uid-1".into()));
     while watch.revision() < created + 5 {
         let page = store.list(object.clone()).await.unwrap();
@@ -325,7 +325,7 @@ async fn members_that_are_not_there_are_passed_over() {
         .await
         .unwrap();
     let mut watch = store.watch(Bytes::new(), first).await.unwrap();
-    // Nobody at home at all: refused for certain, in time.
+    // No server at all: refused for certain, in time.
     cluster.members[0].kill();
     options.request_timeout = Duration::from_millis(300);
     let message = error_of_opening(options).await;

@@ -2,7 +2,7 @@
 //! along with an event.
 //!
 //! Invariants: an event that is waited for is written by itself, so that what is said of its write
-//! is said of it; and nobody waits for ever, because the wait ends with the last sink.
+//! is reported; and no wait is endless, because it ends with the last sink.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,7 +71,7 @@ pub(crate) struct Context {
     recovered: bool,
 }
 
-/// Somebody waits.
+/// A caller waits.
 struct Ticket {
     state: Arc<Mutex<TicketState>>,
     /// Dropped with the last of the event.
@@ -264,7 +264,7 @@ impl TicketState {
         if self.is_complete()
             && let Some(done) = self.done.take()
         {
-            // Nobody need listen any more.
+            // The caller may have stopped listening.
             let _ = done.send(());
         }
     }
@@ -278,7 +278,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// So many sinks took the event: some of them may have written it already.
+    /// Number of sinks that took the event: some of them may have written it already.
     pub(crate) fn taken_by(&self, sinks: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.sinks = Some(sinks);

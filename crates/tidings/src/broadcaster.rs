@@ -32,10 +32,10 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 
 /// Takes events from recorders and gives them to watchers: client-go's `EventBroadcaster`.
 ///
-/// Cloning it makes another handle of the same broadcaster. Keep one for as long as events are to
-/// be recorded, and end it with
-/// [`Broadcaster::shutdown`]: when the last handle is dropped without it, no more events are taken, a warning is logged, and what is
-/// still queued arrives only if the program goes on for long enough.
+/// Cloning it makes another handle of the same broadcaster. Keep one as long as events are
+/// recorded, and end it with [`Broadcaster::shutdown`]. If the last handle is dropped without it, no
+/// more events are accepted, a warning is logged, and queued events arrive only if the program runs
+/// for long enough.
 ///
 /// # Where things run
 /// Handlers and sinks run on the tokio runtime in whose context they are started, which must have
@@ -252,7 +252,7 @@ impl Broadcaster {
     /// stopped.
     ///
     /// Calling it again, also at the same time, gives the same report; the first call's deadline
-    /// holds. Should the future be dropped, all this goes on without it.
+    /// holds. If the future is dropped, all this continues without it.
     pub async fn shutdown(&self, deadline: Duration) -> FlushReport {
         let shared = self.shared();
         let mut draining = Shared::draining(shared, deadline);

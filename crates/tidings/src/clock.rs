@@ -73,7 +73,7 @@ impl Clock {
         }
     }
 
-    /// Waits until `deadline`. A manual clock that nobody can move any more never gets there.
+    /// Waits until `deadline`. A manual clock without a handle never gets there.
     pub(crate) async fn sleep_until(&self, deadline: Monotonic) {
         match &self.0 {
             Source::System { start } => {
@@ -125,7 +125,7 @@ impl ManualClock {
     }
 }
 
-/// A number that nobody can foresee, from the randomness the standard library seeds its hash maps
+/// An unpredictable number, from the randomness the standard library seeds its hash maps
 /// with.
 pub(crate) fn entropy() -> u64 {
     let mut hasher = RandomState::new().build_hasher();

@@ -108,8 +108,8 @@ impl BroadcasterOptions {
 
     /// Where events about cluster-scoped objects go. Default `default`, as in client-go.
     ///
-    /// A recorder needs the permission to create and patch events in that namespace besides those
-    /// of the objects it reports about.
+    /// A recorder needs the permission to create and patch events in that namespace in addition to
+    /// those of the objects it reports about.
     pub fn cluster_scoped_namespace(mut self, namespace: ClusterScopedNamespace) -> Self {
         self.cluster_scoped_namespace = namespace;
         self

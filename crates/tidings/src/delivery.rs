@@ -530,7 +530,7 @@ impl SinkTask {
 }
 
 /// The event as one that answers for its place on disk, if it has one, and may answer for those of
-/// others: in this sink only, which is why its context is none that other sinks have, too.
+/// others: in this sink only, which is why its context is not shared with other sinks.
 fn placed(kept: Kept) -> Event {
     let Kept {
         event,

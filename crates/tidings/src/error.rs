@@ -37,7 +37,7 @@ pub enum RecordError {
     /// ([`WhenFull::Wait`](crate::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]
     QueueFull,
-    /// Nobody can say what becomes of it:
+    /// Its outcome is unknown:
     /// [`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink) was
     /// not called, or its sink has ended. Handlers have it.
     #[error("no sink writes events: start_recording_to_sink was not called, or its sink has ended")]

@@ -69,7 +69,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reporter {
     /// The name of the controller. The API server wants a qualified name, such as
-    /// `example.com/my-controller`; what is none is made one.
+    /// `example.com/my-controller`; an invalid one is corrected.
     pub controller: String,
     /// Which of its replicas: the pod's name, from the downward API. Without one it is the
     /// controller's name; kube-rs looks for the host's.
@@ -101,7 +101,7 @@ impl Reporter {
     }
 }
 
-/// How many recorders that were dropped without a shutdown may go on writing what was published.
+/// Maximum recorders dropped without a shutdown that still write their published events.
 const LEFT_MAX: usize = 4_096;
 /// How many events these may have: as many as one alone may, in its queue and in its delivery.
 const LEFT_EVENTS_MAX: u64 = 65_536;
@@ -111,7 +111,7 @@ const LEFT_EVENTS_MAX: u64 = 65_536;
 ///
 /// One that is made for each reconcile works, but costs a task each, and counts no repeats. When
 /// the last clone is dropped without [`Recorder::shutdown`], what was published is still written
-/// while the program goes on. Up to 4,096 may be busy with that, while a server is away for
+/// while the program runs. Up to 4,096 may be busy with that, while a server is away for
 /// example, with up to 65,536 events; then those that were dropped first give up what they have,
 /// which is logged and counted.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ pub struct Recorder {
     _own: Option<Arc<Own>>,
 }
 
-/// A broadcaster that nobody else has: it takes no more events when the last clone of its recorder
+/// A broadcaster without other users: it takes no more events when the last clone of its recorder
 /// is dropped.
 #[derive(Debug)]
 struct Own(Broadcaster);
@@ -272,7 +272,7 @@ impl Recorder {
     /// every write: while the server is down that takes minutes.
     ///
     /// # Errors
-    /// The event was given up, and why; or nobody could say what became of it.
+    /// The event was given up, and why; or its outcome is unknown.
     pub async fn publish_and_wait(
         &self,
         event: &Event,
@@ -361,8 +361,8 @@ mod tests {
     async fn what_is_left_is_bounded_in_recorders_and_in_events() {
         let mut left = Left::new(3, 10);
         let (mut recorders, none) = (Vec::new(), [0_u64; 0]);
-        // Gives `left` a recorder with so many events; says how many each has that is given up for
-        // it.
+        // Gives `left` a recorder with this number of events; returns the numbers of those given up
+        // for it.
         let mut push = async |events: usize| {
             let sink = MemorySink::new();
             let held = sink.hold();

@@ -1,9 +1,9 @@
 //! Hands every recorded event to every watcher: one order for all, a bounded queue for each, and no
 //! task of its own.
 //!
-//! What client-go's `watch.Broadcaster` does with a channel and a loop is done here by whoever
-//! calls, under one lock that is held for a few instructions: publishing appends the shared event
-//! to each watcher's queue.
+//! What client-go's `watch.Broadcaster` does with a channel and a loop is done here by the caller
+//! that calls, under one lock that is held for a few instructions: publishing appends the shared
+//! event to each watcher's queue.
 //!
 //! Invariants:
 //! - Every accepted event has a sequence number. A watcher is handed exactly the events accepted
@@ -71,7 +71,7 @@ struct Slot {
     from: u64,
     /// Takes no more events; what is queued can still be read.
     stopped: bool,
-    /// Writes its events: whoever waits for one waits for this.
+    /// Writes its events: a caller that waits for one waits for this.
     writes: bool,
     /// A task reads it, which ends with its runtime.
     has_task: bool,
@@ -263,7 +263,7 @@ impl Mux {
 #[derive(Default)]
 struct After {
     wakers: Vec<Waker>,
-    /// Whose context may be the last of its kind, and wake somebody or end a span as it goes.
+    /// Its context may be the last of its kind, and wake a caller or end a span when dropped.
     dropped: Vec<Event>,
     /// How many were lost to watchers whose task is gone.
     lost: u64,
@@ -376,7 +376,7 @@ impl State {
             slot.push(event, after);
             after.wakers.extend(slot.waker.take());
         }
-        // There was nobody to see it.
+        // There was no watcher to see it.
         drop(slots);
         after.dropped.extend(event);
         (missed_by, sinks)
@@ -466,7 +466,7 @@ impl State {
 }
 
 impl Slot {
-    /// Nobody waits for what a handler or a reader makes of an event, however long it keeps it.
+    /// No caller waits for a handler or a reader, however long it keeps an event.
     fn push(&mut self, event: Event, after: &mut After) {
         let is_awaited = event.context().is_some_and(|context| context.is_awaited());
         let event = if !self.writes && is_awaited {

@@ -440,7 +440,8 @@ fn no_event_is_dropped_under_the_lock() {
             });
             mux.publish(event("m").with_context(context))
         };
-        // Seen by nobody, by one who does not write, by one of whom too many wait, and too late.
+        // Seen by no watcher, by one that does not write, by one with too many waiting callers, too
+        // late.
         publish();
         let reader = mux.watch(Vec::new()).unwrap();
         for _ in 0..3 {

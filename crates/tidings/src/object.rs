@@ -323,7 +323,7 @@ mod tests {
             assert_eq!(refer(&partial), Ok(full("Pod", "v1")));
         }
 
-        /// client-go `tools/reference` TestGetReferenceNilScheme: nobody knows the kind.
+        /// client-go `tools/reference` TestGetReferenceNilScheme: the kind is unknown.
         /// TestGetReferenceNilSchemeWithPopulatedGVK is the same object with its types.
         #[test]
         fn a_dynamic_object_says_what_kind_it_is() {

@@ -20,7 +20,7 @@ use crate::registry::{Phase, reached};
 use crate::sampling::is_sampled;
 use crate::sink::Sink;
 
-/// Somebody who asks a sink until there is an answer.
+/// A task that asks a sink until there is an answer.
 pub(crate) struct Questions<S> {
     pub(crate) sink: Arc<S>,
     pub(crate) retry: RetryPolicy,

@@ -1,7 +1,7 @@
 //! The recorder: what a program holds to record events with.
 //!
 //! Invariant: no call ever waits, fails loudly or panics. An event that cannot be recorded is
-//! counted by cause and logged, and the program goes on; [`EventBuilder::try_send`] is for those
+//! counted by cause and logged, and the program continues; [`EventBuilder::try_send`] is for those
 //! who want to know.
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(crate) struct Intake {
     follow_spans: bool,
     /// How many sinks are written to.
     sinks: watch::Receiver<usize>,
-    /// Nothing is written: what is recorded is as good as delivered.
+    /// Nothing is written: recorded events count as delivered.
     delivers: bool,
 }
 
@@ -71,7 +71,7 @@ impl Intake {
         })
     }
 
-    /// One whose events nobody writes, and of which whoever waits is told at once that it is
+    /// One whose events are never written; a waiting caller is told at once that they are
     /// delivered.
     pub(crate) fn delivering(options: &BroadcasterOptions) -> Arc<Self> {
         let (_, no_sinks) = watch::channel(0);
@@ -257,7 +257,7 @@ impl Recorder {
     ///
     /// The event is recorded by the call, whether the future is awaited or dropped. It is written
     /// at once and by itself, whatever waits to be written in one with others, and with the tries
-    /// of every write: while the server is down the wait goes on for minutes, so limit it with
+    /// of every write: while the server is down the wait takes minutes, so limit it with
     /// `tokio::time::timeout`. More in [`EventBuilder::send_and_wait`].
     ///
     /// ```no_run
@@ -348,7 +348,7 @@ impl Recorder {
             None
         };
         match self.publish_with(part, context)? {
-            // Whoever else saw it: it will not be written.
+            // Other watchers may have seen it, but it will not be written.
             Some(0) => Err(RecordError::QueueFull),
             _ => Ok(()),
         }

@@ -230,8 +230,8 @@ impl Progress {
         let aggregated = self.aggregated.load(Ordering::Acquire);
         let mut dropped = *self.drops();
         dropped.add(DropCause::QueueFull, self.queue.missed());
-        // Read last: what was settled was offered before. Whoever sees it as settled sees it as
-        // offered, too, as each is released when it is counted and acquired here.
+        // Read last: what was settled was offered before. A reader that sees it as settled sees it
+        // as offered, too, as each is released when it is counted and acquired here.
         let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
         let settled = delivered + aggregated + dropped.total();
         Counts {

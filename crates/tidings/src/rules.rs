@@ -97,8 +97,8 @@ impl Rules {
         }
     }
 
-    /// Offers what has become due, as far as there is room for it: a count that waits is none that
-    /// is lost.
+    /// Offers what has become due, as far as there is room: a delayed count is
+    /// not lost.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Monotonic,

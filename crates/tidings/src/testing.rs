@@ -23,10 +23,10 @@ use crate::watcher::EventWatcher;
 /// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`,
 /// with events in place of strings.
 ///
-/// Recording never waits, and whoever waits for an event ([`Recorder::record_and_wait`]) is told at
-/// once that it is delivered, under its own name, also of a repeat: nothing is counted here. It
-/// keeps up to 32,768 events that were not looked at; later ones are counted as missed, and refused
-/// to whoever waits.
+/// Recording never waits, and a caller that waits for an event ([`Recorder::record_and_wait`]) is
+/// told at once that it is delivered, under its own name, also of a repeat: nothing is counted
+/// here. It keeps up to 32,768 events that were not looked at; later ones are counted as missed,
+/// and refused to a waiting caller.
 pub fn recorder() -> (Recorder, RecordedEvents) {
     recorder_with(
         &BroadcasterOptions::default(),

@@ -188,8 +188,8 @@ impl Started {
 /// Calls `handler` for every event until there are no more, or the broadcaster abandons what is
 /// left.
 ///
-/// A handler that panics ends its watcher: it may have left its own data half changed. Nobody else
-/// notices.
+/// A handler that panics ends its watcher: it may have left its own data half changed. No other
+/// watcher notices.
 pub(crate) async fn run_handler(
     started: Started,
     phase: watch::Receiver<Phase>,

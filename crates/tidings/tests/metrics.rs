@@ -219,7 +219,7 @@ async fn every_stage_and_every_cause_is_counted() {
     broadcaster.shutdown(Duration::from_secs(60)).await;
 
     // What is left at a deadline is in no gauge any more, and not forgotten. What lies on disk then
-    // lies there for somebody else, and what is done is removed at the end: here the first of two
+    // is there for the next process, and what is done is removed at the end: here the first of two
     // files.
     let broadcaster = Broadcaster::new();
     let folder = tempfile::tempdir().unwrap();

@@ -239,7 +239,7 @@ async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
 }
 
 /// Between a client and a server. When it is told to hold, what clients send on the connections
-/// there are is sent on only when it is told to go on, also when they have gone by then. New
+/// there are is sent on only when it is told to continue, also when they have gone by then. New
 /// connections are not held.
 struct Late {
     address: std::net::SocketAddr,

@@ -148,11 +148,11 @@ fn record(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Of a burst; and about so many objects, or about few.
+/// Of a burst; and about this number of objects, or about few.
 const EVENTS: &str = "20000";
 const FEW: &str = "100";
 
-/// Has `command` send its burst about so many objects to a fresh server.
+/// Has `command` send its burst about this number of objects to a fresh server.
 fn send_burst(server: &Path, objects: &str, command: &mut Command) -> Result<Vec<Figure>> {
     let running = server::Running::start(server, &["serve", "--secure-port", "0"])?;
     let before = running.processor_seconds();

@@ -9,7 +9,7 @@ use super::figure::Figure;
 /// How often everything is measured, where nothing else is said.
 pub(super) const ROUNDS: u64 = 3;
 
-/// Measures so many times, and takes the medians. Every round has the same figures in the same
+/// Measures a number of times, and takes the medians. Every round has the same figures in the same
 /// order.
 pub(super) fn medians(
     rounds: u64,

@@ -1,4 +1,4 @@
-//! Servers for one measurement each: fresh, so that nobody finds what another left.
+//! Servers for one measurement each: fresh, so that none finds what another left.
 
 use crate::command::Result;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A server with whoever started it: it ends when this is dropped, and its folder goes.
+/// A server with the program that started it: it ends when this is dropped, and its folder goes.
 pub(super) struct Running {
     child: Child,
     kubeconfig: PathBuf,

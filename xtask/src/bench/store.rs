@@ -191,7 +191,7 @@ fn round(
     Ok(all)
 }
 
-/// So many events that nobody keeps them in a cluster: what they take, and how long until they can
+/// More events than any cluster keeps: what they take, and how long until they can
 /// be read again.
 fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result {
     let folder = bench.new_folder()?;

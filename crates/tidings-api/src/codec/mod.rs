@@ -99,7 +99,7 @@ const META_KINDS: [&str; 7] = [
     "UpdateOptions",
 ];
 
-/// What kube-apiserver says of a kind that is no event: that it is another one, or that nobody
+/// What kube-apiserver says of a kind other than Event: that it is another one, or that no client
 /// knows it.
 pub fn unknown_kind(group_version: &str, kind: &str) -> String {
     match group_version {

@@ -18,7 +18,7 @@ use super::set::{FieldSet, PathElement, Shown};
 use super::{BEFORE_FIRST_APPLY, Writer, managed_fields, strip, update};
 use crate::codec::{self, Api, json::Reading};
 
-/// A field that somebody else manages.
+/// A field of another manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Who: `"name" using v1`.

@@ -134,7 +134,7 @@ fn remove(schema: &Schema, value: &Value, set: &FieldSet) -> Value {
     }
 }
 
-/// Takes out of a merged value what its applier applied `last` time and nobody manages now;
+/// Takes out of a merged value what its applier applied `last` time and no manager has now;
 /// `managed` is what all managers have, the applier's new fields among them.
 pub(super) fn prune(
     schema: &'static Schema,
@@ -149,7 +149,7 @@ pub(super) fn prune(
     let last = named(last);
     let of_merged = named(&field_set(schema, &merged));
 
-    // What somebody manages comes back.
+    // Managed fields are put back.
     let pruned = remove(schema, &merged, &last);
     let mut gone = of_merged.clone();
     gone.subtract(&named(&field_set(schema, &pruned)));

@@ -64,7 +64,7 @@ impl Patch {
     ///
     /// # Errors
     /// 400 for what is not such a patch, 413 for too many operations, 415 for an apply, which is
-    /// none. Whoever ignores what is wrong with fields is told 422 of those of an operation.
+    /// none. A client that ignores field errors gets 422 for those of an operation.
     pub fn parse(
         kind: PatchKind,
         body: &[u8],

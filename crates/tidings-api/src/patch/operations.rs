@@ -243,7 +243,7 @@ impl Place {
     }
 }
 
-/// A place in a list of so many items, counted from the end if negative; it may be the one behind
+/// A place in a list of a given length, counted from the end if negative; it may be the one behind
 /// the last.
 fn index(step: &str, len: usize) -> Result<usize, Impossible> {
     let place: i64 = step.parse().map_err(|_| Impossible)?;

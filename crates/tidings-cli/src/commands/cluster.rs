@@ -266,7 +266,7 @@ pub(crate) fn permissions_hint(uses: &str) -> String {
 pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
     let error = match result {
         Ok(code) => return ExitCode::from(code),
-        // Whoever reads has read enough: head, less.
+        // The reader has read enough: head, less.
         Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             return ExitCode::from(DONE);
         }
@@ -436,7 +436,7 @@ pub(crate) fn with_sources(error: &dyn Error) -> String {
 
 /// Says something on standard error that is not what was asked for.
 pub(crate) fn tell(text: &str) {
-    // Nobody reading it is no reason to stop, and an exit code says it too.
+    // A missing reader is no reason to stop, and the exit code says the same.
     let _ = writeln!(std::io::stderr(), "{}", one_line(text));
 }
 

@@ -2,7 +2,7 @@
 //! that memory does not grow with them.
 //!
 //! The file is written under another name until it is whole. A list comes in the order of keys
-//! (namespace/name), so the last key written says where to go on after an interruption; what was
+//! (namespace/name), so the last key written says where to continue after an interruption; what was
 //! asked for is noted beside the file, so that nothing else is added to it.
 
 mod file;

@@ -140,7 +140,7 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     progress.finish_and_clear();
 
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
-    // Where nobody reads them any more the exit code is left to tell.
+    // Without a reader the exit code is left to tell.
     for text in report.lines().filter(|_| !args.verbose) {
         let _ = writeln!(stderr, "{text}");
     }

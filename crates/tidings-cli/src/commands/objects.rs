@@ -31,7 +31,7 @@ const METADATA_OF_ONE: &str =
 const PAGE: usize = 500;
 
 /// The kind that is meant: one that every cluster has, or else one that this cluster says it has.
-/// `None` where nobody knows.
+/// `None` if unknown.
 ///
 /// # Errors
 ///

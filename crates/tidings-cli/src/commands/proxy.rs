@@ -14,7 +14,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 /// none.
 ///
 /// # Errors
-/// Of an address that is none.
+/// For an invalid address.
 pub(crate) fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
@@ -51,7 +51,7 @@ fn is_local(host: &str) -> bool {
 /// A proxy's address; without a scheme it is one of HTTP.
 ///
 /// # Errors
-/// Of an address that is none.
+/// For an invalid address.
 pub(crate) fn address(text: &str) -> Result<Uri, String> {
     let whole = if text.contains("://") {
         text.to_owned()

@@ -184,7 +184,7 @@ async fn look_up(
 
 fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
     if report.is_complete() && report.delivered > 0 {
-        // Nobody reading it is no failure of the event.
+        // A missing reader is no failure of the event.
         let _ = writeln!(
             io::stdout(),
             "recorded {} about {}",

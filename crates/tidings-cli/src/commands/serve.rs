@@ -21,7 +21,7 @@ use std::time::Duration;
 use tidings_server::{ManagedFields, StartError, StartOptions};
 use tracing_subscriber::EnvFilter;
 
-/// What is logged without `RUST_LOG`. The index's own files are of no interest to whoever runs a
+/// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
 /// server.
 const DEFAULT_FILTER: &str = "info,lsm_tree=warn";
 
@@ -176,7 +176,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     }
     let server = tidings_server::start(options).await?;
     tracing::info!(address = %server.address(), "serving");
-    // Nobody reading the path is no reason not to serve.
+    // A missing reader of the path is no reason not to serve.
     let _ = writeln!(std::io::stdout(), "{}", server.kubeconfig().display());
     signals.wait().await;
     tracing::info!("ending; a second signal ends at once");

@@ -89,7 +89,7 @@ fn not_an_object() -> Unreadable {
     Unreadable::Syntax("not an object, expected an Event".to_owned())
 }
 
-/// A parser can be ended early by an error only; nobody sees this one.
+/// A parser can be ended early by an error only; this one is never shown.
 fn go_on<E: de::Error>(flow: ControlFlow<()>) -> Result<(), E> {
     match flow {
         ControlFlow::Continue(()) => Ok(()),

@@ -50,7 +50,7 @@ impl Declared {
 }
 
 impl Event {
-    /// Makes an event of an object, or says why it is none.
+    /// Makes an event of an object, or says why it is not one.
     pub(super) fn new(
         mut object: Map<String, Value>,
         declared: &Declared,

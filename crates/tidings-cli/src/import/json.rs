@@ -2,8 +2,8 @@
 //!
 //! A line that is JSON by itself is one document; that is JSON Lines, and a broken line costs that
 //! line only. Any other line begins a document of many lines (or a list too long to hold), which is
-//! parsed as it is read. After a broken one reading goes on at the next line that begins with `{`,
-//! as documents do and what is inside them, printed with indentation, does not.
+//! parsed as it is read. After a broken one reading continues at the next line that begins with
+//! `{`, as documents do and what is inside them, printed with indentation, does not.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;

@@ -102,7 +102,7 @@ pub struct Report {
     pub already_there: u64,
     /// Events the server would not have.
     pub refused: u64,
-    /// Of these, events that whoever asked may not create.
+    /// Of these, events that the user may not create.
     pub forbidden: u64,
     /// Records that were no events, and inputs that could not be read to their end.
     pub unreadable: u64,
@@ -161,7 +161,7 @@ impl Report {
 
 /// One line about one record, whatever is in it.
 pub fn line(place: impl fmt::Display, outcome: &Outcome) -> String {
-    // A message is somebody else's text: no line break, and nothing a terminal would act on.
+    // A message is text from elsewhere: no line break, and nothing a terminal would act on.
     format!("{place} {outcome}").replace(char::is_control, " ")
 }
 

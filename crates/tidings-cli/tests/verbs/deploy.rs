@@ -181,7 +181,7 @@ fn network_policies_name_their_peers() {
     assert_eq!(policies, 2);
 }
 
-/// Whoever may come in is known to the cluster.
+/// Every client is authenticated by the cluster.
 #[test]
 fn in_a_cluster_there_is_no_token_of_the_servers_own() {
     let config = &documents(&folder().join("kubernetes/base/config.yaml"))[0];

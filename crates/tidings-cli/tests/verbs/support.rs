@@ -140,7 +140,7 @@ async fn start(folder: &Path, port: u16) -> Running {
     tidings_server::start(options).await.unwrap()
 }
 
-/// So many seconds before now, as an event says it.
+/// The time a number of seconds ago, in an event's form.
 #[expect(
     clippy::disallowed_methods,
     reason = "what the program prints depends on the time it is"

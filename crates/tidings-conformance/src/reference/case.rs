@@ -89,7 +89,7 @@ pub(crate) enum What {
         method: String,
         path: String,
         headers: BTreeMap<String, String>,
-        /// Whose token is shown; nobody's if empty.
+        /// The user whose token is shown; none if empty.
         user: String,
         body: Content,
     },

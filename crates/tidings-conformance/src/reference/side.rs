@@ -178,7 +178,7 @@ impl Side {
                 .unwrap_or_else(|error| failure(&error))
         });
         if background {
-            // It may as well have ended in silence.
+            // It may as well have ended silently.
             let _ = begun.await;
         }
         Given::Later(task)
@@ -383,7 +383,7 @@ async fn drain(
         }
         patience = silence;
         if let Some(speaks) = speaks.take() {
-            // Nobody may have waited for it.
+            // The waiting side may be gone.
             let _ = speaks.send(());
         }
     }

@@ -2,7 +2,7 @@
 //! client-go's `EventAggregator`.
 //!
 //! A group takes members until it has one less than are combined; then it is full, and every event
-//! that is not one of its members is combined. A member that is repeated goes on being counted by
+//! that is not one of its members is combined. A repeated member continues to be counted by
 //! itself.
 
 use std::time::Duration;

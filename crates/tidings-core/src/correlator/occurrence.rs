@@ -1,6 +1,6 @@
 //! An event after correlation: what is to be written to the API server, and how.
 //!
-//! Invariant: an occurrence never changes. Its wire forms are made when somebody asks, from the
+//! Invariant: an occurrence never changes. Its wire forms are made on request, from the
 //! shared events it points to.
 
 use std::borrow::Cow;
@@ -105,7 +105,7 @@ impl Occurrence {
     }
 
     /// How often it was seen, this time included. Stops at `i32::MAX`; with
-    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it goes on at
+    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it continues at
     /// `i32::MIN`, as client-go's does.
     pub fn count(&self) -> i32 {
         self.count
@@ -160,7 +160,7 @@ impl Occurrence {
         self.context.as_ref()
     }
 
-    /// Whether somebody waits to hear what becomes of it.
+    /// Whether a caller waits for its outcome.
     pub(crate) fn is_awaited(&self) -> bool {
         self.context
             .as_ref()

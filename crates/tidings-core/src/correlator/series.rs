@@ -18,13 +18,13 @@
 //! series here (its create, and the patch of its second event) makes client-go write at the same
 //! moments, as it forgets a series no later than this does, on one of its passes every six minutes
 //! that finds it quiet for more than six. In the half hour between two heartbeats of a series that
-//! goes on, client-go refreshes it, or ends it, or begins it anew; and in the twelve minutes before
-//! a last count, it ends it, or has begun it anew. Only the shutdown, where client-go forgets all
-//! counts that are behind, and a full cache, where it knows no bound, cost writes that client-go
-//! does not make.
+//! continues, client-go refreshes it, or ends it, or begins it anew; and in the twelve minutes
+//! before a last count, it ends it, or has begun it anew. Only the shutdown, where client-go
+//! forgets all counts that are behind, and a full cache, where it knows no bound, cost writes that
+//! client-go does not make.
 //!
 //! What is due is handed out in such portions as the caller has room for; what is not handed out
-//! yet is not lost, and goes on counting.
+//! yet is not lost, and continues to count.
 //!
 //! Invariants: every event is settled by exactly one of the writes handed out, or is still counted
 //! in [`SeriesStats::behind`]; counts are absolute and only grow; an entry that is behind has a
@@ -154,7 +154,7 @@ impl Series {
         })
     }
 
-    /// Takes an event. One that somebody waits for is written at once.
+    /// Takes an event. One with a waiting caller is written at once.
     pub fn handle_event(&mut self, now: Now, event: &Event) {
         let (event, context) = event.split_context();
         let event = &*event;

@@ -28,9 +28,9 @@ pub struct SeriesOptions {
 
 impl Default for SeriesOptions {
     /// The first event of a series is created and the second patched in at once. From then on the
-    /// stored count is at most half an hour behind while the series goes on, and is right twelve
+    /// stored count is at most half an hour behind while the series continues, and is right twelve
     /// minutes after its last event, when the series ends. That costs at most two writes an hour
-    /// for each series that goes on, and one for its end, and never more than client-go's
+    /// for each series that continues, and one for its end, and never more than client-go's
     /// `tools/events` writes for the same events. Up to 131,072 series and 96 MiB are kept.
     fn default() -> Self {
         Self {
@@ -60,10 +60,10 @@ impl SeriesOptions {
         }
     }
 
-    /// How far the stored count of a series may be behind while it goes on, and how long the writes
-    /// of one series are apart; at least a second. Default 30 minutes, client-go's `refreshTime`:
-    /// two writes an hour. A minute keeps the count fresh at up to 60 writes an hour for each
-    /// series that goes on. Nothing is written while there is nothing new to say.
+    /// How far the stored count of a series may be behind while it continues, and how long the
+    /// writes of one series are apart; at least a second. Default 30 minutes, client-go's
+    /// `refreshTime`: two writes an hour. A minute keeps the count fresh at up to 60 writes an hour
+    /// for each series that continues. Nothing is written while there is nothing new.
     pub const fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.heartbeat = heartbeat;
         self
@@ -80,8 +80,8 @@ impl SeriesOptions {
 
     /// Whether a series shows its last note, too: as the annotation [`LAST_NOTE_ANNOTATION`],
     /// whenever its count is written and its note is not that of its first event, which the API
-    /// server lets nobody change. Default false. Each series with such a note then keeps one event
-    /// more in memory.
+    /// server does not allow to change. Default false. Each series with such a note then keeps one
+    /// event more in memory.
     pub const fn last_note(mut self, last_note: bool) -> Self {
         self.last_note = last_note;
         self

@@ -116,7 +116,7 @@ impl Limit {
         self.refusals
     }
 
-    /// Whether enough different objects were refused after so many refusals.
+    /// Whether enough different objects were refused after this number of refusals.
     pub(super) fn is_shared_since(&self, refusals: u64) -> bool {
         let since = |(_, last): &(u64, u64)| *last > refusals;
         self.after > 0

@@ -19,7 +19,7 @@
 //!
 //! What is written follows from what is known of the object at the server: a create that was
 //! answered makes patches of the lane's later events, a patch of something that is gone becomes a
-//! create, a create whose first answer was lost is not taken for somebody else's event, and a
+//! create, a create whose first answer was lost is not taken for another client's event, and a
 //! repeat that is to be created but is there already is patched.
 //!
 //! Invariants: offered = delivered + aggregated + dropped + pending; no more than
@@ -287,7 +287,7 @@ impl<T: Deliverable> Delivery<T> {
     }
 
     /// Takes no more events (they are dropped as [`DropCause::Stopped`]), and
-    /// [hurries](Delivery::hurry). Go on as before until [`Delivery::pending`] is 0, or
+    /// [hurries](Delivery::hurry). Continue as before until [`Delivery::pending`] is 0, or
     /// [`Delivery::abandon`].
     pub fn drain(&mut self) {
         self.draining = true;
@@ -467,7 +467,7 @@ impl<T: Deliverable> Delivery<T> {
         self.limit.refused(now, hasher.finish(), first, longest);
     }
 
-    /// How long a pause would last that begins or goes on now.
+    /// The length of a pause that begins or continues now.
     fn pause_wait(&mut self, was_probe: bool, retry_after: Option<Duration>) -> Duration {
         let failures = self.pause.failures(was_probe);
         let random = self.random.u64(..);
@@ -517,7 +517,7 @@ impl<T: Deliverable> Delivery<T> {
             lane.state = State::Refused;
             self.refused.push_back(id);
         } else if self.pause.is_open() && retry_after.is_none() {
-            // The pause is wait enough; whoever is next in turn probes.
+            // The pause is wait enough; the next event in turn probes.
             self.make_ready(id);
         } else {
             let random = self.random.u64(..);

@@ -32,7 +32,7 @@ pub trait Deliverable: Clone {
     /// Whether there was an earlier state of its object, which may or may not have been written.
     fn is_repeat(&self) -> bool;
 
-    /// Whether its object may have been created for this very event, by somebody this delivery
+    /// Whether its object may have been created for this very event, by a writer this delivery
     /// knows nothing of: an earlier process.
     fn may_be_written(&self) -> bool {
         false

@@ -1,4 +1,4 @@
-//! What a connection may cost: nobody holds one for nothing.
+//! What a connection may cost: no client holds one for nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -534,7 +534,7 @@ async fn answers_that_nobody_takes_are_ended() {
     server.running.shutdown().await;
 }
 
-/// Without credentials an answer that nobody takes is cheap to ask for: a few of a connection are
+/// Without credentials an unread answer is cheap to ask for: a few of a connection are
 /// kept, not a hundred.
 #[tokio::test]
 async fn strangers_leave_few_answers_untaken() {
@@ -559,7 +559,7 @@ async fn strangers_leave_few_answers_untaken() {
 }
 
 /// Frames that cost a client next to nothing are cut off by the protocol's bounds or by the
-/// connection's time, and nobody else notices them.
+/// connection's time, and no other client notices them.
 #[tokio::test]
 async fn floods_of_frames_are_ended() {
     let server = Server::start(|options, _| {

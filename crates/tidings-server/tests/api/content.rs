@@ -1,4 +1,4 @@
-//! Forms of bodies and answers, paths that are none, who is let in.
+//! Forms of bodies and answers, unknown paths, authentication.
 
 use axum::body::Body;
 use http::{Method, Request};

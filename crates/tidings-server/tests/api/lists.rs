@@ -26,7 +26,7 @@ fn version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"].as_str().unwrap()
 }
 
-/// To client-go and kube-rs a resource version of 0 is none.
+/// To client-go and kube-rs a resource version of 0 means none.
 #[tokio::test]
 async fn an_empty_list_has_a_version_to_watch_from() {
     let server = Server::new();

@@ -27,14 +27,14 @@ const SHOP: &str = "/api/v1/namespaces/shop/events";
 struct Slow {
     store: Arc<dyn Store>,
     released: watch::Receiver<bool>,
-    /// So many wait for it.
+    /// Number of waiting requests.
     asked: watch::Sender<usize>,
 }
 
 impl Slow {
     async fn released(&self) {
         self.asked.send_modify(|asked| *asked += 1);
-        // A test that is over keeps nobody waiting.
+        // A test that is over keeps no client waiting.
         let _ = self.released.clone().wait_for(|released| *released).await;
     }
 }

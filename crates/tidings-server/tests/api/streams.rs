@@ -20,7 +20,7 @@ use crate::support::{START, Server, request, timer};
 const ALL: &str = "/api/v1/events";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A server with so many events in two namespaces; the odd ones end at `end`, if given.
+/// A server with a number of events in two namespaces; the odd ones end at `end`, if given.
 pub(crate) async fn server_with(options: ApiOptions, count: usize, end: Option<i64>) -> Server {
     let server = Server::with(options);
     server.create("shop", "web").await;

@@ -22,7 +22,7 @@ thread_local! {
 
 /// A store that was never written to.
 pub(crate) fn store(clock: &ManualClock) -> Arc<dyn Store> {
-    // It has nobody to agree with, and may become the leader soon.
+    // It has no peers, and may become the leader soon.
     let soon = ["--heartbeat-interval", "20", "--election-timeout", "200"];
     let Some(cluster) = Cluster::start(1, &soon) else {
         return Arc::new(MemoryStore::new(Arc::new(clock.clone()), 1000));

@@ -1,6 +1,6 @@
-//! Input nobody means well with: requests mutated at random and made by hand, against the real
+//! Hostile input: requests mutated at random and made by hand, against the real
 //! router, and broken HTTP on a real connection. Whatever comes, there is an answer that blames the
-//! client, and nobody else notices.
+//! client, and no other client notices.
 //!
 //! `TIDINGS_HOSTILE_REQUESTS` sets how many mutated requests are sent, `TIDINGS_HOSTILE_SEED` where
 //! they begin.

@@ -14,7 +14,7 @@ use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tower::ServiceExt;
 
-/// What kube-apiserver itself answers with 500 though the client is to blame. Besides these only
+/// What kube-apiserver itself answers with 500 though the client is to blame. Apart from these only
 /// 504, for a revision that is not reached in time, is above 499.
 const KUBERNETES_OWN_500: [&str; 16] = [
     "resourceVersion should not be set on objects to be created",
@@ -36,7 +36,7 @@ const KUBERNETES_OWN_500: [&str; 16] = [
     " is not a map",
 ];
 
-/// So many pieces of an answer are read: a watch goes on for ever.
+/// Pieces of an answer that are read: a watch never ends.
 const PIECES: usize = 64;
 
 /// A server in memory, with two events.

@@ -17,7 +17,7 @@ const DAY: i64 = 86_400_000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Writes a record that lives so many seconds.
+    /// Writes a record that lives for some seconds.
     Write {
         key: u8,
         life: i64,
@@ -188,7 +188,7 @@ async fn is_shown(fixture: &Fixture) -> bool {
     got
 }
 
-/// A store with one record that lives for so many seconds, and its revision.
+/// A store with one record that lives for some seconds, and its revision.
 async fn with_one(fixture: &Fixture, seconds: i64) -> u64 {
     let record = NewRecord::new("")
         .index(about("k", 0))

@@ -1,5 +1,5 @@
 //! Folders and files that are not as they should be: each is refused with a clear error or put
-//! right, and what was acknowledged is never lost or changed in silence.
+//! right, and what was acknowledged is never lost or changed silently.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -194,7 +194,7 @@ fn as_after_a_crash(folder: &Path, made: &Path) {
 
 #[derive(Clone, Debug)]
 enum Damage {
-    /// So many zeros, as a page that was not written.
+    /// A number of zeros, like a page that was not written.
     Hole(usize),
     /// The end is missing.
     Cut,

@@ -82,7 +82,7 @@ async fn check(packed: &[u8]) {
     let latest = expected.values().max().unwrap();
     assert_eq!(newest.records[0].value, fixture::record(*latest).value);
 
-    // Its history is told from the first revision to the last, and goes on.
+    // Its history is told from the first revision to the last, and continues.
     let mut watch = store.watch("".into(), 0).await.unwrap();
     // A store begins at revision 1.
     let mut told = 1;

@@ -300,7 +300,7 @@ impl Run {
                     .map(|record| record.revision);
                 let store = self.fixture.store.clone();
                 tokio::spawn(async move {
-                    // Somebody else may be faster; that is for the watch to tell.
+                    // Another writer may be faster; that is for the watch to tell.
                     match current {
                         None => store.create(KEYS[key].into(), record).await.map(drop),
                         Some(expected) if pod == 0 => store

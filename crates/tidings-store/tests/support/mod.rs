@@ -86,7 +86,7 @@ impl Fixture {
         })
     }
 
-    /// Closes the store and opens it again; a store in memory only goes on.
+    /// Closes the store and opens it again; a store in memory just continues.
     pub(crate) async fn restart(&mut self) {
         #[cfg(feature = "etcd")]
         if let Some(cluster) = &self.cluster {
@@ -100,7 +100,7 @@ impl Fixture {
         }
     }
 
-    /// Closes the store and opens it again after so many milliseconds; or has it die, and opens a
+    /// Closes the store and opens it again after some milliseconds; or has it die, and opens a
     /// copy of what it left.
     pub(crate) async fn restart_after(&mut self, millis: i64, killed: bool) {
         if killed {
@@ -138,7 +138,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// Creates a record that lives for so many seconds.
+    /// Creates a record that lives for some seconds.
     pub(crate) async fn create_for(&self, key: &str, value: &str, seconds: i64) -> Revision {
         let record = NewRecord::new(value.to_owned()).expires_at(self.after(seconds));
         self.store
@@ -250,7 +250,7 @@ pub(crate) fn show_change(change: &Change) -> String {
     }
 }
 
-/// The next so many changes of a watch.
+/// A number of next changes of a watch.
 pub(crate) async fn next_changes(watch: &mut dyn Watch, count: usize) -> Vec<Arc<Change>> {
     let mut changes = Vec::new();
     while changes.len() < count {
@@ -260,7 +260,7 @@ pub(crate) async fn next_changes(watch: &mut dyn Watch, count: usize) -> Vec<Arc
     changes
 }
 
-/// The next so many changes, in short.
+/// A number of next changes, in short.
 pub(crate) async fn next_shown(watch: &mut dyn Watch, count: usize) -> Vec<String> {
     next_changes(watch, count)
         .await

@@ -74,7 +74,7 @@ impl WorkQueue {
         }
     }
 
-    /// Adds a key, to be worked on as soon as somebody is free.
+    /// Adds a key, for the next free worker.
     pub(crate) fn add(&self, key: impl Into<String>) {
         let key = key.into();
         let mut state = self.state();

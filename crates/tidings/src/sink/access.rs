@@ -18,7 +18,7 @@ impl KubeSink {
     /// user may make. Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, and
     /// `namespace` is ignored.
     ///
-    /// Ask at start, where somebody looks: an event that is refused later is counted and logged,
+    /// Ask at start, when operators watch: an event that is refused later is counted and logged,
     /// but gone. Events about cluster-scoped objects go where
     /// [`BroadcasterOptions::cluster_scoped_namespace`](crate::BroadcasterOptions::cluster_scoped_namespace)
     /// says, which is a namespace to ask about, too.

@@ -195,7 +195,7 @@ impl MemorySink {
             SinkAnswer::Serve => state.serve(call),
             SinkAnswer::Fail(error) => Err(error),
             SinkAnswer::Lose(error) => {
-                // Whether it was done or refused, nobody hears of it.
+                // Whether it was done or refused, the caller does not learn it.
                 let _ = state.serve(call);
                 Err(error)
             }

@@ -16,7 +16,7 @@
 //! death of the machine, too: the folder is synced before an append to a new file counts, and
 //! before marks are removed.
 //!
-//! What is damaged costs the events it is in, and no others: reading goes on at the next record
+//! What is damaged costs the events it is in, and no others: reading continues at the next record
 //! that is whole. A file that is gone costs what was in it. One that cannot be read is tried again
 //! for a minute, and then left for the next process.
 
@@ -55,7 +55,7 @@ struct Segment {
     unsettled: usize,
 }
 
-/// Where reading goes on.
+/// Where reading continues.
 #[derive(Clone, Copy)]
 struct Cursor {
     number: u64,
@@ -408,7 +408,7 @@ impl Log {
     }
 
     /// Reads events of one file from `offset`, or finds the first one behind what is damaged there.
-    /// Returns where to go on.
+    /// Returns where to continue.
     fn read_on(
         &mut self,
         number: u64,

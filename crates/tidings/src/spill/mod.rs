@@ -204,7 +204,7 @@ impl Spill {
         self.log.as_ref().is_some_and(|log| log.is_filling())
     }
 
-    /// Appends events. Gives back those to go on with now: all of them, or, if others wait before
+    /// Appends events. Returns those to continue with now: all of them, or, if others wait before
     /// them or there is no room in memory, none.
     pub(crate) async fn append(&mut self, events: Vec<Event>, has_room: bool) -> Vec<Kept> {
         if self.holds() {

@@ -84,7 +84,7 @@ pub(super) enum Found {
         event: Option<Box<Event>>,
         bytes: usize,
     },
-    /// Nothing, or the beginning of a record that needs so many bytes.
+    /// Nothing, or the beginning of a record that needs this number of bytes.
     More(usize),
     /// No record: torn, or not ours.
     Torn,

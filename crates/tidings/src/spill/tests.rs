@@ -71,7 +71,7 @@ fn what_is_not_done_is_found_again_in_order_and_whole() {
     assert!(first[0].recovered);
     assert_eq!(read.to_wire(), whole.to_wire());
     assert_eq!([names(&first), read_all(&mut log)].concat(), expected);
-    // What comes later has later places, and is nobody else's.
+    // What comes later has later places, and belongs to no other.
     let later = log.append(vec![event(20, "m")]);
     assert_eq!((later[0].sequence, later[0].recovered), (Some(20), false));
     assert_eq!(read_all(&mut log), ["web.20"]);
@@ -305,7 +305,7 @@ async fn a_file_that_cannot_be_read_is_left_for_the_next_process() {
     assert_eq!(spill.take_lost(), 0);
     drop(spill);
 
-    // The next process cannot read it either, and goes on without it.
+    // The next process cannot read it either, and continues without it.
     let mut log = open(folder.path());
     assert_eq!(log.unsettled(), 0);
     log.append(vec![event(4, "m")]);
@@ -446,7 +446,7 @@ proptest! {
         let done: BTreeSet<String> = done.iter().map(|place| format!("web.{place}")).collect();
         let expected: Vec<String> = (0..there).map(|number| format!("web.{number}")).filter(|name| !done.contains(name)).collect();
         prop_assert_eq!(read_all(&mut log), expected);
-        // It goes on behind it.
+        // It continues after it.
         log.append(vec![event(77, "m")]);
         prop_assert_eq!(read_all(&mut log), ["web.77"]);
     }

@@ -273,7 +273,7 @@ async fn sinks_are_independent() {
     assert_eq!(slow_watch.counts(), quick_watch.counts());
 }
 
-/// Whoever records learns that a sink is slow, and what it was told is on its way arrives.
+/// A recorder learns that a sink is slow, and events reported as under way arrive.
 #[tokio::test]
 async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
     let queue = QueueOptions {
@@ -321,7 +321,7 @@ async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
     );
 }
 
-/// An event that no sink has room for is not on its way, whoever else saw it.
+/// An event that no sink has room for is not on its way, even if other watchers saw it.
 #[tokio::test]
 async fn an_event_that_every_sink_misses_is_refused() {
     let options = BroadcasterOptions::default().queue(QueueOptions {

@@ -15,7 +15,7 @@ fn options(series: SeriesOptions) -> BroadcasterOptions {
     BroadcasterOptions::default().sink(SinkOptions::default().events_v1(series))
 }
 
-/// Waits until so many events are settled or dropped.
+/// Waits until this number of events is settled or dropped.
 async fn settled(broadcaster: &Broadcaster, events: u64) {
     loop {
         let report = broadcaster.report();

@@ -85,7 +85,7 @@ async fn calls_after_shutdown_are_counted_and_say_so() {
     assert_adds_up(&report);
 }
 
-/// Whoever asks, and however often, one report.
+/// One report for every caller, however often it asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_caller_gets_the_same_report() {
     let broadcaster = Broadcaster::new();

@@ -224,7 +224,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
             ..DeliveryOptions::default()
         };
         let (broadcaster, recorder) = start(folder.path(), options().delivery(waits), &sink);
-        // The create is done, and nobody hears of it.
+        // The create is done, and its answer is lost.
         sink.answer_next([SinkAnswer::Lose(WriteError::timeout("silence"))]);
         recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
         while sink.events().is_empty() {
@@ -293,7 +293,7 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
     let start = || {
         let options = BroadcasterOptions::default().queue(QueueOptions {
             events_max: 64,
-            // Nothing is lost, and whoever records is told that there is no room.
+            // Nothing is lost, and the recorder is told that there is no room.
             when_full: WhenFull::Wait,
             ..QueueOptions::default()
         });
@@ -372,7 +372,7 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
     stored.sort_unstable();
     assert_eq!(stored, (0..EVENTS + 10).collect::<Vec<_>>());
 
-    // Nothing waits: the end waits for nobody either.
+    // Nothing waits, so the end does not wait either.
     let (broadcaster, watch, _answer) = start();
     watch.stop();
     tokio::time::timeout(LONG, watch.ended()).await.unwrap();

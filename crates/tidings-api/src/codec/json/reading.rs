@@ -5,8 +5,8 @@ use serde::de::Error;
 
 use super::notes::Notes;
 
-/// What a decoder notes besides the value: where it is, which fields were unknown or given twice,
-/// and what was of another kind than it has to be, all in Go's words.
+/// What a decoder notes in addition to the value: where it is, which fields were unknown or given
+/// twice, and what was of another kind than it has to be, all in Go's words.
 #[derive(Default, Debug)]
 pub struct Reading {
     pub(super) path: Vec<Step>,

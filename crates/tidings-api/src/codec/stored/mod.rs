@@ -291,7 +291,7 @@ mod tests {
         prop_assert_eq!(stored.write_protobuf(Api::Core, &mut bytes), Some(()));
         let mut read =
             Event::decode(&bytes[..]).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        // What was stored empty is sent empty: it is the same to whoever reads it.
+        // What was stored empty is sent empty: it is the same to every reader.
         canonicalize(&mut read);
         prop_assert_eq!(&read, &event);
         bytes.clear();
@@ -420,7 +420,7 @@ mod tests {
         put_bytes(1, TYPE_OF_STORED, &mut numbered);
         put_bytes(2, &beyond, &mut numbered);
         assert!(super::super::decode_stored(&numbered.clone().into(), 1).is_err());
-        // A text that is none where another is put in its place.
+        // An invalid text, where another takes its place.
         let mut version = Vec::new();
         put_bytes(meta::RESOURCE_VERSION, b"\xff", &mut version);
         let mut metadata = Vec::new();

@@ -270,7 +270,7 @@ impl Target {
         self.sink.out().flush()
     }
 
-    /// Where an export that failed can go on from, if it can.
+    /// The place from which a failed export can continue, if it can.
     pub(super) fn keep(self) -> Option<PathBuf> {
         let names = self.names?;
         self.sink.finish().ok()?;
@@ -310,7 +310,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Copies whole lines up to the first that is none: the end, a line that was cut off, a damaged
+/// Copies whole lines up to the first incomplete one: the end, a line that was cut off, a damaged
 /// block of compression.
 fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> io::Result<()> {
     let previous: Box<dyn Read> = if gzip {

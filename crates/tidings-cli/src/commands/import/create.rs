@@ -22,7 +22,7 @@ use tokio::sync::watch;
 const TRIES: u32 = 8;
 /// Tries of a request with credentials that were refused; they may be renewed meanwhile.
 const UNAUTHORIZED_TRIES: u32 = 3;
-/// Tries to reach the server at the very beginning, when somebody is waiting to hear of a wrong
+/// Tries to reach the server at the very beginning, when the user waits to hear of a wrong
 /// address.
 const FIRST_TRIES: u32 = 3;
 /// How the server's managedFields name the writer.
@@ -37,7 +37,7 @@ pub(crate) enum Stop {
     /// An answer that no other request would get a better one than.
     #[error("authenticate to the server: {0}")]
     Unauthorized(String),
-    /// Somebody wants no more.
+    /// The receiver wants no more.
     #[error("finish: interrupted")]
     Interrupted,
 }

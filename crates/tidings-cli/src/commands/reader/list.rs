@@ -34,8 +34,8 @@ pub(crate) struct Scanned {
 }
 
 impl Reader {
-    /// The events that are wanted; with `last`, only so many that were seen last. Memory is taken
-    /// for those wanted and a page.
+    /// The events that are wanted; with `last`, only that number of those seen last. Memory is
+    /// taken for those wanted and a page.
     pub(crate) async fn list(&self, last: Option<usize>) -> Result<Listed, CommandError> {
         let listed = async {
             if let Some(last) = last

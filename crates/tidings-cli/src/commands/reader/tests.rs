@@ -120,7 +120,7 @@ async fn a_watch_goes_on_from_what_it_saw_last() {
     );
 }
 
-/// A kube-apiserver that was started again refuses everybody until it has read its roles.
+/// A kube-apiserver that was started again refuses every user until it has read its roles.
 #[tokio::test(start_paused = true)]
 async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
     let forbidden = || Some((403, status(403).to_string()));

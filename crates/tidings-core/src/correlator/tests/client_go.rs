@@ -198,7 +198,7 @@ fn the_window_slides() {
     }
 }
 
-/// An event that is gone from the server goes on under its name. client-go's
+/// An event that is gone from the server keeps its name. client-go's
 /// TestUpdateExpiredEvent.
 #[test]
 fn what_expired_is_created_with_its_count() {

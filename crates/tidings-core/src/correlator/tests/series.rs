@@ -191,7 +191,7 @@ fn client_go_leaves_the_count_behind_until_a_pass() {
     assert_eq!(bench.pass(360), [], "350 s is not quiet for long enough");
     assert_eq!(bench.pass(720), [(PATCH, 3, 1)]);
     assert_eq!(bench.series.stats().cache.entries, 0);
-    // One that goes on is refreshed, with or without something new to say.
+    // One that continues is refreshed, whether there is something new or not.
     for second in (721..1801).step_by(60) {
         bench.see("web", second);
     }
@@ -296,7 +296,8 @@ fn bounds_end_series_but_lose_no_count() {
     assert_eq!(refused.err().map(|error| error.option), Some("heartbeat"));
 }
 
-/// client-go keeps the first note, as events.k8s.io/v1 lets nobody change it, and shows no other.
+/// client-go keeps the first note, which events.k8s.io/v1 does not allow to change, and shows no
+/// other.
 #[test]
 fn the_last_note_is_shown_as_an_annotation_if_asked_for() {
     let patch = |options: SeriesOptions, notes: &[&str]| {
