@@ -64,77 +64,40 @@
 //!
 //! - Namespaces are not objects: they are a setting ([`Namespaces`]), by default every valid name.
 
-mod activity;
 mod admission;
+mod api;
 mod audit;
 mod auth;
-mod bounded;
 pub mod clock;
-mod codec;
-mod compress;
-mod connections;
-mod continuation;
-mod encoded;
-mod error;
+mod flow;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod indent;
-mod limits;
-mod managed;
+mod http;
 mod metrics;
-mod negotiate;
-mod observed;
-mod options;
-mod paced;
-mod patch;
-mod places;
-mod present;
-mod private;
-mod query;
-mod quote;
-mod random;
-mod remaining;
-mod request_body;
-mod request_kind;
-mod retention;
-mod routes;
-mod rules;
-mod security;
-mod selector;
-mod serve;
-mod server;
-mod settings;
 mod start;
-mod start_error;
-mod storage;
-mod stored;
-mod table;
-mod tls;
-mod warnings;
-mod yaml;
 
+pub use admission::retention::RetentionRules;
 pub use admission::{
     AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
+pub use api::options::{ApiOptions, ManagedFields};
+pub use api::router;
+pub use api::server::ApiServer;
 pub use audit::{AuditCounts, AuditLevel, AuditLog, AuditOptions};
+pub use auth::settings::SettingsError;
 pub use auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
     ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
 };
-pub use options::{ApiOptions, ManagedFields};
-pub use query::parse_go_duration;
-pub use retention::RetentionRules;
-pub use routes::router;
-pub use security::{AuthorizationMode, SecurityOptions};
-pub use serve::serve;
-pub use server::ApiServer;
-pub use settings::SettingsError;
-pub use start::{Running, StartOptions, start, start_with_store};
-pub use start_error::StartError;
-pub use storage::Storage;
+pub use http::query::parse_go_duration;
+pub use start::error::StartError;
+pub use start::security::{AuthorizationMode, SecurityOptions};
+pub use start::serve::serve;
+pub use start::storage::Storage;
 #[cfg(feature = "etcd")]
-pub use storage::describe;
-pub use table::human_duration;
-pub use tls::{Tls, TlsError};
+pub use start::storage::describe;
+pub use start::tls::{Tls, TlsError};
+pub use start::{Running, StartOptions, start, start_with_store};
+pub use tidings_api::table::human_duration;

@@ -3,11 +3,15 @@
 use serde_json::Value;
 
 /// One of our crates, and those of ours it may use. Tests may use anything.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("tidings-core", &[]),
+    ("tidings-api", &["tidings-core"]),
     ("tidings-store", &[]),
     ("tidings", &["tidings-core"]),
-    ("tidings-server", &["tidings-core", "tidings-store"]),
+    (
+        "tidings-server",
+        &["tidings-api", "tidings-core", "tidings-store"],
+    ),
     (
         "tidings-cli",
         &["tidings", "tidings-core", "tidings-server", "tidings-store"],
