@@ -9,8 +9,6 @@ mod hostile;
 mod http;
 mod interchange;
 mod kube_rs;
-#[path = "../../tidings-store/tests/support/port.rs"]
-mod port;
 mod reference;
 mod scenario;
 mod servers;

@@ -7,4 +7,3 @@
 mod bombs;
 mod framing;
 mod mutation;
-mod request;
