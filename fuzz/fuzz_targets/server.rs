@@ -8,7 +8,7 @@ mod api;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    if let Some(request) = api::request::parse(input) {
+    if let Some(request) = tidings_testing::requests::parse(input) {
         api::answer(request);
     }
 });

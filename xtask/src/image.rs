@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 use tempfile::TempDir;
+use tidings_testing::free_port;
 
 use crate::command::{self, Result, cargo, find, output};
-use crate::port::free_port;
 use crate::tools::Tools;
 
 /// Makes the root read-only, but for the data, and is replaced by the program in it.

@@ -14,8 +14,6 @@ mod hostile;
 mod image;
 mod kube_apiserver;
 mod outage;
-#[path = "../../crates/tidings-store/tests/support/port.rs"]
-mod port;
 mod readme;
 mod reference;
 mod test;

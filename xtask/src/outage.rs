@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidings_testing::free_port;
 
 use crate::command::{self, Result, cargo, output};
-use crate::port::free_port;
 
 /// How long things are well, before and after.
 const WELL: Duration = Duration::from_secs(3);

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidings_testing::free_port;
 use tokio::sync::Mutex;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
@@ -16,7 +17,6 @@ use super::failure::Failure;
 use super::figures::{LONE_WRITES, TTL, figure, with_amplification, with_writes};
 use super::load::{self, Target, timed};
 use super::messages;
-use super::port::free_port;
 use super::process::{bytes_written, disk_bytes, peak_resident_bytes};
 
 const NAME: &str = "etcd";

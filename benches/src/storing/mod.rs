@@ -20,8 +20,6 @@ mod figures;
 mod load;
 mod log;
 mod messages;
-#[path = "../../../crates/tidings-store/tests/support/port.rs"]
-mod port;
 mod process;
 mod real;
 

@@ -11,8 +11,6 @@ mod hostile;
 mod http;
 mod interchange;
 mod kube_rs;
-#[path = "../../tidings-store/tests/support/port.rs"]
-mod port;
 mod reference;
 mod scenario;
 mod servers;

@@ -7,11 +7,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tidings_testing::free_port;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::http::{Client, HttpError};
-use crate::port::free_port;
 
 /// What a slow machine may need to start one of them.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -33,9 +33,9 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 /// Takes events from recorders and gives them to watchers: client-go's `EventBroadcaster`.
 ///
 /// Cloning it makes another handle of the same broadcaster. Keep one as long as events are
-/// recorded, and end it with [`Broadcaster::shutdown`]. If the last handle is dropped without it, no
-/// more events are accepted, a warning is logged, and queued events arrive only if the program runs
-/// for long enough.
+/// recorded, and end it with [`Broadcaster::shutdown`]. If the last handle is dropped without it,
+/// no more events are accepted, a warning is logged, and queued events arrive only if the program
+/// runs for long enough.
 ///
 /// # Where things run
 /// Handlers and sinks run on the tokio runtime in whose context they are started, which must have

@@ -19,6 +19,7 @@ use tidings::{
     RetryPolicy, SeriesOptions, Sink, SinkOptions, SpillOptions, WriteError, WriteErrorKind,
 };
 use tidings_server::{AuditOptions, EventRateLimitOptions, Running, StartOptions, start};
+use tidings_testing::serving::config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -41,14 +42,9 @@ impl Cluster {
         options.audit = Some(AuditOptions::new(folder.path().join("audit.log")));
         options.api.event_rate_limit = limits;
         let server = start(options).await.unwrap();
-        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .unwrap();
         Self {
+            config: config(server.kubeconfig()).await,
             server,
-            config,
             folder,
         }
     }

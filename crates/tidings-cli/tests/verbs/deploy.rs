@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use tidings_testing::programs;
 
-use super::kube_apiserver::{KubeApiserver, documents, kubectl};
+use super::kube_apiserver::{KubeApiserver, documents};
 use super::support::{Cluster, event, run};
 
 fn folder() -> PathBuf {
@@ -337,7 +338,9 @@ async fn clients_accept_the_certificate_the_document_makes() {
 /// What kubectl makes of the folders, and what the API makes of that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_takes_the_manifests() {
-    let Some(kubectl) = kubectl() else { return };
+    let Some(kubectl) = programs::kubectl() else {
+        return;
+    };
     let built = |name: &str| {
         let output = Command::new(&kubectl)
             .arg("kustomize")

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use tidings_testing::programs;
 
-use super::kube_apiserver::kubectl;
 use super::support::{Cluster, rollout, run};
 
 fn root() -> PathBuf {
@@ -74,7 +74,7 @@ fn session(text: &str) -> String {
 
 #[test]
 fn every_command_line_that_is_shown_works() {
-    if kubectl().is_none() {
+    if programs::kubectl().is_none() {
         return;
     }
     let program = Path::new(env!("CARGO_BIN_EXE_tidings"));

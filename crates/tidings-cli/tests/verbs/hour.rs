@@ -16,9 +16,9 @@ use tidings::{
     ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError,
 };
 
-use super::hour_script::{AFTERWARDS, HOURS, Hour};
 use super::kube_apiserver::KubeApiserver;
 use super::support::Cluster;
+use tidings_testing::hours::{AFTERWARDS, HOURS, Hour};
 
 /// The pod whose events tell that those before them were seen. They go nowhere.
 const BARRIER: &str = "barrier";

@@ -9,4 +9,3 @@
 mod bombs;
 mod framing;
 mod mutation;
-mod request;

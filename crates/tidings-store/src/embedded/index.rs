@@ -427,7 +427,9 @@ fn has_whole_contents(file: &File) -> std::io::Result<bool> {
     else {
         return Ok(true);
     };
-    let contents_at = rest.first_chunk().map_or(len, |bytes| u64::from_le_bytes(*bytes));
+    let contents_at = rest
+        .first_chunk()
+        .map_or(len, |bytes| u64::from_le_bytes(*bytes));
     // It fills the file up to the trailer, whatever the trailer says; of a few entries, it is short.
     let contents_len = u64::from_le_bytes(*contents_len);
     if contents_at.checked_add(contents_len) != Some(trailer_at) || contents_len > CONTENTS_MAX {

@@ -11,8 +11,9 @@ use tempfile::TempDir;
 use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, ListRequest, NewRecord, Store, UnixMillis, WriteError};
+use tidings_testing::copy_folder;
 
-use crate::support::{about, copy_into, show};
+use crate::support::{about, show};
 
 fn open(folder: &Path) -> Result<EmbeddedStore, OpenError> {
     EmbeddedStore::open(folder, EmbeddedOptions::default())
@@ -69,7 +70,7 @@ fn expected(keys: &[&str]) -> Vec<String> {
 
 fn copy(from: &Path) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    copy_into(from, folder.path());
+    copy_folder(from, folder.path());
     folder
 }
 
@@ -182,7 +183,7 @@ fn segment(folder: &Path) -> (PathBuf, Vec<u8>) {
 /// the log, and what the index was when the store was made.
 fn as_after_a_crash(folder: &Path, made: &Path) {
     fs::remove_dir_all(folder.join("index")).unwrap();
-    copy_into(&made.join("index"), &folder.join("index"));
+    copy_folder(&made.join("index"), &folder.join("index"));
     fs::copy(made.join("CHECKPOINT"), folder.join("CHECKPOINT")).unwrap();
     for entry in fs::read_dir(folder.join("log")).unwrap() {
         let path = entry.unwrap().path();

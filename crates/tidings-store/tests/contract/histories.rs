@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Backend, Fixture, START, about, show, show_change};
+use crate::support::backends::Make;
+use crate::support::{Fixture, START, about, show, show_change};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidings_store::clock::Clock;
@@ -459,7 +460,7 @@ impl Run {
     async fn look_back(&self, past: Revision) {
         // etcd does not say why a key went: once its time has come, a deletion of long ago reads as
         // its expiry.
-        let remote = self.fixture.is_remote();
+        let remote = self.fixture.backend.is_remote();
         let told = |shown: &str| match shown.strip_prefix('!') {
             Some(deleted) if remote => format!("-{deleted}"),
             _ => shown.to_owned(),
@@ -491,7 +492,8 @@ impl Run {
     }
 }
 
-fn check(backend: Backend) {
+/// Runs them on a backend.
+pub(crate) fn check(backend: Make) {
     let cases = std::env::var("TIDINGS_STORE_HISTORIES")
         .ok()
         .and_then(|count| count.parse().ok())
@@ -508,13 +510,8 @@ fn check(backend: Backend) {
         .unwrap();
     let result = runner.run(&steps(), |steps| {
         runtime.block_on(async {
-            let fixture = match backend {
-                #[cfg(feature = "etcd")]
-                Backend::Etcd => match Fixture::on_etcd().await {
-                    Some(fixture) => fixture,
-                    None => return,
-                },
-                _ => Fixture::new(backend),
+            let Some(fixture) = Fixture::on(backend).await else {
+                return;
             };
             let mut run = Run::new(fixture).await;
             for step in steps {
@@ -532,31 +529,10 @@ fn check(backend: Backend) {
                 .filter(|at| *at <= now)
                 .count();
             // In the embedded store one that lives on may hold up others in its bucket.
-            assert!(due == 0 || backend != Backend::Memory);
+            assert!(due == 0 || run.fixture.backend.is_durable());
             run.fixture.store.close().await;
         });
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
-}
-
-#[test]
-fn memory() {
-    check(Backend::Memory);
-}
-
-#[test]
-fn embedded() {
-    check(Backend::Embedded);
-}
-
-#[test]
-fn embedded_roomy() {
-    check(Backend::EmbeddedRoomy);
-}
-
-#[cfg(feature = "etcd")]
-#[test]
-fn etcd() {
-    check(Backend::Etcd);
 }

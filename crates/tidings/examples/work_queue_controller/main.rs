@@ -25,7 +25,7 @@ impl Work for Process {
     type Error = Infallible;
 
     async fn work(&self, name: &str, _failures: u32) -> Result<String, Infallible> {
-        Ok(format!("processed {name}"))
+        Ok(format!("Created pod: {name}-x7k2p"))
     }
 }
 

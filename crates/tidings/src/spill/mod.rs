@@ -2,9 +2,9 @@
 //! longer than the memory allows, or the death of the program, loses none of them.
 //!
 //! ```text
-//!   queue ──▶ append ──┬─ room in memory ──────────────▶ correlate, deliver ──▶ settled: marked as done
-//! ├─ none, or others wait on disk ─▶ read back in order, when there is room again
-//!                      └─ and no room on disk either ───▶ held, and nothing more is taken from the queue, until its turn has come
+//!   queue ──▶ append ──┬─ room in memory ────▶ correlate, deliver ──▶ settled: marked as done
+//!                      ├─ none, or others wait on disk ──▶ read back in order when there is room
+//!                      └─ no room on disk either ──▶ held; nothing more is taken from the queue
 //! ```
 //!
 //! Invariants: an event is appended before anything is done with it; events are handed on in the

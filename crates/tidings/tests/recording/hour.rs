@@ -10,7 +10,7 @@ use tidings::{
     SeriesOptions, SinkOptions, SinkVerb,
 };
 
-use crate::hour_script::{AFTERWARDS, HOURS, Hour, Seen, every};
+use tidings_testing::hours::{AFTERWARDS, HOURS, Hour, Seen, every};
 
 /// Creates and patches of one hour.
 async fn hour(series: SeriesOptions, seen: fn(usize) -> Seen) -> (usize, usize) {

@@ -9,7 +9,6 @@
 mod accounting;
 mod eventf;
 mod hour;
-mod hour_script;
 mod logging;
 mod series;
 mod shutdown;

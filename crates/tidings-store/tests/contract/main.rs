@@ -4,27 +4,15 @@
 //! and hostile folders.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "contract/clocks.rs"]
 mod clocks;
-#[path = "contract/crash.rs"]
 mod crash;
-#[path = "contract/damage.rs"]
 mod damage;
-#[path = "support/fixture.rs"]
-mod fixture;
-#[path = "contract/folders.rs"]
 mod folders;
-#[path = "contract/formats.rs"]
 mod formats;
-#[path = "contract/full_disk.rs"]
 mod full_disk;
-#[path = "contract/histories.rs"]
 mod histories;
-#[path = "contract/large_values.rs"]
 mod large_values;
-#[path = "contract/lost_checkpoint.rs"]
 mod lost_checkpoint;
-#[path = "contract/pages.rs"]
 mod pages;
 mod support;
 
@@ -35,73 +23,73 @@ use crate::pages::{
     a_list_of_forgotten_revisions_ends, a_page_costs_no_more_by_what_was_written_since,
     pages_of_one_list_are_of_one_revision, pages_of_one_object_are_of_one_revision,
 };
-use crate::support::{Backend, Fixture, START, about, next_changes, next_shown, show};
+use crate::support::{Fixture, START, about, next_changes, next_shown, show};
 use tidings_store::{
     Change, Fault, Index, ListRequest, NewRecord, NewestRequest, ObjectSelector, ReadError,
     UnixMillis, VALUE_LEN_MAX, WatchError, WriteError,
 };
 
+/// All of the suite on one backend, in a module of its name.
 macro_rules! contract {
-    ($($case:ident),* $(,)?) => {
-        mod memory {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(super::Fixture::new(super::Backend::Memory)).await;
-            })*
-        }
-        mod embedded {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(super::Fixture::new(super::Backend::Embedded)).await;
-            })*
-        }
-        mod embedded_roomy {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(super::Fixture::new(super::Backend::EmbeddedRoomy)).await;
-            })*
-        }
-        #[cfg(feature = "etcd")]
-        mod etcd {
-            $(#[tokio::test]
-            async fn $case() {
-                if let Some(fixture) = super::Fixture::on_etcd().await {
-                    super::$case(fixture).await;
-                }
-            })*
+    ($backend:ident) => {
+        mod $backend {
+            use super::*;
+            use crate::support::backends::$backend as backend;
+
+            cases![
+                writes_and_their_preconditions,
+                sizes_are_limited,
+                revisions_and_records_survive_a_restart,
+                lists_are_in_key_order_and_paged,
+                lists_at_a_revision_are_exact,
+                lists_by_object,
+                pages_of_one_list_are_of_one_revision,
+                pages_of_one_object_are_of_one_revision,
+                a_page_costs_no_more_by_what_was_written_since,
+                a_list_of_forgotten_revisions_ends,
+                limited_pages_end_at_a_size,
+                newest_first,
+                expired_records_are_not_there,
+                the_end_of_a_record_is_a_change,
+                writes_set_the_expiry_anew,
+                a_clock_set_back_brings_nothing_back,
+                short_lives_among_long_ones,
+                watches_see_every_change_in_order,
+                watches_filter_by_prefix_and_report_progress,
+                a_slow_watch_misses_nothing,
+                a_watch_takes_large_changes_few_at_a_time,
+                a_watch_goes_on_after_a_restart,
+                compaction_is_reported,
+                the_future_is_refused,
+                many_writers_at_once,
+                closing_ends_everything,
+                statistics_add_up,
+            ];
+
+            #[test]
+            fn random_histories() {
+                histories::check(backend);
+            }
         }
     };
 }
 
-contract![
-    writes_and_their_preconditions,
-    sizes_are_limited,
-    revisions_and_records_survive_a_restart,
-    lists_are_in_key_order_and_paged,
-    lists_at_a_revision_are_exact,
-    lists_by_object,
-    pages_of_one_list_are_of_one_revision,
-    pages_of_one_object_are_of_one_revision,
-    a_page_costs_no_more_by_what_was_written_since,
-    a_list_of_forgotten_revisions_ends,
-    limited_pages_end_at_a_size,
-    newest_first,
-    expired_records_are_not_there,
-    the_end_of_a_record_is_a_change,
-    writes_set_the_expiry_anew,
-    a_clock_set_back_brings_nothing_back,
-    short_lives_among_long_ones,
-    watches_see_every_change_in_order,
-    watches_filter_by_prefix_and_report_progress,
-    a_slow_watch_misses_nothing,
-    a_watch_takes_large_changes_few_at_a_time,
-    a_watch_goes_on_after_a_restart,
-    compaction_is_reported,
-    the_future_is_refused,
-    many_writers_at_once,
-    closing_ends_everything,
-    statistics_add_up,
-];
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => {
+        $(#[tokio::test]
+        async fn $case() {
+            if let Some(fixture) = Fixture::on(backend).await {
+                super::$case(fixture).await;
+            }
+        })*
+    };
+}
+
+contract!(memory);
+contract!(embedded);
+contract!(embedded_roomy);
+#[cfg(feature = "etcd")]
+contract!(etcd);
 
 async fn writes_and_their_preconditions(mut fixture: Fixture) {
     let first = fixture.create("a", "1").await;
@@ -201,7 +189,7 @@ async fn sizes_are_limited(fixture: Fixture) {
 }
 
 async fn revisions_and_records_survive_a_restart(mut fixture: Fixture) {
-    if !fixture.is_remote() {
+    if !fixture.backend.is_remote() {
         assert_eq!(fixture.store.revision(), tidings_store::REVISION_OF_NEW);
     }
     let first = fixture.create("a", "1").await;
@@ -642,7 +630,7 @@ async fn watches_filter_by_prefix_and_report_progress(fixture: Fixture) {
 /// Polls a future until it waits for something that does not come, then drops it.
 async fn futures_poll_once<T>(fixture: &Fixture, future: impl Future<Output = T>) -> Option<T> {
     // What comes from another process comes in real time.
-    if fixture.is_remote() {
+    if fixture.backend.is_remote() {
         return tokio::time::timeout(std::time::Duration::from_millis(300), future)
             .await
             .ok();
@@ -746,7 +734,7 @@ async fn compaction_is_reported(mut fixture: Fixture) {
         // Going back changes nothing.
         fixture.store.compact(one).await.unwrap();
         fixture.restart().await;
-        if fixture.backend != Backend::Memory {
+        if fixture.backend.is_durable() {
             return;
         }
     }

@@ -1,28 +1,30 @@
-//! The hours of a controller's life that are played in compressed time, and what each costs: shared
-//! by the tests that play them against a sink in memory, and against API servers. client-go's
-//! counts come from `go test ./series-hour` in `benches/peers/client-go`, which runs client-go
-//! itself through the same script.
+//! The hours of a controller's life that are played in compressed time, and what each costs, for
+//! the tests that play them against a sink in memory and against API servers. client-go's counts
+//! come from `go test ./series-hour` in `benches/peers/client-go`, which runs client-go itself
+//! through the same script.
 
 use std::time::Duration;
 
 /// Until client-go too has ended every series.
-pub(crate) const AFTERWARDS: Duration = Duration::from_secs(13 * 60);
+pub const AFTERWARDS: Duration = Duration::from_secs(13 * 60);
 
 /// What is recorded in a second: about which object, in which version of it.
-pub(crate) type Seen = Option<(usize, usize)>;
+pub type Seen = Option<(usize, usize)>;
 
 /// One hour.
-pub(crate) struct Hour {
-    pub(crate) name: &'static str,
+pub struct Hour {
+    /// What is said of it.
+    pub name: &'static str,
     /// What is recorded in each of its seconds.
-    pub(crate) seen: fn(usize) -> Seen,
+    pub seen: fn(usize) -> Seen,
     /// How many creates and patches that costs client-go.
-    pub(crate) client_go: (usize, usize),
+    pub client_go: (usize, usize),
     /// And us.
-    pub(crate) ours: (usize, usize),
+    pub ours: (usize, usize),
 }
 
-pub(crate) const HOURS: [Hour; 8] = [
+/// Every hour that is played.
+pub const HOURS: [Hour; 8] = [
     Hour {
         name: "every second",
         seen: |second| every(1, second),
@@ -76,7 +78,8 @@ pub(crate) const HOURS: [Hour; 8] = [
     },
 ];
 
-pub(crate) fn every(seconds: usize, second: usize) -> Seen {
+/// About one object, at an interval in seconds.
+pub fn every(seconds: usize, second: usize) -> Seen {
     second.is_multiple_of(seconds).then_some((0, 1))
 }
 

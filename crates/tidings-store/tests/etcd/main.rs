@@ -4,13 +4,10 @@
 #![cfg(feature = "etcd")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "support/etcd.rs"]
-mod etcd;
-#[path = "support/gateway.rs"]
+mod cluster;
 mod gateway;
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +19,7 @@ use tidings_store::{
     Change, Fault, Index, ListRequest, NewRecord, ObjectSelector, Store, UnixMillis, Watch,
     WriteError,
 };
+use tidings_testing::etcd::Cluster;
 
 const START: i64 = 1_700_000_000_000;
 const HOUR: i64 = 3_600_000;
@@ -37,7 +35,7 @@ fn describe(value: &[u8]) -> Description {
     }
 }
 
-fn options(cluster: &etcd::Cluster) -> EtcdOptions {
+fn options(cluster: &Cluster) -> EtcdOptions {
     let mut options = EtcdOptions::new(cluster.endpoints());
     options.compaction_interval = None;
     options
@@ -69,7 +67,7 @@ async fn next(watch: &mut dyn Watch, count: usize) -> Vec<Arc<Change>> {
 
 #[tokio::test]
 async fn records_lie_where_kube_apiserver_looks_for_them() {
-    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let url = &cluster.endpoints()[0];
@@ -93,7 +91,7 @@ async fn records_lie_where_kube_apiserver_looks_for_them() {
 
 #[tokio::test]
 async fn what_kube_apiserver_writes_is_read_found_watched_and_expires() {
-    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let url = &cluster.endpoints()[0];
@@ -133,7 +131,7 @@ async fn what_kube_apiserver_writes_is_read_found_watched_and_expires() {
 
 #[tokio::test]
 async fn a_life_is_not_lengthened_by_a_lease_that_is() {
-    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let url = &cluster.endpoints()[0];
@@ -192,7 +190,7 @@ async fn a_life_is_not_lengthened_by_a_lease_that_is() {
 #[tokio::test]
 async fn a_revision_is_never_told_in_parts() {
     const KEYS: usize = 400;
-    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let url = &cluster.endpoints()[0];
@@ -224,7 +222,7 @@ async fn a_revision_is_never_told_in_parts() {
 
 #[tokio::test]
 async fn writes_of_others_move_watches_and_index_along() {
-    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let url = &cluster.endpoints()[0];
@@ -254,17 +252,9 @@ async fn writes_of_others_move_watches_and_index_along() {
     assert_eq!(watch.revision(), created + 5);
 }
 
-/// Sends a signal by name.
-fn signal(name: &str, process: u32) {
-    let status = Command::new("kill")
-        .args([format!("-{name}"), process.to_string()])
-        .status();
-    assert!(status.unwrap().success());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_that_does_not_answer_leaves_writes_unknown_and_reads_failed_in_time() {
-    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let mut options = options(&cluster);
@@ -278,14 +268,13 @@ async fn an_etcd_that_does_not_answer_leaves_writes_unknown_and_reads_failed_in_
         .await
         .unwrap();
     let mut watch = store.watch(Bytes::new(), first).await.unwrap();
-    let process = cluster.members[0].process.as_ref().unwrap().id();
-    signal("STOP", process);
+    cluster.members[0].signal("STOP");
     let created = store.create("b".into(), record("1", START + HOUR)).await;
     let updated = store
         .update("a".into(), record("2", START + HOUR), first)
         .await;
     let read = store.get("a".into()).await;
-    signal("CONT", process);
+    cluster.members[0].signal("CONT");
     for unknown in [created, updated] {
         assert!(
             matches!(unknown, Err(WriteError::Fault(Fault::Unknown(_)))),
@@ -314,7 +303,7 @@ async fn an_etcd_that_does_not_answer_leaves_writes_unknown_and_reads_failed_in_
 
 #[tokio::test]
 async fn members_that_are_not_there_are_passed_over() {
-    let Some(mut cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let mut options = options(&cluster);
@@ -356,7 +345,7 @@ fn enable_authentication(url: &str) {
 
 #[tokio::test]
 async fn user_and_password() {
-    let Some(mut cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let url = cluster.endpoints()[0].clone();
@@ -393,7 +382,7 @@ async fn user_and_password() {
 
 #[tokio::test]
 async fn requests_of_one_moment_ask_for_one_token() {
-    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let url = cluster.endpoints()[0].clone();
@@ -460,7 +449,7 @@ async fn tls_with_certificates_of_both_sides() {
         "--key-file",
         &path("key.pem"),
     ];
-    let Some(cluster) = etcd::Cluster::start(1, &arguments) else {
+    let Some(cluster) = Cluster::start(1, &arguments) else {
         return;
     };
     let mut options = options(&cluster);
@@ -509,7 +498,7 @@ async fn tls_files_that_are_replaced_while_they_are_in_use() {
         "--key-file",
         &path("key.pem"),
     ];
-    let Some(mut cluster) = etcd::Cluster::start(1, &arguments) else {
+    let Some(mut cluster) = Cluster::start(1, &arguments) else {
         return;
     };
     let mut options = options(&cluster);
@@ -542,7 +531,7 @@ async fn tls_files_that_are_replaced_while_they_are_in_use() {
 #[tokio::test]
 async fn a_token_that_expires_is_renewed() {
     // One second, and the watch and the store are left alone for longer.
-    let Some(cluster) = etcd::Cluster::start(1, &["--auth-token-ttl", "1"]) else {
+    let Some(cluster) = Cluster::start(1, &["--auth-token-ttl", "1"]) else {
         return;
     };
     let url = cluster.endpoints()[0].clone();

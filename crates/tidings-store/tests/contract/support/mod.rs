@@ -1,102 +1,53 @@
-//! What the store's tests share: a store of either kind on a clock that is moved by hand, and short
+//! What the store's tests share: a store of any kind on a clock that is moved by hand, and short
 //! ways to talk to it.
 
+pub(crate) mod backends;
 #[cfg(feature = "etcd")]
 mod enveloped;
-#[cfg(feature = "etcd")]
-mod etcd;
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tempfile::TempDir;
 use tidings_store::clock::ManualClock;
-use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::memory::MemoryStore;
 use tidings_store::{
     Change, Index, ListRequest, NewRecord, Record, Revision, Store, UnixMillis, Watch,
 };
+use tidings_testing::copy_folder;
 
-/// Copies a folder with all in it.
-pub(crate) fn copy_into(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_into(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), &target).unwrap();
-        }
-    }
-}
+use backends::{Backend, Make};
 
 /// The clock's first time.
 pub(crate) const START: i64 = 1_700_000_000_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
-    Memory,
-    /// With room for a few changes in memory, so that watchers read the history from disk.
-    Embedded,
-    /// With the default room.
-    EmbeddedRoomy,
-    /// On an etcd of its own.
-    #[cfg(feature = "etcd")]
-    Etcd,
-}
-
 pub(crate) struct Fixture {
-    pub(crate) backend: Backend,
+    pub(crate) backend: Box<dyn Backend>,
     pub(crate) clock: ManualClock,
     pub(crate) store: Arc<dyn Store>,
     folder: TempDir,
-    #[cfg(feature = "etcd")]
-    cluster: Option<etcd::Cluster>,
 }
 
 impl Fixture {
-    pub(crate) fn new(backend: Backend) -> Self {
+    /// A store that was never written to; `None` where the backend is not available.
+    pub(crate) async fn on(backend: Make) -> Option<Self> {
+        let backend = backend();
+        if !backend.is_available() {
+            return None;
+        }
         let clock = ManualClock::at(UnixMillis(START));
         let folder = tempfile::tempdir().unwrap();
-        let store = open(backend, &clock, &folder);
-        Self {
+        Some(Self {
+            store: backend.open(folder.path(), &clock).await,
             backend,
             clock,
-            store,
             folder,
-            #[cfg(feature = "etcd")]
-            cluster: None,
-        }
-    }
-
-    /// A store on an etcd that is started for it; `None` if there is none on this machine.
-    #[cfg(feature = "etcd")]
-    pub(crate) async fn on_etcd() -> Option<Self> {
-        let cluster = etcd::Cluster::start(1, &[])?;
-        let clock = ManualClock::at(UnixMillis(START));
-        Some(Self {
-            backend: Backend::Etcd,
-            store: enveloped::Enveloped::open(cluster.endpoints(), &clock).await,
-            clock,
-            folder: tempfile::tempdir().unwrap(),
-            cluster: Some(cluster),
         })
     }
 
     /// Closes the store and opens it again; a store in memory just continues.
     pub(crate) async fn restart(&mut self) {
-        #[cfg(feature = "etcd")]
-        if let Some(cluster) = &self.cluster {
-            self.store.close().await;
-            self.store = enveloped::Enveloped::open(cluster.endpoints(), &self.clock).await;
-            return;
-        }
-        if self.backend != Backend::Memory {
-            self.store.close().await;
-            self.store = open(self.backend, &self.clock, &self.folder);
+        if self.backend.is_durable() {
+            self.restart_after(0, false).await;
         }
     }
 
@@ -105,30 +56,17 @@ impl Fixture {
     pub(crate) async fn restart_after(&mut self, millis: i64, killed: bool) {
         if killed {
             let left = tempfile::tempdir().unwrap();
-            copy_into(self.folder.path(), left.path());
+            copy_folder(self.folder.path(), left.path());
             self.folder = left;
         }
         self.store.close().await;
         self.clock.advance(millis);
-        self.store = open(self.backend, &self.clock, &self.folder);
+        self.store = self.backend.open(self.folder.path(), &self.clock).await;
     }
 
-    /// Where an embedded store is.
+    /// What the store was given as its folder.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
-    }
-
-    /// Whether it is an embedded store.
-    pub(crate) fn is_embedded(&self) -> bool {
-        matches!(self.backend, Backend::Embedded | Backend::EmbeddedRoomy)
-    }
-
-    /// Whether the records are kept by another process.
-    pub(crate) fn is_remote(&self) -> bool {
-        !matches!(
-            self.backend,
-            Backend::Memory | Backend::Embedded | Backend::EmbeddedRoomy
-        )
     }
 
     pub(crate) async fn create(&self, key: &str, value: &str) -> Revision {
@@ -190,26 +128,6 @@ impl Fixture {
         use tidings_store::clock::Clock;
         UnixMillis(self.clock.now().0 + seconds * 1000)
     }
-}
-
-fn open(backend: Backend, clock: &ManualClock, folder: &TempDir) -> Arc<dyn Store> {
-    let mut options = EmbeddedOptions::default();
-    options.clock = Arc::new(clock.clone());
-    options.expire_by_itself = false;
-    options.history_retention = Duration::MAX;
-    match backend {
-        Backend::Memory => return Arc::new(MemoryStore::new(options.clock, usize::MAX)),
-        Backend::Embedded => {
-            options.history_memory_bytes = 1500;
-            // Small enough that segments of what never expires are written anew.
-            options.segment_bytes = 200;
-            options.index_memory_bytes = 1 << 10;
-        }
-        Backend::EmbeddedRoomy => {}
-        #[cfg(feature = "etcd")]
-        Backend::Etcd => unreachable!("a store on etcd is opened by `Fixture::on_etcd`"),
-    }
-    Arc::new(EmbeddedStore::open(folder.path(), options).unwrap())
 }
 
 pub(crate) fn show(record: &Record) -> String {

@@ -1,5 +1,5 @@
-//! A request written as HTTP/1 text, the server it goes to, and what may be answered. Used by the
-//! fuzz targets as well.
+//! A request written as HTTP/1 text, the server it goes to, and what may be answered. For tests
+//! and fuzz targets.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ const KUBERNETES_OWN_500: [&str; 16] = [
 const PIECES: usize = 64;
 
 /// A server in memory, with two events.
-pub(crate) async fn server() -> Router {
+pub async fn server() -> Router {
     let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
     let store = Arc::new(MemoryStore::new(Arc::new(clock.clone()), 1000));
     let token = Token {
@@ -62,7 +62,7 @@ pub(crate) async fn server() -> Router {
 }
 
 /// Creates an event named NAME.
-pub(crate) const CREATE: &str = "POST /api/v1/namespaces/shop/events?fieldValidation=Strict&fieldManager=test\ncontent-type: application/json\naccept: application/json\n\n\
+pub const CREATE: &str = "POST /api/v1/namespaces/shop/events?fieldValidation=Strict&fieldManager=test\ncontent-type: application/json\naccept: application/json\n\n\
     {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"metadata\":{\"name\":\"NAME\",\"namespace\":\"shop\",\"labels\":{\"a\":\"b\"},\"annotations\":{\"c\":\"d\"}},\
     \"involvedObject\":{\"kind\":\"Pod\",\"namespace\":\"shop\",\"name\":\"web\",\"uid\":\"u-1\",\"apiVersion\":\"v1\"},\"reason\":\"BackOff\",\"message\":\"Back-off\",\
     \"source\":{\"component\":\"kubelet\",\"host\":\"n1\"},\"firstTimestamp\":\"2026-03-04T05:06:07Z\",\"lastTimestamp\":\"2026-03-04T05:06:07Z\",\"count\":1,\"type\":\"Warning\",\
@@ -70,7 +70,7 @@ pub(crate) const CREATE: &str = "POST /api/v1/namespaces/shop/events?fieldValida
 
 /// Reads `METHOD target`, header lines, an empty line and a body. `None` for what is no HTTP
 /// request at all.
-pub(crate) fn parse(text: &[u8]) -> Option<Request<Body>> {
+pub fn parse(text: &[u8]) -> Option<Request<Body>> {
     let end = text.windows(2).position(|pair| pair == b"\n\n")?;
     let (head, body) = (&text[..end], &text[end + 2..]);
     let mut lines = head.split(|byte| *byte == b'\n');
@@ -91,7 +91,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<Request<Body>> {
 }
 
 /// Sends it, and returns the answer as far as it is read.
-pub(crate) async fn send(api: &Router, request: Request<Body>) -> (StatusCode, Vec<u8>) {
+pub async fn send(api: &Router, request: Request<Body>) -> (StatusCode, Vec<u8>) {
     let Ok(response) = api.clone().oneshot(request).await;
     let (parts, body) = response.into_parts();
     let mut pieces = body.into_data_stream().take(PIECES);
@@ -103,7 +103,7 @@ pub(crate) async fn send(api: &Router, request: Request<Body>) -> (StatusCode, V
 }
 
 /// Whether an answer may be given to anything a client can send.
-pub(crate) fn is_fair(status: StatusCode, body: &[u8]) -> bool {
+pub fn is_fair(status: StatusCode, body: &[u8]) -> bool {
     match status.as_u16() {
         ..500 | 504 => true,
         500 => {

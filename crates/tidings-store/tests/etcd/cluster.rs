@@ -4,12 +4,6 @@
 //!
 //! `TIDINGS_ETCD_FAULT_SECONDS` sets how long (default 15; the long form is 120).
 
-#![cfg(feature = "etcd")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "support/etcd.rs"]
-mod etcd;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +15,7 @@ use tidings_store::etcd::{Description, EtcdOptions, EtcdStore};
 use tidings_store::{
     Change, Fault, ListRequest, NewRecord, Revision, Store, UnixMillis, Watch, WriteError,
 };
+use tidings_testing::etcd::Cluster;
 
 const WRITERS: usize = 4;
 
@@ -99,7 +94,7 @@ fn text(bytes: &Bytes) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_doubled_or_out_of_order_while_members_die() {
-    let Some(mut cluster) = etcd::Cluster::start(3, &[]) else {
+    let Some(mut cluster) = Cluster::start(3, &[]) else {
         return;
     };
     let seconds = std::env::var("TIDINGS_ETCD_FAULT_SECONDS");

@@ -1,12 +1,9 @@
 //! kube-rs' watcher and reflector, and a watch that always continues where it was, while the server
 //! is killed, connections are cut and history is forgotten. What the store holds in the end is the
 //! truth.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,15 +13,16 @@ use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use kube::api::{
     DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::reflector::{self, ObjectRef, Store, reflector};
 use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use serde_json::json;
 use tempfile::TempDir;
 use tidings_store::Store as _;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_testing::process::Process;
+use tidings_testing::serving::config;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -41,7 +39,7 @@ const ENOUGH: usize = 60;
 struct Server {
     folder: TempDir,
     port: u16,
-    process: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Server {
@@ -63,43 +61,27 @@ impl Server {
     }
 
     fn start_again(&mut self) {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tidings"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        command
             .args(["serve", "--secure-port", &self.port.to_string()])
             .arg("--data-dir")
             .arg(self.folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
+            .stderr(Stdio::null());
+        let (process, line) = Process::start_and_hear(&mut command).unwrap();
         self.process = Some(process);
-        output.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "it did not start");
     }
 
     /// Ends it as a power cut would.
     fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
+        self.process = None;
     }
 
     /// Its events, reached through a port.
     async fn events(&self, port: u16) -> Api<Event> {
-        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let mut config = config.unwrap();
+        let mut config = config(&self.kubeconfig()).await;
         config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
         Api::namespaced(Client::try_from(config).unwrap(), "shop")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

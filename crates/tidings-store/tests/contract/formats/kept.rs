@@ -1,5 +1,4 @@
-//! A small store in one file: what the tool that keeps a format for the future and the test that
-//! opens it have in common.
+//! A small store in one file.
 //!
 //! The file is a zstd frame of the folder's files, each a path and its bytes with their lengths
 //! before them. (Journals are mostly zeros, and these compress to nothing.)

@@ -1,6 +1,5 @@
 //! An etcd that fails. Without one on the PATH (or in `ETCD`) this says so and passes.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +7,8 @@ use tidings_server::{ApiOptions, describe};
 use tidings_store::UnixMillis;
 use tidings_store::clock::ManualClock;
 use tidings_store::etcd::{EtcdOptions, EtcdStore};
+use tidings_testing::etcd::Cluster;
 
-use crate::process::Cluster;
 use crate::support::{START, Server, event};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
@@ -37,14 +36,9 @@ async fn a_write_whose_outcome_is_open_is_told_from_one_that_was_not_done() {
     };
     let server = server(&cluster, Duration::from_secs(1)).await;
     server.create("shop", "web.1").await;
-    let pid = cluster.members[0].process.as_ref().unwrap().id();
-    let signal = |name: &str| {
-        let status = Command::new("kill").args([name, &pid.to_string()]).status();
-        assert!(status.unwrap().success());
-    };
-    signal("-STOP");
+    cluster.members[0].signal("STOP");
     let answer = server.post(SHOP, &event("shop", "web.2")).await;
-    signal("-CONT");
+    cluster.members[0].signal("CONT");
     let status = answer.expect(504);
     assert_eq!(status["reason"], "Timeout");
     assert_eq!(answer.header("retry-after"), "");

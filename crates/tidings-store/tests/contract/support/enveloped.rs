@@ -4,6 +4,7 @@
 //! store's decoder finds them, as a server finds them in an encoded event. And etcd's first
 //! revision is 1, before any change: revisions are counted from there.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,31 @@ use tidings_store::{
     At, BoxFuture, Change, Deleted, Index, ListRequest, NewRecord, NewestRequest, Page, ReadError,
     Record, Revision, Stats, Store, UnixMillis, VALUE_LEN_MAX, Watch, WatchError, WriteError,
 };
+use tidings_testing::etcd::Cluster;
+
+use super::backends::Backend;
+
+/// On an etcd of its own.
+pub(crate) fn etcd() -> Box<dyn Backend> {
+    Box::new(Etcd(Cluster::start(1, &[])))
+}
+
+struct Etcd(Option<Cluster>);
+
+impl Backend for Etcd {
+    fn open<'a>(&'a self, _: &'a Path, clock: &'a ManualClock) -> BoxFuture<'a, Arc<dyn Store>> {
+        let endpoints = self.0.as_ref().unwrap().endpoints();
+        Box::pin(Enveloped::open(endpoints, clock))
+    }
+
+    fn is_available(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+}
 
 /// The revision of an etcd nothing was written to.
 const FIRST: Revision = 1;
@@ -155,11 +181,11 @@ fn our_watch_error(error: WatchError) -> WatchError {
 }
 
 /// See the module documentation.
-pub(crate) struct Enveloped(EtcdStore, EtcdOptions);
+struct Enveloped(EtcdStore, EtcdOptions);
 
 impl Enveloped {
     /// A store that believes the clock as it is.
-    pub(crate) async fn open(endpoints: Vec<String>, clock: &ManualClock) -> Arc<dyn Store> {
+    async fn open(endpoints: Vec<String>, clock: &ManualClock) -> Arc<dyn Store> {
         let mut options = EtcdOptions::new(endpoints);
         options.compaction_interval = None;
         // Records expire by the test's clock alone.

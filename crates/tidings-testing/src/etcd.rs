@@ -1,90 +1,62 @@
 //! Real etcd, started by a test on free loopback ports in a folder of its own, and ended with it.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Once;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use port::free_port;
-
-#[path = "port.rs"]
-mod port;
-
-/// The etcd program: `$ETCD`, or the first on the PATH. Says once if there is none; tests that need
-/// it are then skipped.
-fn program() -> Option<PathBuf> {
-    static SAID: Once = Once::new();
-    let found = std::env::var_os("ETCD").map(PathBuf::from).or_else(|| {
-        let path = std::env::var_os("PATH")?;
-        std::env::split_paths(&path)
-            .map(|folder| folder.join("etcd"))
-            .find(|program| program.is_file())
-    });
-    if found.is_none() {
-        SAID.call_once(|| {
-            let text = "skipped: no etcd on the PATH nor in $ETCD (apt-get install etcd-server)";
-            // Not captured, so that it is seen although the test passes.
-            let _ = writeln!(std::io::stderr(), "{text}");
-        });
-    }
-    found
-}
+use crate::{free_port, process::Process, programs};
 
 /// A member of a cluster; killed when dropped.
-pub(crate) struct Member {
+pub struct Member {
     program: PathBuf,
     arguments: Vec<String>,
     log: PathBuf,
     url: String,
-    pub(crate) process: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Member {
     /// Starts the process, unless it runs.
-    pub(crate) fn start(&mut self) {
+    pub fn start(&mut self) {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(&self.log);
         let log = log.unwrap();
         self.process.get_or_insert_with(|| {
-            Command::new(&self.program)
-                .args(&self.arguments)
-                .stdin(Stdio::null())
-                .stdout(log.try_clone().unwrap())
-                .stderr(log)
-                .spawn()
-                .unwrap()
+            let mut command = Command::new(&self.program);
+            let command = command.args(&self.arguments).stdin(Stdio::null());
+            let command = command.stdout(log.try_clone().unwrap()).stderr(log);
+            Process::start(command).unwrap()
         });
     }
 
     /// Ends the process as a power cut would.
-    pub(crate) fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Sends the process a signal, if it runs.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        if let Some(process) = &self.process {
+            process.signal(name);
         }
     }
 }
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// One or more members.
-pub(crate) struct Cluster {
-    pub(crate) members: Vec<Member>,
+pub struct Cluster {
+    /// In the order of their numbers.
+    pub members: Vec<Member>,
     _folder: TempDir,
 }
 
 impl Cluster {
     /// Starts a cluster; `None` if there is no etcd on this machine.
-    pub(crate) fn start(size: usize, more_arguments: &[&str]) -> Option<Self> {
-        let program = program()?;
+    pub fn start(size: usize, more_arguments: &[&str]) -> Option<Self> {
+        let program = programs::etcd()?;
         let folder = tempfile::tempdir().unwrap();
         // Asked for a certificate file, a member speaks TLS to its clients.
         let tls = more_arguments.contains(&"--cert-file");
@@ -122,7 +94,8 @@ impl Cluster {
         })
     }
 
-    pub(crate) fn endpoints(&self) -> Vec<String> {
+    /// Where clients find the members.
+    pub fn endpoints(&self) -> Vec<String> {
         self.members
             .iter()
             .map(|member| member.url.clone())

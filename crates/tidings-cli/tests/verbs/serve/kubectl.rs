@@ -1,62 +1,41 @@
 //! The command's server and an unmodified kubectl, each a process of its own. Without a kubectl on
 //! the PATH (or named by `KUBECTL`) these tests say so and pass.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tidings_testing::process::Process;
+use tidings_testing::programs;
 
 /// What a slow machine may need for anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn kubectl_program() -> Option<String> {
-    let program = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".into());
-    let found = Command::new(&program)
-        .args(["version", "--client"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !found {
-        // Not println: the harness would keep it to itself.
-        std::io::stdout()
-            .write_all(b"skipped: there is no kubectl\n")
-            .unwrap();
-    }
-    found.then_some(program)
-}
-
 /// A server that is ended with the test.
 struct Server {
-    process: Child,
+    process: Process,
     folder: TempDir,
-    kubectl: String,
+    kubectl: PathBuf,
 }
 
 impl Server {
     fn start() -> Option<Self> {
-        let kubectl = kubectl_program()?;
+        let kubectl = programs::kubectl()?;
         Some(Self::start_in(tempfile::tempdir().unwrap(), kubectl))
     }
 
-    fn start_in(folder: TempDir, kubectl: String) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tidings"))
+    fn start_in(folder: TempDir, kubectl: PathBuf) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        command
             .args(["serve", "--secure-port", "0", "--data-dir"])
             .arg(folder.path().join("data"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+            .stderr(Stdio::null());
+        let (process, line) = Process::start_and_hear(&mut command).unwrap();
         assert_eq!(
-            line.trim_end(),
+            line,
             folder.path().join("data/kubeconfig").to_str().unwrap()
         );
         Self {
@@ -103,26 +82,10 @@ impl Server {
     }
 
     /// Asks for a clean end and returns the folder.
-    fn end(mut self) -> (TempDir, String) {
-        let pid = self.process.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-        assert_eq!(self.process.wait().unwrap().code(), Some(0));
-        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
-        (folder, self.kubectl.clone())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    fn end(mut self) -> (TempDir, PathBuf) {
+        self.process.signal("TERM");
+        assert_eq!(self.process.wait().code(), Some(0));
+        (self.folder, self.kubectl)
     }
 }
 

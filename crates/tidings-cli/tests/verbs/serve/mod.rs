@@ -1,29 +1,31 @@
 //! `tidings serve` as a process of its own: its settings, its end, and its store on etcd.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+#[cfg(unix)]
+mod access;
+mod kubectl;
+mod watchers;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, WatchEvent, WatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
 use serde_json::Value;
-
-#[path = "../../tidings-store/tests/support/etcd.rs"]
-mod etcd;
+use tidings_testing::etcd::Cluster;
+use tidings_testing::process::Process;
+use tidings_testing::serving::client;
 
 /// What a slow machine may need for anything here.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Server {
-    process: Child,
-    kubeconfig: String,
+    process: Process,
+    kubeconfig: PathBuf,
 }
 
 impl Server {
@@ -36,59 +38,35 @@ impl Server {
     /// # Errors
     /// What it said where it did not start.
     fn try_start(args: &[&str], variables: &[(&str, &str)]) -> Result<Self, String> {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tidings"))
-            .arg("serve")
-            .args(args)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        let command = command.arg("serve").args(args);
+        let command = command
             .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
+            .stderr(Stdio::piped());
+        let (mut process, line) = Process::start_and_hear(command).unwrap();
         if line.is_empty() {
-            let mut said = String::new();
-            let mut errors = process.stderr.take().unwrap();
-            errors.read_to_string(&mut said).unwrap();
-            process.wait().unwrap();
-            return Err(said);
+            return Err(process.errors());
         }
         Ok(Self {
             process,
-            kubeconfig: line.trim_end().into(),
+            kubeconfig: line.into(),
         })
     }
 
     async fn events(&self) -> Api<Event> {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        Api::namespaced(Client::try_from(config.unwrap()).unwrap(), "shop")
+        Api::namespaced(client(&self.kubeconfig).await, "shop")
     }
 
     fn terminate(&self) {
-        let pid = self.process.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(killed.unwrap().success());
+        self.process.signal("TERM");
     }
 
     /// Waits for its end and returns what it logged.
     fn end(mut self) -> String {
         self.terminate();
-        let mut said = String::new();
-        let mut errors = self.process.stderr.take().unwrap();
-        errors.read_to_string(&mut said).unwrap();
-        assert_eq!(self.process.wait().unwrap().code(), Some(0), "{said}");
+        let said = self.process.errors();
+        assert_eq!(self.process.wait().code(), Some(0), "{said}");
         said
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It is over already, unless the test failed.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -278,7 +256,7 @@ async fn a_clean_end_under_load_loses_no_acknowledged_write() {
 
 #[tokio::test]
 async fn two_servers_share_one_etcd() {
-    let Some(cluster) = etcd::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -318,7 +296,7 @@ async fn etcd_is_trusted_where_the_system_trusts_its_authority() {
     std::fs::write(file("etcd.key"), signed.signing_key.serialize_pem()).unwrap();
     let (certificate, key) = (file("etcd.pem"), file("etcd.key"));
     let arguments = ["--cert-file", &certificate, "--key-file", &key];
-    let Some(cluster) = etcd::Cluster::start(1, &arguments) else {
+    let Some(cluster) = Cluster::start(1, &arguments) else {
         return;
     };
     let (data, endpoints) = (file("data"), cluster.endpoints().join(","));

@@ -1,14 +1,12 @@
 //! Who may do what with the command's server, as an unmodified kubectl sees it; what its log keeps
 //! to itself; and how it ends when it is told twice. Without a kubectl on the PATH (or named by
 //! `KUBECTL`) what needs one says so and passes.
-#![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -16,6 +14,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tidings_testing::process::Process;
+use tidings_testing::programs;
 
 const TOKENS: &str = "t-0123-admin,admin,1,\"system:masters\"\nt-4567-reader,reader,2,dev\n";
 const PERMISSIONS: &str = "
@@ -27,7 +27,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: dev}]
 ";
 
 struct Server {
-    process: Child,
+    process: Process,
     folder: TempDir,
 }
 
@@ -37,7 +37,8 @@ impl Server {
             |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("tokens.csv", TOKENS);
         write("rbac.yaml", PERMISSIONS);
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tidings"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        command
             .args([
                 "serve",
                 "--secure-port",
@@ -51,15 +52,10 @@ impl Server {
             .args(args)
             .current_dir(folder.path())
             .env("RUST_LOG", "trace")
-            .stdout(Stdio::piped())
-            .stderr(File::create(folder.path().join("log")).unwrap())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let stdout = process.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
+            .stderr(File::create(folder.path().join("log")).unwrap());
+        let (process, line) = Process::start_and_hear(&mut command).unwrap();
         let server = Self { process, folder };
-        assert_eq!(line, "data/kubeconfig\n", "{}", server.log());
+        assert_eq!(line, "data/kubeconfig", "{}", server.log());
         server
     }
 
@@ -71,7 +67,7 @@ impl Server {
         String::from_utf8_lossy(&std::fs::read(self.path("log")).unwrap()).into_owned()
     }
 
-    fn kubectl(&self, program: &str, token: &str, args: &[&str]) -> Output {
+    fn kubectl(&self, program: &Path, token: &str, args: &[&str]) -> Output {
         Command::new(program)
             .arg("--kubeconfig")
             .arg(self.path("data/kubeconfig"))
@@ -85,45 +81,13 @@ impl Server {
     }
 
     fn terminate(&self) {
-        let pid = self.process.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        self.process.signal("TERM");
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn kubectl_program() -> Option<String> {
-    let program = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".into());
-    let mut command = Command::new(&program);
-    command
-        .args(["version", "--client"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let found = command.status().is_ok_and(|status| status.success());
-    if !found {
-        // Not println: the harness would keep it to itself.
-        std::io::stdout()
-            .write_all(b"skipped: there is no kubectl\n")
-            .unwrap();
-    }
-    found.then_some(program)
 }
 
 #[test]
 fn kubectl_auth() {
-    let Some(kubectl) = kubectl_program() else {
+    let Some(kubectl) = programs::kubectl() else {
         return;
     };
     let server = Server::start(tempfile::tempdir().unwrap(), &[]);
@@ -278,7 +242,7 @@ fn answer_reviews(stream: TcpStream) -> Option<()> {
 
 #[test]
 fn a_cluster_is_asked_and_no_secret_is_logged() {
-    let Some(kubectl) = kubectl_program() else {
+    let Some(kubectl) = programs::kubectl() else {
         return;
     };
     let cluster = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -329,7 +293,7 @@ fn a_cluster_is_asked_and_no_secret_is_logged() {
         );
     }
     server.terminate();
-    assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    assert_eq!(server.process.wait().code(), Some(0));
     let log = server.log();
     assert!(log.contains("TRACE"), "the log is not the whole one");
     for secret in ["t-89ab", "t-4567", "t-0123", "t-fedc", "t-cdef"] {
@@ -378,7 +342,7 @@ fn a_second_signal_ends_at_once() {
         thread::yield_now();
     }
     server.terminate();
-    assert_eq!(server.process.wait().unwrap().code(), Some(1));
+    assert_eq!(server.process.wait().code(), Some(1));
     assert!(
         server
             .log()

@@ -5,16 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidings_server::{Running, StartOptions};
+use tidings_server::Running;
+use tidings_testing::serving::{client, start};
 
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
+use super::support::Ran;
 
 /// Runs `tidings import` in `folder`, with `input` on its standard input.
 fn import(folder: &TempDir, kubeconfig: &Path, arguments: &[&str], input: &str) -> Ran {
@@ -33,29 +29,16 @@ fn import(folder: &TempDir, kubeconfig: &Path, arguments: &[&str], input: &str) 
     // It may end without reading it.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
-    let output = child.wait_with_output().expect("tidings ends");
-    Ran {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
-        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
-    }
+    child.wait_with_output().unwrap().into()
 }
 
 async fn server(folder: &TempDir) -> Running {
-    let mut options = StartOptions::new(folder.path().join("server"));
-    options.secure_port = 0;
-    tidings_server::start(options)
-        .await
-        .expect("a server starts")
+    start(&folder.path().join("server"), 0).await
 }
 
 /// Every event of the cluster, without what the server itself added, in the order of names.
 async fn stored(kubeconfig: &Path) -> Vec<Value> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .expect("a configuration");
-    let client = kube::Client::try_from(config).expect("a client");
+    let client = client(kubeconfig).await;
     let request = http::Request::get("/api/v1/events")
         .body(Vec::new())
         .expect("a request");

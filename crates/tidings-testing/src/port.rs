@@ -11,7 +11,7 @@ const FIRST: u16 = 10_000;
 const COUNT: u16 = 20_000;
 
 /// A loopback port without a listener at this moment, and this process has not been given before.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     // Processes that were started one after the other begin far from each other.
     let start = std::process::id().wrapping_mul(7919) % u32::from(COUNT);
