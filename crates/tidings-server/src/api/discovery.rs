@@ -1,8 +1,11 @@
 //! What the server says it serves: discovery in both forms, and the version.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use super::body::encoded;
@@ -11,7 +14,7 @@ use super::known_resources::{RESOURCES, Resource};
 use super::not_found::not_found;
 use crate::http::negotiate::{Discovery, Form, Media, Shape, negotiate_discovery, require_json};
 use crate::http::present::present;
-use crate::http::query::Query;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::codec::protobuf::envelop_bytes;
 
@@ -98,15 +101,16 @@ pub(crate) fn build_info() -> [(&'static str, String); 5] {
     ]
 }
 
+type Info = Extension<Arc<RequestInfo>>;
+
 /// The forms a document is asked for in, and where.
 fn asked(
     headers: &HeaderMap,
-    uri: &Uri,
+    info: &RequestInfo,
     routed: bool,
     aggregates: bool,
 ) -> Result<Discovery, Status> {
-    let query = Query::parse(uri.query());
-    negotiate_discovery(headers, &query, routed, aggregates)
+    negotiate_discovery(headers, &info.query, routed, aggregates)
 }
 
 /// A document in its form; the message is its protobuf, with the version and the kind it is enveloped as.
@@ -139,8 +143,11 @@ struct Versions {
 }
 
 /// GET /api
-pub(crate) async fn core_versions(headers: HeaderMap, uri: Uri) -> Result<Response, Status> {
-    match asked(&headers, &uri, true, true)? {
+pub(crate) async fn core_versions(
+    headers: HeaderMap,
+    Extension(info): Info,
+) -> Result<Response, Status> {
+    match asked(&headers, &info, true, true)? {
         Discovery::Aggregated(media) => aggregated(&headers, media, &[("", "v1")]),
         Discovery::Plain(form) => document(
             form,
@@ -196,9 +203,9 @@ struct GroupList {
 }
 
 /// Any method of /apis
-pub(crate) async fn groups(headers: HeaderMap, uri: Uri) -> Result<Response, Status> {
+pub(crate) async fn groups(headers: HeaderMap, Extension(info): Info) -> Result<Response, Status> {
     let groups = named_groups();
-    match asked(&headers, &uri, false, true)? {
+    match asked(&headers, &info, false, true)? {
         Discovery::Aggregated(media) => aggregated(&headers, media, &groups),
         Discovery::Plain(form) => document(
             form,
@@ -219,13 +226,13 @@ pub(crate) async fn groups(headers: HeaderMap, uri: Uri) -> Result<Response, Sta
 pub(crate) async fn group(
     Path(wanted): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
+    Extension(info): Info,
 ) -> Result<Response, Status> {
     let found = named_groups().into_iter().find(|(name, _)| *name == wanted);
     let Some((name, version)) = found else {
         return Ok(not_found());
     };
-    match asked(&headers, &uri, false, false)? {
+    match asked(&headers, &info, false, false)? {
         Discovery::Aggregated(_) => Err(Status::no_such_path()),
         Discovery::Plain(form) => document(
             form,
@@ -265,19 +272,22 @@ struct Listed {
 }
 
 /// GET /api/v1
-pub(crate) async fn core_resources(headers: HeaderMap, uri: Uri) -> Result<Response, Status> {
-    resource_list("", "v1", &headers, &uri)
+pub(crate) async fn core_resources(
+    headers: HeaderMap,
+    Extension(info): Info,
+) -> Result<Response, Status> {
+    resource_list("", "v1", &headers, &info)
 }
 
 /// GET /apis/{group}/{version}
 pub(crate) async fn resources(
     Path((group, version)): Path<(String, String)>,
     headers: HeaderMap,
-    uri: Uri,
+    Extension(info): Info,
 ) -> Result<Response, Status> {
     let mut groups = named_groups().into_iter();
     match groups.find(|(name, _)| *name == group) {
-        Some((_, served)) if served == version => resource_list(&group, &version, &headers, &uri),
+        Some((_, served)) if served == version => resource_list(&group, &version, &headers, &info),
         Some(_) => Err(Status::no_such_path()),
         None => Ok(not_found()),
     }
@@ -287,9 +297,9 @@ fn resource_list(
     group: &str,
     version: &str,
     headers: &HeaderMap,
-    uri: &Uri,
+    info: &RequestInfo,
 ) -> Result<Response, Status> {
-    let Discovery::Plain(form) = asked(headers, uri, true, false)? else {
+    let Discovery::Plain(form) = asked(headers, info, true, false)? else {
         return Err(Status::no_such_path());
     };
     let group_version = if group.is_empty() {

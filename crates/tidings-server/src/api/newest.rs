@@ -34,7 +34,7 @@ const READS_AT_ONCE: usize = 4;
 
 /// How many events are asked for in this order, if they are.
 pub(crate) fn limit(call: &Call, options: &ListOptions) -> Option<usize> {
-    let is_wanted = call.query.get("order") == Some("newest")
+    let is_wanted = call.info.query.get("order") == Some("newest")
         && options.selector.is_empty()
         && options.continue_token.is_none()
         && options.resource_version == ResourceVersion::Unset;
@@ -51,7 +51,7 @@ pub(crate) async fn list(
     limit: usize,
 ) -> Result<Response, Status> {
     let request = NewestRequest {
-        prefix: key_prefix(&call.namespace).into(),
+        prefix: key_prefix(&call.info.namespace).into(),
         since: None,
         limit,
     };

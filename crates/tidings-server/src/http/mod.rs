@@ -1,4 +1,4 @@
-//! What every request and answer has: options of the query, negotiation of forms, bodies, continue
+//! What every request and answer has: what is asked for, options of the query, negotiation of forms, bodies, continue
 //! tokens, and `Status`, the form of every error. No handler, no user.
 
 pub(crate) mod body;
@@ -6,7 +6,7 @@ pub(crate) mod continuation;
 pub(crate) mod negotiate;
 pub(crate) mod present;
 pub(crate) mod query;
-pub(crate) mod request_kind;
+pub(crate) mod request;
 pub(crate) mod status;
 pub(crate) mod stored;
 pub(crate) mod warnings;
