@@ -21,6 +21,7 @@ use super::pages::Pages;
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
 use crate::http::negotiate::{Answer, Media, body_media};
+use crate::http::params;
 use crate::http::query::{ListOptions, dry_run_error, not_supported};
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
@@ -249,8 +250,12 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
         return Err(Status::invalid(OPTIONS, "meta.k8s.io", "", &errors));
     }
     // A body takes the place of the query; who asks for a dry run in either gets one.
-    let dry_run =
-        !dry_run.is_empty() || call.info.query.values("dryRun").any(|value| value == "All");
+    let dry_run = !dry_run.is_empty()
+        || call
+            .info
+            .query
+            .values(params::DRY_RUN)
+            .any(|value| value == "All");
     if dry_run {
         call.notes.dry_run();
     }

@@ -12,6 +12,7 @@ use tidings_core::validate::go_quote;
 
 use super::not_found::not_found;
 use crate::api::server::ApiServer;
+use crate::http::params;
 use crate::http::request::RequestInfo;
 
 /// The checks of a path. A server that is about to go is alive but takes no new work.
@@ -49,7 +50,7 @@ pub(crate) async fn all(
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Response {
     let (query, path) = (&info.query, info.uri.path());
-    let mut excluded: BTreeSet<&str> = query.values("exclude").map(ours).collect();
+    let mut excluded: BTreeSet<&str> = query.values(params::EXCLUDE).map(ours).collect();
     let mut lines = Vec::new();
     let mut failures = Vec::new();
     for check in checks(path) {
@@ -87,7 +88,7 @@ pub(crate) async fn all(
         )
             .into_response();
     }
-    if query.has("verbose") {
+    if query.has(params::VERBOSE) {
         format!("{lines}{name} check passed\n").into_response()
     } else {
         "ok".into_response()

@@ -20,6 +20,7 @@ use super::watch;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
 use crate::http::negotiate::{Answer, Form, Shape};
+use crate::http::params;
 use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
@@ -37,7 +38,7 @@ pub(crate) async fn get(
     }
     let form = call.form(Answer::Object)?;
     if let ResourceVersion::At(revision) =
-        ResourceVersion::parse(call.info.query.get("resourceVersion"))?
+        ResourceVersion::parse(call.info.query.get(params::RESOURCE_VERSION))?
     {
         not_newer_than_store(&server, revision)?;
     }
@@ -57,7 +58,7 @@ pub(crate) async fn list(
     State(server): State<Arc<ApiServer>>,
     call: Call,
 ) -> Result<Response, Status> {
-    let watched = call.info.is_watch_path || call.info.query.flag("watch");
+    let watched = call.info.is_watch_path || call.info.query.flag(params::WATCH);
     let form = call.form(if watched { Answer::Watch } else { Answer::List })?;
     let options = ListOptions::parse(call.api, &call.info.query, call.info.is_watch_path)?;
     if options.watch {

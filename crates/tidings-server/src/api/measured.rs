@@ -10,6 +10,7 @@ use futures::StreamExt;
 
 use crate::api::server::ApiServer;
 use crate::clock;
+use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::metrics::CLIENT_GONE;
 
@@ -27,9 +28,9 @@ pub(crate) struct Measured {
 impl Measured {
     pub(crate) fn begin(server: Arc<ApiServer>, info: Arc<RequestInfo>, request: &Request) -> Self {
         let query = &info.query;
-        let dry_run = if !query.has("dryRun") {
+        let dry_run = if !query.has(params::DRY_RUN) {
             ""
-        } else if query.values("dryRun").all(|value| value == "All") {
+        } else if query.values(params::DRY_RUN).all(|value| value == "All") {
             "All"
         } else {
             "invalid"

@@ -27,6 +27,7 @@ use crate::api::server::ApiServer;
 use crate::clock;
 use crate::flow::paced::Lasting;
 use crate::http::negotiate::{Answer, Form, Media, STREAMED, Shape};
+use crate::http::params;
 use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 use crate::http::stored::selects;
@@ -210,7 +211,8 @@ impl Watching {
             request.limit = Some(INITIAL_PAGE_LEN);
             // As since Kubernetes 1.32, a plain watch from the beginning counts as one that asked for what exists; one by the
             // old path does not.
-            let asked = options.send_initial_events.is_some() || self.call.info.query.flag("watch");
+            let asked =
+                options.send_initial_events.is_some() || self.call.info.query.flag(params::WATCH);
             self.phase = Phase::Initial {
                 request,
                 announce_end: options.allow_bookmarks && asked,

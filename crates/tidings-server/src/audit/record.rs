@@ -23,6 +23,7 @@ use super::queue::Whose;
 use super::text::{TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
 use super::{AuditLevel, AuditLog};
 use crate::auth::{AUTHENTICATED, Identity};
+use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::codec::Api;
@@ -241,7 +242,7 @@ impl Entry {
 
     fn is_dry_run(&self) -> bool {
         // As a handler that was reached understands it.
-        let mut asked = self.info.query.values("dryRun");
+        let mut asked = self.info.query.values(params::DRY_RUN);
         self.notes.0.dry_run.load(Ordering::Relaxed) || asked.any(|it| it == "All")
     }
 

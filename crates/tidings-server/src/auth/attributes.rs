@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::http::params;
 use crate::http::request::RequestInfo;
 use tidings_api::codec::Api;
 use tidings_api::selector::FieldSelector;
@@ -71,7 +72,7 @@ impl<'a> Attributes<'a> {
 fn selected_name(info: &RequestInfo) -> String {
     let api = Api::of_group(&info.group);
     info.query
-        .get("fieldSelector")
+        .get(params::FIELD_SELECTOR)
         .and_then(|text| FieldSelector::parse(api, text).ok())
         .and_then(|selector| selector.name().map(str::to_owned))
         .filter(|name| tidings_core::validate::check_path_segment_name(name).is_empty())

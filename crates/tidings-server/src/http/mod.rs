@@ -4,6 +4,7 @@
 pub(crate) mod body;
 pub(crate) mod continuation;
 pub(crate) mod negotiate;
+pub(crate) mod params;
 pub(crate) mod present;
 pub(crate) mod query;
 pub(crate) mod request;

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, Method, Uri, header};
 use percent_encoding::percent_decode_str;
 
+use crate::http::params;
 use crate::http::query::Query;
 
 /// See the module documentation. What a request does not name is empty.
@@ -148,7 +149,7 @@ impl RequestInfo {
         self.verb = match self.method {
             _ if is_watch_path => "watch",
             Method::GET | Method::HEAD if is_named => "get",
-            Method::GET | Method::HEAD if self.query.flag("watch") => "watch",
+            Method::GET | Method::HEAD if self.query.flag(params::WATCH) => "watch",
             Method::GET | Method::HEAD => "list",
             Method::DELETE if is_named => "delete",
             Method::DELETE => "deletecollection",
