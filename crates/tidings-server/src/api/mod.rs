@@ -8,7 +8,6 @@ mod chain;
 mod commit;
 mod delete;
 mod discovery;
-pub(crate) mod compress;
 pub(crate) mod encoded;
 mod frame;
 mod health;

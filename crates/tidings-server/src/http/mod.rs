@@ -1,7 +1,8 @@
-//! What every request and answer has: what is asked for, options of the query, negotiation of forms, bodies, continue
-//! tokens, and `Status`, the form of every error. No handler, no user.
+//! What every request and answer has: what is asked for, options of the query, negotiation of forms, bodies, gzip,
+//! continue tokens, and `Status`, the form of every error. No handler, no user.
 
 pub(crate) mod body;
+pub(crate) mod compress;
 pub(crate) mod continuation;
 pub(crate) mod negotiate;
 pub(crate) mod params;
