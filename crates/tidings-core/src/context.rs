@@ -64,3 +64,20 @@ impl fmt::Debug for SharedContext {
 // A context is only handed on here. What makes it is to keep it whole over a panic, so that events stay what they were without one.
 impl UnwindSafe for SharedContext {}
 impl RefUnwindSafe for SharedContext {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Span;
+
+    impl EventContext for Span {}
+
+    #[test]
+    fn by_default_a_context_is_not_waited_for_and_not_kept() {
+        assert!(!Span.is_awaited());
+        assert!(!Span.may_be_written());
+        assert!(Span.unawaited().is_none());
+        assert!(Span.kept().is_none());
+    }
+}
