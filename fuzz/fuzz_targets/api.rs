@@ -9,8 +9,8 @@ use http::Request;
 use tidings_testing::requests;
 use tokio::runtime::{Builder, Runtime};
 
-/// Number of inputs after which the server is made again: what was written by chance must not make later
-/// ones slow, and what an input finds is not to depend on too many others.
+/// Number of inputs after which the server is made again: what was written by chance must not make
+/// later ones slow, and what an input finds is not to depend on too many others.
 const INPUTS: usize = 200;
 
 struct Api {

@@ -202,7 +202,7 @@ impl Steady {
     }
 }
 
-/// One writer, one write at a time: what a lone durable write takes.
+/// One writer, one write at a time: what a single durable write takes.
 ///
 /// # Errors
 /// The first write that failed.

@@ -365,7 +365,7 @@ impl Shared {
         {
             tracing::warn!(
                 tasks = self.registry.running(),
-                "event handlers or sinks are busy past the deadline of shutdown; going on without them"
+                "event handlers or sinks are still busy at the deadline of shutdown; continuing without them"
             );
         }
     }

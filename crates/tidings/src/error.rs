@@ -10,7 +10,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum ReferenceError {
     /// The object is `None`.
-    #[error("there is no object to refer to: the option given is None")]
+    #[error("there is no object to refer to: the given option is None")]
     NoObject,
     /// The object does not say what kind it is: a `DynamicObject` without its `types`, or with an
     /// empty kind.
@@ -43,7 +43,7 @@ pub enum RecordError {
     #[error("no sink writes events: start_recording_to_sink was not called, or its sink has ended")]
     NoSink,
     /// The broadcaster ended before it was written, or while it was: it may have arrived.
-    #[error("the broadcaster ended before it was known what became of the event")]
+    #[error("the broadcaster ended before the outcome of the event was known")]
     Abandoned,
 }
 

@@ -56,7 +56,7 @@ impl<S: Sink> Questions<S> {
                 .await
                 .is_ok();
         if only_core {
-            tracing::warn!("Writing core/v1, as events.k8s.io/v1 is served, but: {denied}");
+            tracing::warn!("Writing core/v1 although events.k8s.io/v1 is served: {denied}");
         }
         only_core
     }

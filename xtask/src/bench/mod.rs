@@ -133,7 +133,7 @@ fn record(root: &Path, args: &Args) -> Result {
         table::calls(&calls),
         table::series(&calls),
         table::burst("burst into `tidings serve`", &burst),
-        table::burst("the same about 100 objects", &repeats),
+        table::burst("burst about 100 objects", &repeats),
     );
     println!("\n{tables}");
     for line in &skipped {

@@ -94,7 +94,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             );
         };
         of_writes(
-            "device bytes per byte given",
+            "device bytes per byte of input",
             "device_bytes_per_byte",
             Unit::Times,
         );
@@ -111,7 +111,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             },
         );
         for (title, field) in [("p50", "p50_ms"), ("p99", "p99_ms")] {
-            let title = format!("a lone durable write, {title}, {run} run");
+            let title = format!("a single durable write, {title}, {run} run");
             row(&title, &name, &name, field, Unit::Milliseconds);
         }
     }
@@ -130,7 +130,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Milliseconds,
         ),
         (
-            "one object's events, the first after opening",
+            "one object's events, first after opening",
             "reads",
             "object_first_p50_ms",
             Unit::Milliseconds,
@@ -148,13 +148,13 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Milliseconds,
         ),
         (
-            "everything listed, events/s",
+            "list of everything, events/s",
             "reads",
             "list_per_second",
             Unit::PerSecond,
         ),
         (
-            "opened again after",
+            "time to reopen",
             "reads",
             "reopen_seconds",
             Unit::Seconds,
@@ -166,7 +166,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Megabytes,
         ),
         (
-            "everything listed in pages of 500",
+            "list of everything in pages of 500",
             "lists",
             "idle_seconds",
             Unit::Seconds,
@@ -178,15 +178,15 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Seconds,
         ),
         ("times as long beside them", "lists", "ratio", Unit::Times),
-        ("half of them expire in", "expiry", "seconds", Unit::Seconds),
+        ("expiry of half of them", "expiry", "seconds", Unit::Seconds),
         (
-            "other writers meanwhile, p99",
+            "other writers during expiry, p99",
             "expiry",
             "during_p99_ms",
             Unit::Milliseconds,
         ),
         (
-            "the same writers before, p99",
+            "other writers before expiry, p99",
             "expiry",
             "idle_p99_ms",
             Unit::Milliseconds,
@@ -245,7 +245,7 @@ pub(super) fn archive(figures: &[Figure], events: u64) -> String {
             Unit::Megabytes,
         ),
         (
-            "opened again after",
+            "time to reopen",
             "reads",
             "reopen_seconds",
             Unit::Seconds,
@@ -269,7 +269,7 @@ pub(super) fn archive(figures: &[Figure], events: u64) -> String {
             Unit::Milliseconds,
         ),
         (
-            "everything listed, events/s",
+            "list of everything, events/s",
             "reads",
             "list_per_second",
             Unit::PerSecond,
@@ -321,8 +321,8 @@ mod tests {
             [
                 "| creates/s, 64 writers | 70000 | 7000 | 100000 | 10.00 × | 0.70 × |",
                 "| creates, p99, 64 writers | 2.00 ms | 40.00 ms | 1.00 ms | 20.00 × | 0.50 × |",
-                "| everything listed, events/s | 900 | 300 |  | 3.00 × |  |",
-                "| opened again after | 0.50 s |  |  |  |  |",
+                "| list of everything, events/s | 900 | 300 |  | 3.00 × |  |",
+                "| time to reopen | 0.50 s |  |  |  |  |",
             ]
         );
     }

@@ -99,7 +99,7 @@ fn read_document<R: Read>(
     let line = meter.line();
     skip_broken(source)?;
     let rest = match source.peek()? {
-        Some(_) => format!("went on at line {}", meter.line()),
+        Some(_) => format!("continued at line {}", meter.line()),
         None => "nothing after it was read".to_owned(),
     };
     Ok(document.broken(line, Unreadable::Syntax(format!("{reason}; {rest}"))))

@@ -23,7 +23,7 @@ pub enum Unreadable {
     #[error("metadata is not an object")]
     Metadata,
     /// A namespace that no namespace can be called.
-    #[error("{0:?} is no name of a namespace")]
+    #[error("{0:?} is not a namespace name")]
     Namespace(String),
     /// An events.k8s.io event that has no core/v1 form.
     #[error(transparent)]

@@ -58,7 +58,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     let ran = cluster.run(&["export", "-A", path]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(
-        ran.stderr.contains("--resume goes on from there"),
+        ran.stderr.contains("--resume continues from there"),
         "{ran:?}"
     );
     let part = folder.path().join("a.jsonl.part");
@@ -77,7 +77,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
 
     let ran = cluster.run(&["export", "-A", "--resume", path]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stderr.contains("events exported behind "), "{ran:?}");
+    assert!(ran.stderr.contains("events exported after "), "{ran:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), whole);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 

@@ -88,7 +88,7 @@ async fn every_event_is_printed_once_through_restarts() {
         assert_eq!(watching.next(), format!("event/away.{round}"));
         assert_eq!(
             watching.notes.recv_timeout(PATIENCE).unwrap(),
-            "the watch goes on where it was"
+            "the watch continues without a gap"
         );
         cluster.import(&[named(&format!("back.{round}"))]);
         assert_eq!(watching.next(), format!("event/back.{round}"));

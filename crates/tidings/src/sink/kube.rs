@@ -321,7 +321,7 @@ impl KubeSink {
                 return Err(error);
             }
             if !self.refuses_protobuf.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "The server takes no protobuf: sending JSON");
+                tracing::warn!(%error, "The server does not accept protobuf: sending JSON");
             }
         }
         let request = self.request(method, path, JSON, occurrence.create_body())?;

@@ -139,7 +139,7 @@ impl Log {
                 Err(error) => {
                     tracing::error!(
                         file = number, %error, folder = %folder.display(),
-                        "Unable to read events that an earlier process left: they are left for the next one"
+                        "Unable to read events of an earlier process: they are kept for the next one"
                     );
                     // Its places are not known, and are not to be given again.
                     next_sequence += PLACES_OF_A_FILE;
@@ -297,7 +297,7 @@ impl Log {
             let path = events_path(&self.folder, last.number);
             let file = OpenOptions::new().write(true).open(path);
             if let Err(error) = file.and_then(|file| file.set_len(last.bytes)) {
-                tracing::warn!(%error, "Unable to take back part of an append: a next process may write its events again");
+                tracing::warn!(%error, "Unable to undo part of an append: the next process may write its events again");
             }
             return Err(error);
         }
@@ -385,7 +385,7 @@ impl Log {
                         }
                         tracing::error!(
                             file = current, %error, folder = %self.folder.display(),
-                            "Unable to read events from disk: they are left for the next process"
+                            "Unable to read events from disk: they are kept for the next process"
                         );
                         self.read_tries = 0;
                         self.cursor.offset = end;
@@ -693,7 +693,7 @@ fn recover(folder: &Path, number: u64) -> io::Result<Recovered> {
         tracing::warn!(
             file = number,
             bytes = bytes.len() - read,
-            "The end of a spilled file is torn: what was being written when a process died, or damaged since"
+            "The end of a spill file is incomplete: a process died while writing it, or it was damaged"
         );
     }
     Ok(Recovered {

@@ -802,7 +802,7 @@ async fn what_keeps_from_events_v1_is_said_with_the_rule_to_add() {
     assert_eq!(ours.len(), 1, "{text}");
     assert!(
         text.contains(
-            "WARN tidings::questions: Writing core/v1, as events.k8s.io/v1 is served, but: may not create or patch events of events.k8s.io in \
+            "WARN tidings::questions: Writing core/v1 although events.k8s.io/v1 is served: may not create or patch events of events.k8s.io in \
              all namespaces: bind its service account to a ClusterRole with this rule:\n- apiGroups: [\"events.k8s.io\"]"
         ),
         "{text}"

@@ -338,7 +338,7 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(&answer, b"HTTP/1.1 100");
 
     server.terminate();
-    while !server.log().contains("a second signal ends at once") {
+    while !server.log().contains("a second signal stops at once") {
         thread::yield_now();
     }
     server.terminate();

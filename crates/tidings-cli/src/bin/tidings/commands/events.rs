@@ -126,10 +126,10 @@ async fn show(args: Args) -> Result<u8, CommandError> {
 
 fn words(notice: &Notice) -> String {
     match notice {
-        Notice::Interrupted(why) => format!("the watch was cut off and is tried again: {why}"),
-        Notice::Resumed => "the watch goes on where it was".to_owned(),
+        Notice::Interrupted(why) => format!("the watch was interrupted and is retried: {why}"),
+        Notice::Resumed => "the watch continues without a gap".to_owned(),
         Notice::NewHistory => {
-            "the server counts its revisions anew: what it has is shown again".to_owned()
+            "the server's revisions started again: its events are shown again".to_owned()
         }
     }
 }

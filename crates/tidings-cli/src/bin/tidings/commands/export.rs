@@ -95,7 +95,7 @@ async fn export(args: Args) -> Result<u8, CommandError> {
         Err(error) => {
             if let Some(kept) = target.keep() {
                 tell(&format!(
-                    "what was read so far is in {}; --resume goes on from there",
+                    "the events read so far are in {}; --resume continues from there",
                     kept.display()
                 ));
             }
@@ -106,7 +106,7 @@ async fn export(args: Args) -> Result<u8, CommandError> {
     if !args.quiet {
         tell(&match found.count {
             0 => format!("{count} events exported"),
-            before => format!("{count} events exported behind {before} that were there"),
+            before => format!("{count} events exported after {before} existing ones"),
         });
     }
     Ok(DONE)

@@ -214,7 +214,7 @@ async fn family(
     }
     if !unknown.is_empty() {
         tell(&format!(
-            "cannot list {}: those that {kind}/{name} made are told by their names alone",
+            "cannot list {}: those of {kind}/{name} are recognised by name only",
             unknown.join(", "),
             kind = kind.kind,
         ));

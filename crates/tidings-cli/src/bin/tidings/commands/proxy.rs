@@ -63,7 +63,7 @@ pub(crate) fn address(text: &str) -> Result<Uri, String> {
     uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()))
         .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https" | "socks5")))
         .ok_or_else(|| {
-            "the proxy's address is none: expected one such as http://proxy:3128, https://proxy or socks5://proxy:1080".to_owned()
+            "the proxy's address is invalid: expected one such as http://proxy:3128, https://proxy or socks5://proxy:1080".to_owned()
         })
 }
 

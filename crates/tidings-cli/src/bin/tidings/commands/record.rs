@@ -197,10 +197,7 @@ fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
     let causes = report.dropped.iter().filter(|(_, count)| *count > 0);
     let (code, words) = match causes.last() {
         Some((cause, _)) => (FAILED, cause.as_str().replace('_', " ")),
-        None => (
-            UNREACHABLE,
-            format!("it could not be written within {:?}", args.wait),
-        ),
+        None => (UNREACHABLE, format!("not written within {:?}", args.wait)),
     };
     tell(&format!(
         "error: failed to record {} about {}: {words}{why}",
@@ -266,7 +263,7 @@ impl LookUp<'_> {
             (None, Some(kind)) => Ok(kind),
             (Some(api_version), known) => Ok(given(named, api_version, known)),
             (None, None) => Err(CommandError::Failed(format!(
-                "find out what {:?} is: the cluster knows no such kind; say its --api-version, and its kind as it is spelt there",
+                "find out what {:?} is: the cluster has no such kind; give its --api-version, and the kind in the cluster's spelling",
                 named.kind
             ))),
         }
@@ -281,7 +278,9 @@ impl LookUp<'_> {
         let metadata = match metadata.await {
             Ok(Some(metadata)) => metadata,
             Ok(None) => {
-                tell(&format!("{named} is not there: recording without its uid"));
+                tell(&format!(
+                    "{named} does not exist: recording without its uid"
+                ));
                 Value::Null
             }
             // Who may record need not be allowed to look, and a server that cannot tell of this

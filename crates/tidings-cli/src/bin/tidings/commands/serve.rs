@@ -179,7 +179,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     // A missing reader of the path is no reason not to serve.
     let _ = writeln!(std::io::stdout(), "{}", server.kubeconfig().display());
     signals.wait().await;
-    tracing::info!("ending; a second signal ends at once");
+    tracing::info!("shutting down; a second signal stops at once");
     tokio::select! {
         () = server.shutdown() => Ok(()),
         () = signals.wait() => {

@@ -168,14 +168,16 @@ impl Names {
         };
         let note = self.note.display();
         let noted = std::fs::read_to_string(&self.note)
-            .map_err(|error| cannot(format!("{note} says what it is of: {error}")))?;
+            .map_err(|error| cannot(format!("{note} cannot be read: {error}")))?;
         let noted = What::noted(&noted)
-            .ok_or_else(|| cannot(format!("{note} does not say what it is of")))?;
+            .ok_or_else(|| cannot(format!("{note} does not name its events")))?;
         if noted.words == what.words {
             Ok(Some((previous, noted.as_of)))
         } else {
             let (noted, words) = (noted.words, &what.words);
-            Err(cannot(format!("it is of {noted}, not of {words}")))
+            Err(cannot(format!(
+                "it is an export of {noted}, not of {words}"
+            )))
         }
     }
 }

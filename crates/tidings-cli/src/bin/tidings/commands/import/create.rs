@@ -148,11 +148,7 @@ impl Creator {
                 match kube::core::Request::new(path.as_str()).create(&parameters, body.clone()) {
                     Ok(request) => request,
                     Err(error) => {
-                        return refused(
-                            400,
-                            "BadRequest",
-                            &format!("no request can be made of it: {error}"),
-                        );
+                        return refused(400, "BadRequest", &format!("it cannot be sent: {error}"));
                     }
                 };
             let Err(failure) = self.client.request_text(request).await else {

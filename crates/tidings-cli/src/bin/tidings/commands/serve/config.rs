@@ -102,7 +102,7 @@ fn unknown(verb: &clap::Command, name: &str) -> String {
         Some((_, nearest)) => {
             format!("there is no setting {name:?}; the nearest is {nearest:?}")
         }
-        None => format!("there is no setting {name:?}; settings are named as the flags are"),
+        None => format!("there is no setting {name:?}; settings have the names of flags"),
     }
 }
 
@@ -113,23 +113,23 @@ fn arguments(flag: &Arg, name: &str, value: &Value) -> Result<Vec<OsString>, Str
         return match value {
             Value::Bool(true) => Ok(vec![OsString::from(format!("--{name}"))]),
             Value::Bool(false) => Ok(Vec::new()),
-            _ => Err(format!("{name} is true or false")),
+            _ => Err(format!("{name} must be true or false")),
         };
     }
     match value {
         Value::Array(values) => {
             let values: Option<Vec<String>> = values.iter().map(scalar).collect();
-            let values = values.ok_or_else(|| format!("{name} is a list of plain values"))?;
+            let values = values.ok_or_else(|| format!("{name} must be a list of plain values"))?;
             match (flag.get_value_delimiter(), flag.get_action()) {
                 _ if values.is_empty() => Ok(Vec::new()),
                 (Some(delimiter), _) => Ok(argument(values.join(&delimiter.to_string()))),
                 (None, ArgAction::Append) => Ok(values.into_iter().flat_map(argument).collect()),
-                _ => Err(format!("{name} has one value, not a list")),
+                _ => Err(format!("{name} must be one value, not a list")),
             }
         }
         one => scalar(one)
             .map(argument)
-            .ok_or_else(|| format!("{name} has a plain value")),
+            .ok_or_else(|| format!("{name} must be a plain value")),
     }
 }
 
@@ -240,8 +240,8 @@ logging-format: json
                 "line 1: invalid value 'maybe'",
             ),
             ("event-ttl: [1h, 2h]\n", "line 1: event-ttl has one value"),
-            ("event-ttl:\n", "line 1: event-ttl has a plain value"),
-            ("event-rate-limit-dry-run: 1\n", "is true or false"),
+            ("event-ttl:\n", "line 1: event-ttl must be a plain value"),
+            ("event-rate-limit-dry-run: 1\n", "must be true or false"),
             ("event-ttl: 1h\nevent-ttl: 2h\n", "event-ttl"),
             ("- a\n", "FILE: "),
         ] {

@@ -17,7 +17,7 @@ pub(super) fn connections(wanted: u32) -> usize {
         };
         match setrlimit(Resource::Nofile, raised) {
             Ok(()) => limit = raised,
-            Err(error) => tracing::warn!(%error, "the number of open files cannot be raised"),
+            Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
         }
     }
     let left = limit.current.map_or(u64::from(wanted), |files| {
@@ -29,7 +29,7 @@ pub(super) fn connections(wanted: u32) -> usize {
         tracing::warn!(
             connections,
             wanted,
-            "fewer connections than wanted: the number of open files is limited (ulimit -n)"
+            "fewer connections than configured: the number of open files is limited (ulimit -n)"
         );
     }
     usize::try_from(connections).unwrap_or(usize::MAX)

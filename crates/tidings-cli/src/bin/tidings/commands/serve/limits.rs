@@ -76,7 +76,7 @@ pub(super) struct LimitFlags {
 
 fn header_bytes(text: &str) -> Result<usize, String> {
     let accepted = |bytes: &usize| (8 << 10..=1 << 20).contains(bytes);
-    let why = || format!("{text} is not from 8Ki to 1Mi");
+    let why = || format!("{text} is not between 8Ki and 1Mi");
     bytes(text).and_then(|bytes| Some(bytes).filter(accepted).ok_or_else(why))
 }
 
