@@ -175,8 +175,8 @@ mod tests {
         let one = cache.stats().bytes;
         let base = SLOT_BYTES + size_of::<Slot<i32>>() + key("a").size();
         assert_eq!(one, base + 10);
-        cache.put(key("b"), 2, 0);
-        assert_eq!(cache.stats().bytes, one + base);
+        cache.put(key("b"), 2, 7);
+        assert_eq!(cache.stats().bytes, one + base + 7);
         // In place of what was there.
         cache.put(key("b"), 3, 5);
         assert_eq!(cache.stats().bytes, one + base + 5);

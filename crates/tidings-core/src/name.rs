@@ -236,6 +236,8 @@ mod tests {
                 "bit {bit}"
             );
         }
+        // The version takes the place of whatever the seed has there.
+        seen.insert(text(0xf007, 7));
         for name in &seen {
             let digits: Vec<_> = name.split('-').map(str::len).collect();
             assert_eq!(digits, [8, 4, 4, 4, 12]);

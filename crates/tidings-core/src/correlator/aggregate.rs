@@ -143,7 +143,7 @@ fn drops_survived(members: usize) -> u32 {
     let stays = 1. - 1. / members as f64;
     // Half of them are gone after ln 2 / -ln(stays) drops.
     let drops = (0.5_f64.ln() / stays.ln()).ceil() - 1.;
-    drops.clamp(0., f64::from(u32::MAX - 1)) as u32
+    drops.clamp(0., f64::from(i32::MAX)) as u32
 }
 
 #[cfg(test)]

@@ -519,6 +519,33 @@ fn after_a_refused_create_the_next_state_is_created() {
     );
 }
 
+/// Whether it is there is as open as it was.
+#[test]
+fn after_a_refused_patch_the_next_state_is_patched() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(item(1, 2, PATCH));
+    let id = bench.expect(1, 2, PATCH);
+    bench.offer(item(1, 3, PATCH));
+    bench.answer(id, Err(status(422, "Invalid")));
+    bench.expect(1, 3, PATCH);
+}
+
+#[test]
+fn client_go_writes_series_eight_at_a_time_and_each_event_of_its_own() {
+    for (options, workers) in [
+        (DeliveryOptions::client_go(), 1),
+        (DeliveryOptions::client_go_events(), 8),
+    ] {
+        let mut bench = Bench::new(options);
+        for key in 0..10 {
+            bench.offer(create(key));
+            bench.offer(item(key, 2, PATCH));
+        }
+        assert_eq!(bench.settled, [], "none takes the place of another");
+        assert_eq!(std::iter::from_fn(|| bench.write()).count(), workers);
+    }
+}
+
 #[test]
 fn an_event_that_turns_for_ever_is_given_up() {
     let options = DeliveryOptions {

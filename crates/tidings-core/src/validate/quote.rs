@@ -65,11 +65,10 @@ impl Display for JsonString<'_> {
 }
 
 /// Whether Go's `unicode.IsPrint` is true: of the spaces it is only for the plain one. What Rust
-/// escapes in debug output for any other reason is not printable to Go either.
+/// escapes in debug output is not printable to Go either.
 pub fn is_printable(character: char) -> bool {
     match character {
         ' ' | '\'' | '"' | '\\' => true,
-        _ if character.is_whitespace() || character.is_control() => false,
         // Marks that join to what is before them are escaped by Rust alone.
         '\u{300}'..='\u{36f}' => true,
         _ => character.escape_debug().len() == 1,

@@ -618,6 +618,14 @@ fn a_series_that_is_written_early_is_not_due_before_its_end() {
     bench.series.handle_event(at(7), &event);
     assert_eq!(bench.writes(), [(PATCH, 4, 2)]);
     assert_eq!(bench.due(), Some(7 + 720));
+    // The second of a series is the first repeat.
+    for (second, is_repeat) in [(0, false), (1, true), (2, true)] {
+        let event = bench.event("other", "", "Restarting", "m", second);
+        let event = event.with_context(Arc::new(Awaited));
+        bench.series.handle_event(at(second), &event);
+        let write = bench.series.poll_write().expect("one that is waited for");
+        assert_eq!(write.is_repeat(), is_repeat);
+    }
 }
 
 #[test]
