@@ -256,7 +256,7 @@ mod tests {
     fn memory_that_was_flushed_is_kept_up_to_a_limit() {
         let folder = tempfile::tempdir().unwrap();
         let engine = engine(&folder);
-        let one = 224 + 4;
+        let one = super::super::memtable::SLOT_BYTES + 4;
         let held = held(100, 2 * one);
         let at = Duration::ZERO;
         for revision in 1..=4 {
