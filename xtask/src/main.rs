@@ -14,8 +14,6 @@ mod hostile;
 mod image;
 mod kube_apiserver;
 mod outage;
-#[path = "../../crates/tidings-store/tests/support/port.rs"]
-mod port;
 mod readme;
 mod reference;
 mod test;
@@ -40,7 +38,8 @@ enum Task {
     Crash(crash::Args),
     /// Servers and recorders killed under a stream of events, and what became of every one of them
     Outage(outage::Args),
-    /// What a client can send to make the server work, and what it costs: time, memory, and the wait of others
+    /// What a client can send to make the server work, and what it costs: time, memory, and the
+    /// wait of others
     Hostile(hostile::Args),
     /// What the container file promises, proved without a registry
     Image(image::Args),

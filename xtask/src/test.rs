@@ -1,4 +1,5 @@
-//! `cargo xtask test`: every test, from nothing. A step that fails does not keep the others from running.
+//! `cargo xtask test`: every test, from nothing. A step that fails does not keep the others from
+//! running.
 
 use std::ops::AddAssign;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What storing costs, one part at a time: see [`tidings_bench::storing`]. `cargo xtask bench store` runs them all.
+//! What storing costs, one part at a time: see [`tidings_bench::storing`]. `cargo xtask bench
+//! store` runs them all.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -18,7 +18,7 @@ use super::real::RealEvents;
 
 const NAME: &str = "embedded";
 
-/// Steady writers beside an expiry, together so many writes a second.
+/// Total writes a second of the steady writers during an expiry.
 const STEADY_WRITERS: u64 = 32;
 const STEADY_PER_SECOND: u64 = 2_000;
 
@@ -40,7 +40,8 @@ struct Embedded {
 
 impl Embedded {
     fn open(folder: &Path) -> Result<Self, Failure> {
-        // A clock moved by hand: what expires does when the part says so, and nothing else takes time of the figures.
+        // A clock moved by hand: what expires does when the part says so, and nothing else takes
+        // time of the figures.
         let clock = ManualClock::at(UnixMillis(START));
         let mut options = EmbeddedOptions::default();
         options.clock = Arc::new(clock.clone());
@@ -69,7 +70,8 @@ impl Target for Embedded {
     }
 }
 
-/// Creates `count` events and updates `updates` of them, with so many writers; then one writer alone. Leaves the store in the folder.
+/// Creates `count` events and updates `updates` of them, with a number of writers; then one writer
+/// alone. Leaves the store in the folder.
 ///
 /// # Errors
 /// What the store answered.
@@ -166,8 +168,8 @@ async fn list_all(store: &EmbeddedStore, page: usize) -> Result<u64, Failure> {
     }
 }
 
-/// Lists all of `count` events page by page, as the API server does: while nothing is written, and beside writers at a
-/// steady pace.
+/// Lists all of `count` events page by page, as the API server does: while nothing is written, and
+/// beside writers at a steady pace.
 ///
 /// # Errors
 /// What the store answered, and lists that lack something.
@@ -236,8 +238,8 @@ pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
     let (seconds, expired) = timed(async { Ok(target.store.expire().await?) }).await?;
     let mut during = steady.stop().await?;
     let ratio = during.within(990) / idle.within(990);
-    // Their space is kept for as long as the history reaches back to their end, and dropped by a commit after the index's part of
-    // it was written out, which happens in the background.
+    // Their space is kept for as long as the history reaches back to their end, and dropped by a
+    // commit after the index's part of it was written out, which happens in the background.
     for _ in 0..GIVEN_BACK_LOOKS {
         target.clock.advance(TTL / 2);
         target.store.expire().await?;

@@ -1,5 +1,5 @@
-//! Prints what an API server answers to a request for a `Table`, as kubectl does: column names in upper case, three spaces between
-//! columns, and only the columns of priority 0.
+//! Prints what an API server answers to a request for a `Table`, as kubectl does: column names in
+//! upper case, three spaces between columns, and only the columns of priority 0.
 
 use std::fmt::Write;
 
@@ -30,7 +30,8 @@ pub(crate) struct Row {
 }
 
 impl Table {
-    /// Sorts the rows as `kubectl --sort-by .lastTimestamp` does; the whole objects must have been asked for.
+    /// Sorts the rows as `kubectl --sort-by .lastTimestamp` does; the whole objects must have been
+    /// asked for.
     pub(crate) fn sort_by_last_timestamp(&mut self) {
         // Timestamps of one form in one time zone are in order as texts.
         self.rows.sort_by(|one, other| {
@@ -49,7 +50,8 @@ impl Table {
         self.rows.drain(..self.rows.len().saturating_sub(count));
     }
 
-    /// The text kubectl would print, each line ending in a line break. `width` cuts the lines of a terminal; `None` leaves them whole.
+    /// The text kubectl would print, each line ending in a line break. `width` cuts the lines of a
+    /// terminal; `None` leaves them whole.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
         let shown: Vec<usize> = (0..self.column_definitions.len())
             .filter(|index| {
@@ -106,7 +108,8 @@ impl Table {
     }
 }
 
-/// A cell as kubectl prints it: strings as they are up to the first line break, everything else as JSON.
+/// A cell as kubectl prints it: strings as they are up to the first line break, everything else as
+/// JSON.
 fn cell(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => match text.split_once('\n') {

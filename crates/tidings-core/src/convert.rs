@@ -1,12 +1,14 @@
 //! One stored event, two API shapes: the names its fields carry in core/v1 and in events.k8s.io/v1.
 //!
-//! The two shapes hold the same values under different names (Kubernetes' `pkg/apis/events/v1/conversion.go`), so
-//! converting JSON is renaming at the top level and nothing else: every value, known to this library or not, stays
-//! as it was. events.k8s.io/v1beta1 has the names of events.k8s.io/v1.
+//! The two shapes hold the same values under different names (Kubernetes'
+//! `pkg/apis/events/v1/conversion.go`), so converting JSON is renaming at the top level and nothing
+//! else: every value, known to this library or not, stays as it was. events.k8s.io/v1beta1 has the
+//! names of events.k8s.io/v1.
 
 use serde_json::{Map, Value};
 
-/// The fields that differ: the name in core/v1, then the name in events.k8s.io/v1. Every other field has one name.
+/// The fields that differ: the name in core/v1, then the name in events.k8s.io/v1. Every other
+/// field has one name.
 pub const RENAMED_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -31,7 +33,8 @@ pub enum ConvertError {
     },
 }
 
-/// Renames the fields of an events.k8s.io event to those of core/v1 and sets `apiVersion` and `kind`.
+/// Renames the fields of an events.k8s.io event to those of core/v1 and sets `apiVersion` and
+/// `kind`.
 ///
 /// ```
 /// # use serde_json::{Value, json};
@@ -53,7 +56,8 @@ pub fn to_core_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Renames the fields of a core/v1 event to those of events.k8s.io/v1 and sets `apiVersion` and `kind`.
+/// Renames the fields of a core/v1 event to those of events.k8s.io/v1 and sets `apiVersion` and
+/// `kind`.
 ///
 /// # Errors
 ///

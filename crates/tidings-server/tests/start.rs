@@ -1,5 +1,5 @@
-//! A whole server over TLS, used by a client of the ecosystem (kube-rs) through the kubeconfig it wrote.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! A whole server over TLS, used by a client of the ecosystem (kube-rs) through the kubeconfig it
+//! wrote.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,12 +9,13 @@ use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use kube::api::{
     DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 use kube::runtime::watcher;
 use kube::{Api, Client, Config};
 use serde_json::json;
 use tempfile::TempDir;
 use tidings_server::{Running, StartError, StartOptions, start};
+use tidings_testing::serving::{client, config};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,15 +25,8 @@ fn options(folder: &TempDir) -> StartOptions {
     options
 }
 
-async fn config(server: &Running) -> Config {
-    let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .unwrap()
-}
-
 async fn events(server: &Running) -> Api<Event> {
-    Api::namespaced(Client::try_from(config(server).await).unwrap(), "shop")
+    Api::namespaced(client(server.kubeconfig()).await, "shop")
 }
 
 fn event(name: &str) -> Event {
@@ -153,7 +147,7 @@ async fn a_streaming_watcher_initialises() {
 async fn who_does_not_trust_or_is_not_known_stays_outside() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(options(&folder)).await.unwrap();
-    let mut config = config(&server).await;
+    let mut config = config(server.kubeconfig()).await;
     config.auth_info.token = Some("wrong".to_owned().into());
     let unknown: Api<Event> = Api::all(Client::try_from(config.clone()).unwrap());
     let error = unknown.list(&ListParams::default()).await.unwrap_err();
@@ -161,7 +155,7 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
         matches!(&error, kube::Error::Api(status) if status.code == 401),
         "{error:?}"
     );
-    // What everybody may read is not for those who show wrong credentials.
+    // What every client may read is refused with wrong credentials.
     let version = Client::try_from(config.clone())
         .unwrap()
         .apiserver_version()
@@ -179,7 +173,8 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
     server.shutdown().await;
 }
 
-/// On a store that really writes, patches overtake each other. One that names no version is applied again; one that does is refused.
+/// On a store that really writes, patches overtake each other. One that names no version is applied
+/// again; one that does is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn patches_that_race_are_all_applied() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,18 +252,19 @@ async fn without_an_admin_token_there_is_none() {
     let server = start(none()).await.unwrap();
     assert!(token(&server).await.is_none());
     assert!(!folder.path().join("data/tokens.csv").exists());
-    assert_eq!(code(config(&server).await).await, 401);
+    assert_eq!(code(config(server.kubeconfig()).await).await, 401);
     server.shutdown().await;
 
     let server = start(options(&folder)).await.unwrap();
     let made = token(&server).await.expect("a token");
-    assert_eq!(code(config(&server).await).await, 200);
+    assert_eq!(code(config(server.kubeconfig()).await).await, 200);
     server.shutdown().await;
 
-    // The kubeconfig still says where the server is and how it is known: credentials are the client's to add.
+    // The kubeconfig still says where the server is and how it is known: credentials are the
+    // client's to add.
     let server = start(none()).await.unwrap();
     assert!(token(&server).await.is_none());
-    let mut with_token = config(&server).await;
+    let mut with_token = config(server.kubeconfig()).await;
     with_token.auth_info.token = Some(made);
     assert_eq!(code(with_token).await, 401);
     server.shutdown().await;

@@ -1,24 +1,25 @@
-//! Outages, over real connections: an API server that goes away and comes back, and one that answers in every wrong way there is. Every event
-//! arrives: offered = delivered + aggregated, and nothing is dropped.
+//! Outages, over real connections: an API server that goes away and comes back, and one that
+//! answers in every wrong way there is. Every event arrives: offered = delivered + aggregated, and
+//! nothing is dropped.
 //!
-//! `TIDINGS_OUTAGE_SECONDS` makes the outage longer than the second it takes in everyday runs; 60 is the one of the documentation.
+//! `TIDINGS_OUTAGE_SECONDS` makes the outage longer than the second it takes in everyday runs; 60
+//! is the one of the documentation.
 
 #![cfg(feature = "kube")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1;
 use kube::api::{Api, ListParams};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::Config;
 use tidings::{
     Backoff, Broadcaster, CorrelatorOptions, DeliveryOptions, EventSource, FlushReport, KubeSink,
     Recorder, Reference, ReferenceFields, RetryPolicy, SeriesOptions, SinkOptions,
 };
-use tidings_server::{Running, StartOptions};
+use tidings_testing::serving::{config, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -56,27 +57,13 @@ fn assert_all_there(report: &FlushReport, events: usize) {
     assert_eq!(report.dropped.total() + report.pending, 0, "{report}");
 }
 
-async fn serve(folder: &Path, port: u16) -> Running {
-    let mut options = StartOptions::new(folder);
-    options.secure_port = port;
-    tidings_server::start(options).await.unwrap()
-}
-
-async fn config(server: &Running) -> Config {
-    let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-    let options = KubeConfigOptions::default();
-    Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_goes_away_and_comes_back_gets_every_event() {
     let seconds = std::env::var("TIDINGS_OUTAGE_SECONDS");
     let seconds = seconds.map_or(1, |seconds| seconds.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
-    let server = serve(folder.path(), 0).await;
-    let config = config(&server).await;
+    let server = start(folder.path(), 0).await;
+    let config = config(server.kubeconfig()).await;
     let port = config.cluster_url.port_u16().unwrap();
     let broadcaster = Broadcaster::new();
     let options = SinkOptions::default().events_v1(SeriesOptions::default());
@@ -88,7 +75,7 @@ async fn a_server_that_goes_away_and_comes_back_gets_every_event() {
     let mut events = record(&recorder, 1).await;
     server.shutdown().await;
     events += record(&recorder, seconds).await;
-    let server = serve(folder.path(), port).await;
+    let server = start(folder.path(), port).await;
     events += record(&recorder, 1).await;
     let report = broadcaster.shutdown(Duration::from_secs(60)).await;
     assert_all_there(&report, events);

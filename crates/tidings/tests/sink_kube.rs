@@ -1,4 +1,5 @@
-//! `KubeSink` over real HTTP: a server on loopback that answers as scripted, down to what no HTTP library would send.
+//! `KubeSink` over real HTTP: a server on loopback that answers as scripted, down to what no HTTP
+//! library would send.
 #![cfg(feature = "kube")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -161,7 +162,8 @@ fn code_of(error: &WriteError) -> u16 {
     }
 }
 
-/// client-go `CreateWithEventNamespace`, `PatchWithEventNamespace` and `UpdateWithEventNamespace`, and their tests.
+/// client-go `CreateWithEventNamespace`, `PatchWithEventNamespace` and `UpdateWithEventNamespace`,
+/// and their tests.
 #[tokio::test]
 async fn each_verb_is_one_request_to_the_namespace_of_the_event() {
     let (first, second) = occurrences("other", "p");
@@ -353,7 +355,8 @@ async fn a_version_that_did_not_arrive_is_asked_for_again() {
     }
 }
 
-/// The failing halves of client-go's TestCreateWithEventNamespace, TestPatchWithEventNamespace and TestUpdateWithEventNamespace.
+/// The failing halves of client-go's TestCreateWithEventNamespace, TestPatchWithEventNamespace and
+/// TestUpdateWithEventNamespace.
 #[tokio::test]
 async fn a_sink_of_one_namespace_asks_nothing_of_others() {
     let server = Server::start([answer(201, "{}")]).await;
@@ -465,12 +468,15 @@ async fn no_answer_is_a_failure_that_may_pass() {
 #[tokio::test]
 async fn a_server_that_hangs_is_left_after_the_request_timeout() {
     let (gone, mut is_gone) = mpsc::unbounded_channel();
-    let server = Server::start([Reply::Hang(gone)]).await;
+    // A busy machine may take longer than that to send a request at all.
+    let server = Server::start((0..1000).map(|_| Reply::Hang(gone.clone()))).await;
     let sink = server.sink().request_timeout(Duration::from_millis(50));
     let (first, _) = occurrences("default", "p");
-    let error = sink.create(&first).await.unwrap_err();
-    assert_eq!(error.kind, WriteErrorKind::Timeout);
-    assert!(error.message.contains("50ms"), "{error}");
+    while server.seen().is_empty() {
+        let error = sink.create(&first).await.unwrap_err();
+        assert_eq!(error.kind, WriteErrorKind::Timeout);
+        assert!(error.message.contains("50ms"), "{error}");
+    }
     is_gone.recv().await.expect("the connection is closed");
 }
 
@@ -498,8 +504,8 @@ async fn one_call_is_one_request() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// client-go `rest` TestCheckRetryHandles429And5xx: a POST outlives them, and each try carries the whole event. There the server has to
-/// ask for it with a `Retry-After`.
+/// client-go `rest` TestCheckRetryHandles429And5xx: a POST outlives them, and each try carries the
+/// whole event. There the server has to ask for it with a `Retry-After`.
 #[tokio::test]
 async fn a_write_outlives_429_and_5xx_and_is_sent_whole_each_time() {
     let failures = [429, 500, 501, 504].map(|code| answer(code, ""));
@@ -538,7 +544,8 @@ async fn a_write_outlives_429_and_5xx_and_is_sent_whole_each_time() {
 
 const GROUP: &str = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"events.k8s.io/v1","resources":[{"name":"events","singularName":"event","namespaced":true,"kind":"Event","verbs":["create","patch"]}]}"#;
 
-/// client-go's `NewEventBroadcasterAdapter` takes any failure for a no, and its core/v1 half drops action and related.
+/// client-go's `NewEventBroadcasterAdapter` takes any failure for a no, and its core/v1 half drops
+/// action and related.
 #[tokio::test]
 async fn only_an_answer_decides_about_the_api_group() {
     let rows = [
@@ -567,7 +574,8 @@ async fn only_an_answer_decides_about_the_api_group() {
             "events.k8s.io/v1",
         ),
     ];
-    // The policy for writes does not decide about this: by client-go's, each of these errors is final.
+    // The policy for writes does not decide about this: by client-go's, each of these errors is
+    // final.
     let policies = [RetryPolicy::default(), RetryPolicy::client_go()];
     let rows = policies
         .iter()
@@ -621,7 +629,8 @@ async fn only_an_answer_decides_about_the_api_group() {
     }
 }
 
-/// A server that is down is asked until the deadline of the shutdown, and what waited is said to be pending.
+/// A server that is down is asked until the deadline of the shutdown, and what waited is said to be
+/// pending.
 #[tokio::test]
 async fn a_group_that_is_never_known_keeps_no_shutdown() {
     let (gone, mut hung_up) = mpsc::unbounded_channel();
@@ -693,7 +702,8 @@ async fn a_sink_asks_what_it_may_and_says_which_rule_is_missing() {
     }
 }
 
-/// Asked until there is an answer, once for each namespace, and logged as one error; recording waits for none of it.
+/// Asked until there is an answer, once for each namespace, and logged as one error; recording
+/// waits for none of it.
 #[tokio::test]
 async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
     let review = |allowed| answer(201, &format!(r#"{{"status":{{"allowed":{allowed}}}}}"#));
@@ -761,7 +771,8 @@ async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
     hung_up.recv().await.unwrap();
 }
 
-/// Where the choice is left to the server, what is missing for events.k8s.io/v1 is said once, and core/v1 is written.
+/// Where the choice is left to the server, what is missing for events.k8s.io/v1 is said once, and
+/// core/v1 is written.
 #[tokio::test]
 async fn what_keeps_from_events_v1_is_said_with_the_rule_to_add() {
     let review = |allowed| answer(201, &format!(r#"{{"status":{{"allowed":{allowed}}}}}"#));
@@ -830,7 +841,8 @@ impl tracing_subscriber::fmt::MakeWriter<'_> for Log {
     }
 }
 
-/// client-go sends its events.k8s.io/v1 events as protobuf; a server that does not know it costs one request more, once.
+/// client-go sends its events.k8s.io/v1 events as protobuf; a server that does not know it costs
+/// one request more, once.
 #[tokio::test]
 async fn protobuf_is_sent_where_it_is_taken() {
     let (first, second) = occurrences("default", "p");

@@ -19,6 +19,7 @@ use tidings::{
     RetryPolicy, SeriesOptions, Sink, SinkOptions, SpillOptions, WriteError, WriteErrorKind,
 };
 use tidings_server::{AuditOptions, EventRateLimitOptions, Running, StartOptions, start};
+use tidings_testing::serving::config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -41,14 +42,9 @@ impl Cluster {
         options.audit = Some(AuditOptions::new(folder.path().join("audit.log")));
         options.api.event_rate_limit = limits;
         let server = start(options).await.unwrap();
-        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .unwrap();
         Self {
+            config: config(server.kubeconfig()).await,
             server,
-            config,
             folder,
         }
     }
@@ -239,7 +235,7 @@ async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
 }
 
 /// Between a client and a server. When it is told to hold, what clients send on the connections
-/// there are is sent on only when it is told to go on, also when they have gone by then. New
+/// there are is sent on only when it is told to continue, also when they have gone by then. New
 /// connections are not held.
 struct Late {
     address: std::net::SocketAddr,
@@ -378,7 +374,8 @@ async fn what_is_recorded_is_found_in_the_cluster() {
     cluster.server.shutdown().await;
 }
 
-/// client-go's TestEventSeriesWithEventSinkImplRace, against a server that checks events.k8s.io/v1 events as kube-apiserver does.
+/// client-go's TestEventSeriesWithEventSinkImplRace, against a server that checks events.k8s.io/v1
+/// events as kube-apiserver does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_recorded_as_events_v1_is_accepted_and_counted() {
     const PODS: usize = 50;
@@ -440,7 +437,8 @@ async fn record_thrice(broadcaster: &Broadcaster) {
     }
 }
 
-/// The same calls with the API group left to discovery, and the permissions asked for, of a server that answers as a cluster does.
+/// The same calls with the API group left to discovery, and the permissions asked for, of a server
+/// that answers as a cluster does.
 #[tokio::test]
 async fn a_cluster_is_asked_what_it_serves_and_allows() {
     let cluster = Cluster::start().await;
@@ -587,8 +585,9 @@ impl Sink for Watched {
     }
 }
 
-/// The server forgets a token before the client knows the next one. The client asks a program for it, as a token file is read again once a minute
-/// only, by the machine's clock; `cargo xtask outage` has that.
+/// The server forgets a token before the client knows the next one. The client asks a program for
+/// it, as a token file is read again once a minute only, by the machine's clock; `cargo xtask
+/// outage` has that.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_rotated_token_costs_no_event() {

@@ -1,4 +1,5 @@
-//! What the documents point at is there: files, headings, and the commands they tell a reader to type.
+//! What the documents point at is there: files, headings, and the commands they tell a reader to
+//! type.
 
 use std::collections::BTreeSet;
 use std::path::Path;

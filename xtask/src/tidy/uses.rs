@@ -38,7 +38,7 @@ type ModulePath = Vec<String>;
 #[derive(Default)]
 struct Module {
     file: PathBuf,
-    /// What is defined here, other modules aside.
+    /// The items defined here, except for modules.
     items: BTreeSet<String>,
     children: BTreeSet<String>,
     /// Imported names, with the paths they stand for.

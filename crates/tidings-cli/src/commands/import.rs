@@ -1,7 +1,8 @@
 //! `tidings import`: events other programs printed, into a cluster.
 //!
-//! One thread reads, as the text comes in; the events are created sixteen at a time. Between the two is a short queue,
-//! so that memory does not grow with the input. Whatever is read ends in exactly one count of the summary.
+//! One thread reads, as the text comes in; the events are created sixteen at a time. Between the
+//! two is a short queue, so that memory does not grow with the input. Whatever is read ends in
+//! exactly one count of the summary.
 
 mod create;
 
@@ -40,29 +41,30 @@ const CONCURRENCY: usize = 16;
 /// Events read ahead of those being created.
 const READ_AHEAD: usize = 16;
 
-/// Create events in a cluster that were read from another.
+/// Create events in a cluster from files.
 ///
-/// Reads what `kubectl get events -o json` or `-o yaml` prints, an EventList, single events, several documents, and
-/// JSON Lines, of core/v1 and events.k8s.io/v1, told apart by content. Events go to their own namespaces, unchanged but
-/// for the metadata a server sets itself (uid, resourceVersion, creationTimestamp, managedFields, selfLink).
-/// An answer of 429 or 5xx, or none, is tried again for about half a minute. What is compressed with gzip is read as what is in it. An import
-/// that was interrupted is finished by another: events that are there already are left as they are, and counted.
+/// Reads the output of `kubectl get events -o json` or `-o yaml`, an EventList, single events,
+/// several documents, and JSON Lines, of core/v1 and events.k8s.io/v1; the form is detected from
+/// the content, and gzip is decompressed. Events keep their namespaces and all fields except the
+/// metadata that a server sets itself (uid, resourceVersion, creationTimestamp, managedFields,
+/// selfLink). After 429, 5xx or no answer an event is retried for about half a minute. An
+/// interrupted import can be repeated: events that exist already are left unchanged and counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   kubectl get events -A -o json | tidings import --kubeconfig ./events/kubeconfig -
   tidings import --context archive events.jsonl.gz
 
 Exit codes:
-  0    every event was created or is already there
-  1    something was refused or unreadable
+  0    every event was created or existed already
+  1    an event was refused or unreadable
   2    a wrong command line, kubeconfig or file name; nothing was sent
-  3    the server cannot be reached or does not accept the credentials
+  3    the server cannot be reached or rejects the credentials
   130  interrupted")]
 pub(crate) struct Args {
-    /// Files to read, in order; - is standard input
+    /// Input files, in order; - means standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Name every event that was refused or unreadable, not only the first ten of each cause
+    /// Name every refused or unreadable event, not only the first ten of each cause
     #[arg(long, short)]
     verbose: bool,
     #[command(flatten)]
@@ -138,7 +140,7 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     progress.finish_and_clear();
 
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
-    // Where nobody reads them any more the exit code is left to tell.
+    // Without a reader the exit code is left to tell.
     for text in report.lines().filter(|_| !args.verbose) {
         let _ = writeln!(stderr, "{text}");
     }
@@ -167,7 +169,8 @@ async fn interrupt(creator: &Creator) -> Infallible {
     std::future::pending().await
 }
 
-/// Opens every input before anything is sent, so that a misspelt name does not leave an import half done.
+/// Opens every input before anything is sent, so that a misspelt name does not leave an import half
+/// done.
 fn open(files: &[PathBuf]) -> Result<Vec<Input>, StartError> {
     let mut inputs: Vec<Input> = Vec::new();
     for path in files {
@@ -237,7 +240,8 @@ fn progress(inputs: &[Input]) -> ProgressBar {
         Some(total) => (ProgressBar::new(total), "{wide_bar} {percent:>3} %  {msg}"),
         None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
     };
-    // The templates are constants: an error here would be one of this file, and the default looks well enough.
+    // The templates are constants: an error here would be one of this file, and the default looks
+    // well enough.
     bar.with_style(
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
@@ -249,7 +253,8 @@ fn read(
 ) -> io::Result<mpsc::Receiver<(Arc<str>, Found)>> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     let progress = progress.clone();
-    // Not the runtime's own blocking thread: the runtime would wait at its end for a read of a terminal or a pipe.
+    // Not the runtime's own blocking thread: the runtime would wait at its end for a read of a
+    // terminal or a pipe.
     std::thread::Builder::new()
         .name("import-read".to_owned())
         .spawn(move || {
@@ -278,7 +283,8 @@ async fn create_all(
     verbose: bool,
 ) -> Report {
     let mut report = Report::default();
-    // Once nothing more will be sent nothing more is read; what was read already is counted as not sent.
+    // Once nothing more will be sent nothing more is read; what was read already is counted as not
+    // sent.
     let found = futures::stream::unfold(found, |mut found| async move {
         if creator.stopped().is_some() {
             found.close();

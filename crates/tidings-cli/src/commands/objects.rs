@@ -1,4 +1,5 @@
-//! Finding the objects that a command line names: their kind, what the cluster has of them, and their family.
+//! Finding the objects that a command line names: their kind, what the cluster has of them, and
+//! their family.
 
 use futures::StreamExt;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery, APIVersionDiscovery};
@@ -29,7 +30,8 @@ const METADATA_OF_ONE: &str =
 /// Objects in a page of metadata.
 const PAGE: usize = 500;
 
-/// The kind that is meant: one that every cluster has, or else one that this cluster says it has. `None` where nobody knows.
+/// The kind that is meant: one that every cluster has, or else one that this cluster says it has.
+/// `None` if unknown.
 ///
 /// # Errors
 ///
@@ -196,7 +198,8 @@ async fn family(
                 kind: kind.kind.clone(),
                 metadata,
             })),
-            // A server that has only events has no such objects; one that will not list them may still have events of them.
+            // A server that has only events has no such objects; one that will not list them may
+            // still have events of them.
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
                 unknown.push(kind.plural);
             }

@@ -1,17 +1,20 @@
-//! Which proxy leads to a server: kubectl's rules, which are those of Go's `http.ProxyFromEnvironment`.
+//! Which proxy leads to a server: kubectl's rules, which are those of Go's
+//! `http.ProxyFromEnvironment`.
 //!
-//! Invariant: a proxy of the environment is used for a server only if `NO_PROXY` does not name the server. (kube looks for the proxy's own
-//! name there.) A kubeconfig's `proxy-url` is meant for its cluster, so nothing else is asked about it.
+//! Invariant: a proxy of the environment is used for a server only if `NO_PROXY` does not name the
+//! server. (kube looks for the proxy's own name there.) A kubeconfig's `proxy-url` is meant for its
+//! cluster, so nothing else is asked about it.
 
 use std::net::IpAddr;
 
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 
-/// The proxy that leads to a server by the environment, if any does. A server on this machine needs none.
+/// The proxy that leads to a server by the environment, if any does. A server on this machine needs
+/// none.
 ///
 /// # Errors
-/// Of an address that is none.
+/// For an invalid address.
 pub(crate) fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
@@ -48,7 +51,7 @@ fn is_local(host: &str) -> bool {
 /// A proxy's address; without a scheme it is one of HTTP.
 ///
 /// # Errors
-/// Of an address that is none.
+/// For an invalid address.
 pub(crate) fn address(text: &str) -> Result<Uri, String> {
     let whole = if text.contains("://") {
         text.to_owned()

@@ -1,4 +1,5 @@
-//! Reading events from an API server: lists in pages, and a watch that goes on through whatever happens to the server or the network.
+//! Reading events from an API server: lists in pages, and a watch that continues through whatever
+//! happens to the server or the network.
 
 mod list;
 mod page;

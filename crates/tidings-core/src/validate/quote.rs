@@ -64,8 +64,8 @@ impl Display for JsonString<'_> {
     }
 }
 
-/// Whether Go's `unicode.IsPrint` is true: of the spaces it is only for the plain one. What Rust escapes in debug output
-/// for any other reason is not printable to Go either.
+/// Whether Go's `unicode.IsPrint` is true: of the spaces it is only for the plain one. What Rust
+/// escapes in debug output for any other reason is not printable to Go either.
 pub fn is_printable(character: char) -> bool {
     match character {
         ' ' | '\'' | '"' | '\\' => true,

@@ -3,6 +3,7 @@
 
 mod event_rate_limit;
 mod namespaces;
+pub(crate) mod retention;
 mod size;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +17,9 @@ pub use self::event_rate_limit::{
 pub use self::namespaces::{Namespace, Namespaces, NamespacesError};
 pub use self::size::{EventSizeLimit, Oversized, TRUNCATED_ANNOTATION};
 use crate::clock::{self, Clock};
-use crate::codec::Api;
-use crate::error::Status;
+use crate::http::status::Status;
 use crate::metrics::{Judge, Operation, PolicyMetrics};
+use tidings_api::codec::Api;
 
 /// What admission did with writes since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -24,10 +24,10 @@ use super::queue::Whose;
 use super::text::{TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
 use super::{AuditLevel, AuditLog};
 use crate::auth::{AUTHENTICATED, Identity};
-use crate::codec::Api;
-use crate::error::Status;
-use crate::query::Query;
-use crate::request_kind::RequestKind;
+use crate::http::query::Query;
+use crate::http::request_kind::RequestKind;
+use crate::http::status::Status;
+use tidings_api::codec::Api;
 
 /// On requests and answers alike.
 pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::codec::Api;
-use crate::query::Query;
-use crate::selector::FieldSelector;
+use crate::http::query::Query;
+use tidings_api::codec::Api;
+use tidings_api::selector::FieldSelector;
 
 /// One request, or one question about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ pub(crate) mod impersonation;
 pub(crate) mod rbac;
 pub(crate) mod reviewed;
 mod reviewer;
+pub(crate) mod settings;
 mod tokens;
 
 use std::collections::BTreeMap;

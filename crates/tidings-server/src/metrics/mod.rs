@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::codec::Api;
-use crate::request_kind::RequestKind;
+use crate::http::request_kind::RequestKind;
 pub(crate) use connections::{ConnectionMetrics, Ending};
 pub(crate) use flow::{FlowMetrics, LevelNow, Rejection};
 pub(crate) use policy::{Attempt, Judge, Operation, Permission, PolicyMetrics};
 pub(crate) use process::write as write_process;
 pub(crate) use series::Text;
 use series::{Counters, Histograms};
+use tidings_api::codec::Api;
 
 /// The code of a request whose client went away before it was answered.
 pub(crate) const CLIENT_GONE: u16 = 0;

@@ -13,7 +13,7 @@ use super::codec::Codec;
 use super::error::OpenError;
 use super::flush;
 use super::folder::{INDEX, LOG};
-use super::held::Held;
+use super::held::{Held, Moment};
 use super::index::{Index, Sizes, remove};
 use super::keys::State;
 use super::log::{self, Log};
@@ -259,6 +259,17 @@ impl Engine {
             number: published.number,
             state: published.state,
             buckets,
+        }
+    }
+
+    /// The store as of the last commit.
+    pub(crate) fn moment(&self) -> Moment {
+        let (snapshot, published) = self.index.snapshot(|| self.published());
+        let Published { state, buckets, .. } = published;
+        Moment {
+            snapshot: Arc::new(snapshot),
+            buckets,
+            state,
         }
     }
 

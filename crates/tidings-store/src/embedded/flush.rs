@@ -81,7 +81,6 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
             let changes = changes.remove(&name).unwrap_or_default();
             write_entries(&bucket.index, entries, &changes, outcome.last())?;
             written.insert(name);
-            bucket.index.trim(index.watermark())?;
         }
     }
     let changed = outcome.names();
@@ -95,8 +94,7 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
             None => names.write_tombstone(name)?,
         }
     }
-    names.finish()?;
-    index.names.trim(index.watermark())
+    names.finish()
 }
 
 /// Up to which revision a tree counts its versions.

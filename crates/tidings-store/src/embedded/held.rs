@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::bucket::Buckets;
-use super::engine::{Engine, Published};
 use super::index::{Memtables, Snapshot};
 use super::keys::State;
 use super::memtable::Memtable;
@@ -29,19 +28,6 @@ pub(crate) struct Moment {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) state: State,
-}
-
-impl Moment {
-    /// As of the last one.
-    pub(crate) fn of(engine: &Engine) -> Self {
-        let (snapshot, published) = engine.index.snapshot(|| engine.published());
-        let Published { state, buckets, .. } = published;
-        Self {
-            snapshot: Arc::new(snapshot),
-            buckets,
-            state,
-        }
-    }
 }
 
 /// How much is held; see [`EmbeddedOptions`].
@@ -189,6 +175,7 @@ fn remove_least(entries: &mut Entries, of: impl Fn(&Entry) -> bool) -> Option<En
 mod tests {
     use super::super::codec::Codec;
     use super::super::dictionaries;
+    use super::super::engine::Engine;
     use super::super::index::Sizes;
     use super::*;
 
@@ -200,7 +187,7 @@ mod tests {
 
     /// The store as of some revision, with nothing in it.
     fn moment(engine: &Engine, revision: Revision) -> Moment {
-        let mut moment = Moment::of(engine);
+        let mut moment = engine.moment();
         moment.state.revision = revision;
         moment
     }

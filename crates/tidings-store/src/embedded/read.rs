@@ -50,7 +50,7 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// The store as of now.
     pub(crate) fn new(engine: &'a Engine, codec: &'a Codec) -> Self {
-        Self::at(engine, codec, Moment::of(engine))
+        Self::at(engine, codec, engine.moment())
     }
 
     /// The store as of some moment.

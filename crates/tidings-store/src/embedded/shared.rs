@@ -9,7 +9,6 @@ use tokio::sync::watch;
 use super::codec::Codec;
 use super::engine::Engine;
 use super::folder::Folder;
-use super::held::Moment;
 use super::options::EmbeddedOptions;
 use super::queue::Queue;
 use super::read::View;
@@ -86,7 +85,7 @@ impl Shared {
             }
             _ => None,
         };
-        let moment = held.unwrap_or_else(|| Moment::of(engine));
+        let moment = held.unwrap_or_else(|| engine.moment());
         let view = View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes);
         let page = read(&view)?;
         let more = |page: &Page| page.more && page.revision == moment.state.revision;

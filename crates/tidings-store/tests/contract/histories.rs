@@ -1,15 +1,17 @@
-//! Random histories against a model: whatever is done to a store in whatever order, restarts included, it answers as the
-//! model says, now and about the past.
+//! Random histories against a model: whatever is done to a store in whatever order, restarts
+//! included, it answers as the model says, now and about the past.
 //!
-//! The model learns of each change only from a watch, and checks it: in order, with the right previous value, an expiry
-//! only when it was due. What the operations answered must agree with what the watch told.
+//! The model learns of each change only from a watch, and checks it: in order, with the right
+//! previous value, an expiry only when it was due. What the operations answered must agree with
+//! what the watch told.
 //!
 //! `TIDINGS_STORE_HISTORIES` sets how many histories are run per backend (default 12).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::support::{Backend, Fixture, START, about, show, show_change};
+use crate::support::backends::Make;
+use crate::support::{Fixture, START, about, show, show_change};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidings_store::clock::Clock;
@@ -314,7 +316,7 @@ impl Run {
                     .map(|record| record.revision);
                 let store = self.fixture.store.clone();
                 tokio::spawn(async move {
-                    // Somebody else may be faster; that is for the watch to tell.
+                    // Another writer may be faster; that is for the watch to tell.
                     match current {
                         None => store.create(KEYS[key].into(), record).await.map(drop),
                         Some(expected) if pod == 0 => store
@@ -538,8 +540,9 @@ impl Run {
 
     /// A watch from a past revision tells the same story again.
     async fn look_back(&self, past: Revision) {
-        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as its expiry.
-        let remote = self.fixture.is_remote();
+        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as
+        // its expiry.
+        let remote = self.fixture.backend.is_remote();
         let told = |shown: &str| match shown.strip_prefix('!') {
             Some(deleted) if remote => format!("-{deleted}"),
             _ => shown.to_owned(),
@@ -571,7 +574,8 @@ impl Run {
     }
 }
 
-fn check(backend: Backend) {
+/// Runs them on a backend.
+pub(crate) fn check(backend: Make) {
     let cases = std::env::var("TIDINGS_STORE_HISTORIES")
         .ok()
         .and_then(|count| count.parse().ok())
@@ -588,13 +592,8 @@ fn check(backend: Backend) {
         .unwrap();
     let result = runner.run(&steps(), |steps| {
         runtime.block_on(async {
-            let fixture = match backend {
-                #[cfg(feature = "etcd")]
-                Backend::Etcd => match Fixture::on_etcd().await {
-                    Some(fixture) => fixture,
-                    None => return,
-                },
-                _ => Fixture::new(backend),
+            let Some(fixture) = Fixture::on(backend).await else {
+                return;
             };
             let mut run = Run::new(fixture).await;
             for step in steps {
@@ -612,31 +611,10 @@ fn check(backend: Backend) {
                 .filter(|at| *at <= now)
                 .count();
             // In the embedded store one that lives on may hold up others in its bucket.
-            assert!(due == 0 || backend != Backend::Memory);
+            assert!(due == 0 || run.fixture.backend.is_durable());
             run.fixture.store.close().await;
         });
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
-}
-
-#[test]
-fn memory() {
-    check(Backend::Memory);
-}
-
-#[test]
-fn embedded() {
-    check(Backend::Embedded);
-}
-
-#[test]
-fn embedded_roomy() {
-    check(Backend::EmbeddedRoomy);
-}
-
-#[cfg(feature = "etcd")]
-#[test]
-fn etcd() {
-    check(Backend::Etcd);
 }

@@ -39,7 +39,8 @@ async fn twenty(fixture: &Fixture) -> Vec<String> {
     list
 }
 
-/// Changes what was read already and what is still to be read: updates, deletions, creates, and ends.
+/// Changes what was read already and what is still to be read: updates, deletions, creates, and
+/// ends.
 async fn disturb(fixture: &mut Fixture, round: usize) {
     for number in [round, 19 - round] {
         let key = format!("a/{number:02}");
@@ -63,7 +64,7 @@ pub(crate) async fn pages_of_one_list_are_of_one_revision(mut fixture: Fixture) 
     let found = read_on(&mut fixture, ListRequest::prefix("a/").limit(3), disturb).await;
     assert_eq!(found, whole);
 
-    // A store that was opened anew knows of no list, and goes on with it all the same.
+    // A store that was opened anew knows of no list, and continues with it all the same.
     let revision = fixture.store.revision();
     let whole = fixture.list(ListRequest::default().at(revision)).await;
     let request = ListRequest::default().at(revision).limit(4);
@@ -119,7 +120,7 @@ pub(crate) async fn a_page_costs_no_more_by_what_was_written_since(mut fixture: 
     assert_eq!(found.await, whole);
     let stats = fixture.store.stats().await.unwrap();
     assert_eq!(stats.list_snapshots, 0);
-    if fixture.is_embedded() {
+    if fixture.backend.holds_snapshots() {
         assert!(stats.changes_undone > 0, "it was read by the other way");
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// With a progress bar, if somebody is looking.
+    /// With a progress bar on a terminal.
     pub(super) fn new(quiet: bool) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{bar:40} {pos}/{len} jobs done, {elapsed}");
@@ -39,7 +39,7 @@ impl Screen {
         );
         match &self.bar {
             Some(bar) => bar.println(line),
-            // Nobody is looking any more: nothing to be done about it.
+            // The terminal is gone: nothing to be done about it.
             None => drop(writeln!(std::io::stderr(), "{line}")),
         }
     }

@@ -1,6 +1,7 @@
 //! The file an export is written to: its form, its compression, and what an interrupted one left.
 //!
-//! Invariants: the file under its own name is whole, or not there. What is in FILE.part is of what FILE.part.of says.
+//! Invariants: the file under its own name is whole, or not there. What is in FILE.part is of what
+//! FILE.part.of says.
 
 use std::fmt;
 use std::fs::File;
@@ -134,7 +135,8 @@ impl Sink {
     }
 }
 
-/// The names of the file: its own, the one it has until it is whole, and that of a note what it is of.
+/// The names of the file: its own, the one it has until it is whole, and that of a note what it is
+/// of.
 #[derive(Debug)]
 struct Names {
     whole: PathBuf,
@@ -187,7 +189,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Opens the file for an export of what `what` says, with what an interrupted one left if that is wanted.
+    /// Opens the file for an export of what `what` says, with what an interrupted one left if that
+    /// is wanted.
     pub(super) fn open(
         path: &Path,
         form: Form,
@@ -207,7 +210,8 @@ impl Target {
         }
         let names = Names::new(path);
         let previous = if resume { names.previous(what)? } else { None };
-        // What was left is copied as far as it is whole, so that the new file is whole at every line.
+        // What was left is copied as far as it is whole, so that the new file is whole at every
+        // line.
         let fresh = with_suffix(path, ".part.new");
         let file = File::create(&fresh).map_err(|error| failed(&fresh, &error))?;
         let mut target = Self::started(form, Sink::new(Box::new(file), is_gzip(path)), None)?;
@@ -266,7 +270,7 @@ impl Target {
         self.sink.out().flush()
     }
 
-    /// Where an export that failed can go on from, if it can.
+    /// The place from which a failed export can continue, if it can.
     pub(super) fn keep(self) -> Option<PathBuf> {
         let names = self.names?;
         self.sink.finish().ok()?;
@@ -306,7 +310,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Copies whole lines up to the first that is none: the end, a line that was cut off, a damaged block of compression.
+/// Copies whole lines up to the first incomplete one: the end, a line that was cut off, a damaged
+/// block of compression.
 fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> io::Result<()> {
     let previous: Box<dyn Read> = if gzip {
         Box::new(MultiGzDecoder::new(previous))

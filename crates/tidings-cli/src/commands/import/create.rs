@@ -1,7 +1,8 @@
 //! Creating events at a Kubernetes API server, with patience for one that is busy or restarting.
 //!
-//! What is tried again, and when, is [`RetryPolicy`]'s to say. Once the server has not answered for all tries of one
-//! event, or has refused the credentials, nothing is sent any more: what is left would take as long each, to no other end.
+//! What is tried again, and when, is [`RetryPolicy`]'s to say. Once the server has not answered for
+//! all tries of one event, or has refused the credentials, nothing is sent any more: what is left
+//! would take as long each, to no other end.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -21,7 +22,8 @@ use tokio::sync::watch;
 const TRIES: u32 = 8;
 /// Tries of a request with credentials that were refused; they may be renewed meanwhile.
 const UNAUTHORIZED_TRIES: u32 = 3;
-/// Tries to reach the server at the very beginning, when somebody is waiting to hear of a wrong address.
+/// Tries to reach the server at the very beginning, when the user waits to hear of a wrong
+/// address.
 const FIRST_TRIES: u32 = 3;
 /// How the server's managedFields name the writer.
 const FIELD_MANAGER: &str = "tidings-import";
@@ -33,9 +35,9 @@ pub(crate) enum Stop {
     #[error("reach the server: {0}")]
     NoAnswer(String),
     /// An answer that no other request would get a better one than.
-    #[error("be let in by the server: {0}")]
+    #[error("authenticate to the server: {0}")]
     Unauthorized(String),
-    /// Somebody wants no more.
+    /// The receiver wants no more.
     #[error("finish: interrupted")]
     Interrupted,
 }
@@ -96,7 +98,8 @@ impl Creator {
         })
     }
 
-    /// Ends sending: every event from then on, and every one without an answer yet, is [`Outcome::NotSent`].
+    /// Ends sending: every event from then on, and every one without an answer yet, is
+    /// [`Outcome::NotSent`].
     pub(crate) fn stop(&self, reason: Stop) {
         // The first reason is the one that counts.
         self.stop.send_if_modified(|stop| {
@@ -242,10 +245,12 @@ mod tests {
 
     use super::*;
 
-    /// What the server does with one request: answers with a code and a Status' reason, or not at all.
+    /// What the server does with one request: answers with a code and a Status' reason, or not at
+    /// all.
     type Answer = Option<(u16, &'static str)>;
 
-    /// A client whose requests get these answers, the last of them for ever, and the number of requests so far.
+    /// A client whose requests get these answers, the last of them for ever, and the number of
+    /// requests so far.
     fn scripted(answers: &'static [Answer]) -> (Client, Arc<AtomicUsize>) {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);

@@ -1,11 +1,13 @@
-//! Lists: of everything at once, to be put in order, and page by page, where memory must not grow with them.
+//! Lists: of everything at once, to be put in order, and page by page, where memory must not grow
+//! with them.
 
 use tidings_cli::event::{Event, by_last_seen};
 
 use super::super::cluster::CommandError;
 use super::page::{Listed, PAGE, Page, Reader};
 
-/// A list that expires while it is read is begun again so often, without having brought anything new.
+/// A list that expires while it is read is begun again so often, without having brought anything
+/// new.
 const EXPIRED_MAX: u32 = 5;
 
 /// Why there is no list.
@@ -32,7 +34,8 @@ pub(crate) struct Scanned {
 }
 
 impl Reader {
-    /// The events that are wanted; with `last`, only so many that were seen last. Memory is taken for those wanted and a page.
+    /// The events that are wanted; with `last`, only that number of those seen last. Memory is
+    /// taken for those wanted and a page.
     pub(crate) async fn list(&self, last: Option<usize>) -> Result<Listed, CommandError> {
         let listed = async {
             if let Some(last) = last
@@ -54,7 +57,8 @@ impl Reader {
         }
     }
 
-    /// The last few from a server that gives out those seen last first, if so few of them are enough to find the last that are wanted.
+    /// The last few from a server that gives out those seen last first, if so few of them are
+    /// enough to find the last that are wanted.
     async fn newest(&self, last: usize) -> Result<Option<Listed>, Unlisted> {
         // The events of one object are found sooner than the last of all.
         if last > PAGE || self.filter.is_about_one_object() {
@@ -133,9 +137,11 @@ impl Reader {
         Ok(Listed { events, revision })
     }
 
-    /// Gives out every event that is wanted once, a page at a time and in the order of [keys](Event::key), from behind a key on.
+    /// Gives out every event that is wanted once, a page at a time and in the order of
+    /// [keys](Event::key), from behind a key on.
     ///
-    /// Where the server forgets the list's revision half way, the list is begun again and what was given out is passed over.
+    /// Where the server forgets the list's revision half way, the list is begun again and what was
+    /// given out is passed over.
     pub(crate) async fn scan(
         &self,
         mut last_key: Option<String>,

@@ -12,7 +12,8 @@ use super::super::cluster::Server;
 pub(super) const PAGE: usize = 500;
 /// How many events are held at once, unless told otherwise.
 pub(crate) const EVENTS_MAX: usize = 250_000;
-/// Asks for the events last seen first. Servers that do not know it answer in the order of names, and without the header.
+/// Asks for the events last seen first. Servers that do not know it answer in the order of names,
+/// and without the header.
 const NEWEST_FIRST: &str = "tidings-newest-first";
 
 /// Where events are read from, and which.

@@ -57,7 +57,8 @@ where
     }
 }
 
-/// What a watch after revision 5 gives out while the server answers so, and what it asked for. The watch ends with the script, by a 422.
+/// What a watch after revision 5 gives out while the server answers so, and what it asked for. The
+/// watch ends with the script, by a 422.
 async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
@@ -119,7 +120,7 @@ async fn a_watch_goes_on_from_what_it_saw_last() {
     );
 }
 
-/// A kube-apiserver that was started again refuses everybody until it has read its roles.
+/// A kube-apiserver that was started again refuses every user until it has read its roles.
 #[tokio::test(start_paused = true)]
 async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
     let forbidden = || Some((403, status(403).to_string()));
@@ -134,7 +135,8 @@ async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
     assert_eq!(given, ["a", "interrupted", "resumed", "b"]);
     assert_eq!(asked.len(), 6);
 
-    // Who may list but not watch is told at once; who may no longer do what was allowed, after some minutes.
+    // Who may list but not watch is told at once; who may no longer do what was allowed, after some
+    // minutes.
     let forever = || std::iter::repeat_with(forbidden).take(100);
     let (given, asked) = watched(forever().collect()).await;
     assert_eq!((given.len(), asked.len()), (0, 1));
@@ -143,7 +145,8 @@ async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
     assert_eq!(asked.len(), 2 + FORBIDDEN_MAX as usize);
 }
 
-/// A server that does not know `order` answers by names. Its pages are not as small as what is wanted of it.
+/// A server that does not know `order` answers by names. Its pages are not as small as what is
+/// wanted of it.
 #[tokio::test]
 async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
     const EVENTS: usize = 2_000;
@@ -197,7 +200,8 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
     assert!(reader.list(Some(2)).await.is_ok());
 }
 
-/// The list is forgotten behind its first page, and by then there is an event before those given out.
+/// The list is forgotten behind its first page, and by then there is an event before those given
+/// out.
 #[tokio::test(start_paused = true)]
 async fn a_scan_gives_out_every_event_once() {
     let page = |names: &[&str], next: &str| {
@@ -271,7 +275,8 @@ async fn a_server_that_counts_anew_is_told() {
     assert_eq!(given, ["new history", "one", "two", "three"]);
 }
 
-/// While what was forgotten is read anew, a server may fail in all the ways it may while it is watched.
+/// While what was forgotten is read anew, a server may fail in all the ways it may while it is
+/// watched.
 #[tokio::test(start_paused = true)]
 async fn what_passes_ends_no_watch_that_catches_up_either() {
     let busy = || Some((429, status(429).to_string()));

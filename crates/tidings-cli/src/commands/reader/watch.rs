@@ -1,9 +1,10 @@
-//! A watch that goes on through whatever happens to the server or the network.
+//! A watch that continues through whatever happens to the server or the network.
 //!
-//! Invariant of a watch: every change of an event after the list is given out once, while the server remembers the last revision seen,
-//! from which a watch that ended goes on. Where the server has forgotten it, the events are listed anew and those written after it are
-//! given out: once and as they are by then, without those that are gone and without what an event was in between. Revisions grow over
-//! all objects of a server, so that one number says how far we are.
+//! Invariant of a watch: every change of an event after the list is given out once, while the
+//! server remembers the last revision seen, from which an ended watch continues. Where the server
+//! has forgotten it, the events are listed anew and those written after it are given out: once and
+//! as they are by then, without those that are gone and without what an event was in between.
+//! Revisions grow over all objects of a server, so that one number says how far we are.
 
 use std::time::Duration;
 
@@ -16,24 +17,25 @@ use super::super::cluster::{CommandError, with_sources};
 use super::list::Unlisted;
 use super::page::Reader;
 
-/// The server is asked to end a watch after this time, so that a connection nobody ends is noticed.
+/// The server is asked to end a watch after this time, so that a dead connection is noticed.
 const WATCH: Duration = Duration::from_secs(240);
 /// What a watch may be late for.
 const SLACK: Duration = Duration::from_secs(20);
 /// Waits between tries to watch again.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(15);
-/// Answers of 403 in a row that a watch which was open once outlives, some minutes of them: a kube-apiserver that starts gives them until it
-/// has read its roles.
+/// Answers of 403 in a row that a watch which was open once outlives, some minutes of them: a
+/// kube-apiserver that starts gives them until it has read its roles.
 pub(super) const FORBIDDEN_MAX: u32 = 20;
-/// What a watch is told of besides events.
+/// Notices of a watch in addition to events.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// It was cut off and is tried again.
     Interrupted(String),
-    /// It goes on.
+    /// It continues.
     Resumed,
-    /// The server counts its revisions anew, or from before: which changes were given out already cannot be told.
+    /// The server counts its revisions anew, or from before: which changes were given out already
+    /// cannot be told.
     NewHistory,
 }
 
@@ -116,7 +118,7 @@ impl Reader {
         ])?;
         let open = self.server.client.request_events::<Value>(request);
         let mut stream = std::pin::pin!(self.server.in_time(open).await?);
-        // Whoever was told that the watch was cut off is told that it goes on.
+        // After a notice that the watch was cut off comes one that it continues.
         take(None).map_err(Ended::Output)?;
         loop {
             let next = tokio::time::timeout(WATCH + SLACK, stream.try_next()).await;
@@ -143,7 +145,8 @@ impl Reader {
         }
     }
 
-    /// Gives out what was written after the position, from a new list. What ends the list is judged as what ends a watch.
+    /// Gives out what was written after the position, from a new list. What ends the list is judged
+    /// as what ends a watch.
     async fn catch_up(
         &self,
         position: &mut Position,
@@ -191,7 +194,7 @@ impl Position {
 
 /// Why a watch ended before the server meant it to.
 enum Ended {
-    /// The server has forgotten the revision to go on from.
+    /// The server has forgotten the revision to continue from.
     Expired,
     Failed(kube::Error),
     Output(CommandError),
@@ -200,7 +203,8 @@ enum Ended {
 impl From<kube::Error> for Ended {
     fn from(error: kube::Error) -> Self {
         match error {
-            // 504 Timeout is what is said of a revision that the server has not reached: it counts anew.
+            // 504 Timeout is what is said of a revision that the server has not reached: it counts
+            // anew.
             kube::Error::Api(status) if status.code == 410 || is_from_the_future(&status) => {
                 Self::Expired
             }
@@ -217,8 +221,8 @@ fn is_from_the_future(status: &Status) -> bool {
             .any(|cause| cause.reason == "ResourceVersionTooLarge")
 }
 
-/// Whether asking again will not help. Credentials may be renewed, a server that is starting may know nothing yet: not even, for so many
-/// more answers as are left, what it allows.
+/// Whether asking again will not help. Credentials may be renewed, a server that is starting may
+/// know nothing yet: not even, for the remaining number of answers, what it allows.
 fn is_final(error: &kube::Error, forbidden_left: &mut u32) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

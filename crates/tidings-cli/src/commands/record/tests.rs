@@ -1,4 +1,5 @@
-//! What `tidings record` makes of a server that is away for a part of the time, or says so of a part of it.
+//! What `tidings record` makes of a server that is away for a part of the time, or says so of a
+//! part of it.
 
 use clap::Parser;
 use kube::Client;
@@ -13,8 +14,8 @@ struct Line {
     args: Args,
 }
 
-/// The exit code for these words, and the event that was taken: by a server that answers every look-up so, and so many writes before it
-/// takes one.
+/// The exit code for these words, and the event that was taken: by a server that answers every
+/// look-up so, and a number of writes before it takes one.
 async fn recorded(words: &[&str], look_up: u16, refusals: &[u16]) -> (u8, Option<Value>) {
     let taken = Arc::new(Mutex::new(None));
     let refusals = Arc::new(Mutex::new(refusals.to_vec()));
@@ -68,7 +69,7 @@ async fn a_server_that_cannot_tell_of_an_object_may_still_take_events() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_away_refused_nothing() {
     for look_up in [429, 500, 503] {
-        // What a widget is nobody knows but the server.
+        // Only the server knows what a widget is.
         let (code, event) = recorded(&["widget/left", "--wait=10s"], look_up, &[]).await;
         assert_eq!((code, event), (UNREACHABLE, None), "{look_up}");
     }

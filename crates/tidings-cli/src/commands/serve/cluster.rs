@@ -32,7 +32,7 @@ impl Cluster {
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|error| error.to_string())?;
-        // Whoever asks tries again itself, and knows until when.
+        // The caller retries itself, and knows until when.
         config.default_retry = false;
         let address = config.cluster_url.to_string();
         let client = Client::try_from(config).map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! `--config`: a YAML file with a setting for each flag, by the flag's name. It becomes arguments before those of the
-//! command line, and what is on the command line wins.
+//! `--config`: a YAML file with a setting for each flag, by the flag's name. It becomes arguments
+//! before those of the command line, and what is on the command line wins.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -3,7 +3,8 @@
 /// What the store, the listener and the log may need beside connections.
 const OTHER_FILES: u64 = 1000;
 
-/// Raises the number of files that may be open as far as the system lets us, and says how many connections that leaves.
+/// Raises the number of files that may be open as far as the system lets us, and says how many
+/// connections that leaves.
 #[cfg(unix)]
 pub(super) fn connections(wanted: u32) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};

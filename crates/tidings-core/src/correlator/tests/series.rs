@@ -93,7 +93,8 @@ impl Bench {
     }
 }
 
-/// client-go's `tools/events` TestEventSeriesf, on our rules: the second at once, then a heartbeat while there is something to say.
+/// client-go's `tools/events` TestEventSeriesf, on our rules: the second at once, then a heartbeat
+/// while there is something to say.
 #[test]
 fn a_series_is_written_seldom_and_is_never_long_behind() {
     let mut bench = Bench::new(SeriesOptions::default().heartbeat(Duration::from_secs(60)));
@@ -117,7 +118,8 @@ fn a_series_is_written_seldom_and_is_never_long_behind() {
     assert_eq!(bench.see("web", 800), [(CREATE, 1, 1)]);
 }
 
-/// A series is open for half an hour: what it counts on meanwhile is told of what becomes of it, and holds nothing else in memory.
+/// A series is open for half an hour: what it counts on meanwhile is told of what becomes of it,
+/// and holds nothing else in memory.
 #[test]
 fn a_count_that_waits_keeps_what_must_be_told_and_nothing_else() {
     struct Sent {
@@ -176,7 +178,8 @@ fn by_default_two_heartbeats_an_hour_and_the_end_are_written() {
     assert_eq!(bench.see("web", 5020 + 720), last_and_first);
 }
 
-/// client-go's TestFinishSeries, and `eventBroadcasterImpl`'s passes: the same event at 0, 5 and 10 s.
+/// client-go's TestFinishSeries, and `eventBroadcasterImpl`'s passes: the same event at 0, 5 and 10
+/// s.
 #[test]
 fn client_go_leaves_the_count_behind_until_a_pass() {
     let mut bench = Bench::new(SeriesOptions::client_go());
@@ -188,7 +191,7 @@ fn client_go_leaves_the_count_behind_until_a_pass() {
     assert_eq!(bench.pass(360), [], "350 s is not quiet for long enough");
     assert_eq!(bench.pass(720), [(PATCH, 3, 1)]);
     assert_eq!(bench.series.stats().cache.entries, 0);
-    // One that goes on is refreshed, with or without something new to say.
+    // One that continues is refreshed, whether there is something new or not.
     for second in (721..1801).step_by(60) {
         bench.see("web", second);
     }
@@ -293,7 +296,8 @@ fn bounds_end_series_but_lose_no_count() {
     assert_eq!(refused.err().map(|error| error.option), Some("heartbeat"));
 }
 
-/// client-go keeps the first note, as events.k8s.io/v1 lets nobody change it, and shows no other.
+/// client-go keeps the first note, which events.k8s.io/v1 does not allow to change, and shows no
+/// other.
 #[test]
 fn the_last_note_is_shown_as_an_annotation_if_asked_for() {
     let patch = |options: SeriesOptions, notes: &[&str]| {
@@ -479,7 +483,8 @@ fn writes_by(bench: &mut Bench, written: &mut usize, second: i64) -> usize {
 }
 
 proptest! {
-    /// At no time has more been written than client-go has. Times are whole seconds, and many are multiples of its passes' six minutes.
+    /// At no time has more been written than client-go has. Times are whole seconds, and many are
+    /// multiples of its passes' six minutes.
     #[test]
     fn never_more_writes_than_client_go(
         steps in prop::collection::vec((0_u8..3, prop_oneof![

@@ -1,0 +1,114 @@
+//! Values as Go prints them, where an error has to show what was refused.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde_json::{Map, Value};
+use tidings_core::validate::Quoted;
+
+/// Prints a JSON value as `%v` prints what Go decodes it to: `map[count:x]`.
+pub struct GoValue<'a>(pub &'a Value);
+
+impl Display for GoValue<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("<nil>"),
+            Value::Bool(value) => write!(f, "{value}"),
+            Value::Number(number) => write!(f, "{number}"),
+            Value::String(text) => f.write_str(text),
+            Value::Array(items) => write!(f, "{}", GoList(items)),
+            Value::Object(members) => write!(f, "{}", GoMap(members)),
+        }
+    }
+}
+
+/// Prints a list as [`GoValue`] does.
+pub struct GoList<'a>(pub &'a [Value]);
+
+impl Display for GoList<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (place, item) in self.0.iter().enumerate() {
+            let before = if place == 0 { "" } else { " " };
+            write!(f, "{before}{}", GoValue(item))?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// Prints a map as [`GoValue`] does.
+pub struct GoMap<'a>(pub &'a Map<String, Value>);
+
+impl Display for GoMap<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut members: Vec<(&String, &Value)> = self.0.iter().collect();
+        members.sort_by_key(|(key, _)| *key);
+        f.write_str("map[")?;
+        for (place, (key, value)) in members.into_iter().enumerate() {
+            let before = if place == 0 { "" } else { " " };
+            write!(f, "{before}{key}:{}", GoValue(value))?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// What `%T` prints of a JSON value that Go decoded.
+pub fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// Prints a JSON value as `%#v` prints what Go decodes it to:
+/// `map[string]interface {}{"count":"x"}`.
+pub struct GoSyntax<'a>(pub &'a Value);
+
+impl Display for GoSyntax<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let between = |place: usize| if place == 0 { "" } else { ", " };
+        match self.0 {
+            Value::Null => return f.write_str("interface {}(nil)"),
+            Value::Bool(_) | Value::Number(_) => return write!(f, "{}", self.0),
+            Value::String(text) => return write!(f, "{}", Quoted(text)),
+            Value::Array(items) => {
+                write!(f, "{}{{", go_type(self.0))?;
+                for (place, item) in items.iter().enumerate() {
+                    write!(f, "{}{}", between(place), GoSyntax(item))?;
+                }
+            }
+            Value::Object(members) => {
+                write!(f, "{}{{", go_type(self.0))?;
+                for (place, (key, value)) in members.iter().enumerate() {
+                    write!(f, "{}{}:{}", between(place), Quoted(key), GoSyntax(value))?;
+                }
+            }
+        }
+        f.write_str("}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_printed_as_by_go() {
+        let value = json!({"b": [1, "x", null], "a": {"c": true}});
+        assert_eq!(
+            GoValue(&value).to_string(),
+            "map[a:map[c:true] b:[1 x <nil>]]"
+        );
+        assert_eq!(
+            GoSyntax(&value).to_string(),
+            "map[string]interface {}{\"a\":map[string]interface {}{\"c\":true}, \
+             \"b\":[]interface {}{1, \"x\", interface {}(nil)}}"
+        );
+    }
+}

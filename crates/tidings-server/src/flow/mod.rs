@@ -1,0 +1,7 @@
+//! What goes on at the same time: connections, requests in flight, and answers written no faster than
+//! they are read.
+
+pub(crate) mod activity;
+pub(crate) mod connections;
+pub(crate) mod paced;
+pub(crate) mod places;
