@@ -81,7 +81,8 @@ mod store;
 pub use error::{Fault, ReadError, WatchError, WriteError};
 pub use limits::{INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 pub use record::{
-    At, Change, Deleted, Index, ListRequest, NewRecord, NewestRequest, ObjectSelector,
-    PAGE_BYTES_MAX, Page, REVISION_OF_NEW, Record, Revision, Stats, UnixMillis,
+    At, Change, Count, Counts, CountsRequest, Deleted, HOUR_MILLIS, Index, ListRequest, NewRecord,
+    NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place, REVISION_OF_NEW, Record, Revision,
+    Stats, UnixMillis,
 };
 pub use store::{BoxFuture, Store, Watch};

@@ -50,6 +50,7 @@ mod power;
 mod power_cuts;
 mod queue;
 mod read;
+mod read_counts;
 mod replay;
 mod reply;
 mod request;
@@ -303,7 +304,7 @@ impl Store for EmbeddedStore {
 
     fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
         Box::pin(blocking(&self.shared, move |shared| {
-            shared.read(|view| Ok(counts::read(view, &request)?))
+            shared.read(|view| Ok(read_counts::read(view, &request)?))
         }))
     }
 

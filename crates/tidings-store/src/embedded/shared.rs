@@ -124,7 +124,7 @@ impl Shared {
         let now = self.clock.now();
         let engine = self.engine();
         let engine = engine.as_ref().ok_or(Fault::Closed)?;
-        let moment = Moment::of(engine);
+        let moment = engine.moment();
         let view = View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes);
         let page = view.newest(request, now)?;
         if !page.behind.is_empty() {
