@@ -53,8 +53,8 @@ pub(crate) async fn list(
 ) -> Result<Response, Status> {
     let request = NewestRequest {
         prefix: key_prefix(&call.info.namespace).into(),
-        since: None,
         limit,
+        ..NewestRequest::default()
     };
     let page = server.store.newest(request).await;
     let page = page.map_err(|error| Status::from_read(&error, None))?;
