@@ -22,6 +22,11 @@ const NAME: &str = "embedded";
 const STEADY_WRITERS: u64 = 32;
 const STEADY_PER_SECOND: u64 = 2_000;
 
+/// Writes a second beside lists, the records of one page of these, and how often all is listed.
+const LIST_WRITES_PER_SECOND: u64 = 5_000;
+const LIST_PAGE: usize = 500;
+const LISTS: usize = 3;
+
 /// How long they are watched while nothing expires.
 const IDLE: Duration = Duration::from_secs(5);
 /// So often it is looked whether the space of what expired was given back.
@@ -134,7 +139,7 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
         }
     })
     .await?;
-    let (seconds, listed) = timed(list_all(&target.store)).await?;
+    let (seconds, listed) = timed(list_all(&target.store, 10_000)).await?;
     let line = figure(NAME, "reads")
         .with("reopen_seconds", reopen)
         .with("list_per_second", listed as f64 / seconds);
@@ -148,9 +153,9 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn list_all(store: &EmbeddedStore) -> Result<u64, Failure> {
+async fn list_all(store: &EmbeddedStore, page: usize) -> Result<u64, Failure> {
     let mut listed = 0;
-    let mut request = ListRequest::default().limit(10_000);
+    let mut request = ListRequest::default().limit(page);
     loop {
         let page = store.list(request.clone()).await?;
         listed += page.records.len() as u64;
@@ -159,6 +164,52 @@ async fn list_all(store: &EmbeddedStore) -> Result<u64, Failure> {
             None => return Ok(listed),
         }
     }
+}
+
+/// Lists all of `count` events page by page, as the API server does: while nothing is written, and beside writers at a
+/// steady pace.
+///
+/// # Errors
+/// What the store answered, and lists that lack something.
+pub async fn lists(folder: &Path, count: u64) -> Result<(), Failure> {
+    let events = Arc::new(Events::new(count));
+    let target = Arc::new(Embedded::open(folder)?);
+    let all = 0..count;
+    burst(&target, &events, all, 256, Writes::Creates, &revisions(0)).await?;
+    let mut line = figure(NAME, "lists");
+    let mut next = count;
+    let mut medians = Vec::new();
+    for writes_per_second in [0, LIST_WRITES_PER_SECOND] {
+        let steady = (writes_per_second > 0)
+            .then(|| Steady::start(&target, &events, next, STEADY_WRITERS, writes_per_second));
+        let mut times = Vec::new();
+        for _ in 0..LISTS {
+            let (seconds, listed) = timed(list_all(&target.store, LIST_PAGE)).await?;
+            if listed < count {
+                return Err(format!("{listed} events listed of {count} that were written").into());
+            }
+            // What was written meanwhile is listed, too.
+            times.push(seconds * count as f64 / listed as f64);
+        }
+        if let Some(steady) = steady {
+            let mut writes = steady.stop().await?;
+            next += writes.count() as u64;
+            line = line.with("writes_p99_ms", writes.within(990));
+        }
+        times.sort_by(f64::total_cmp);
+        medians.extend(times.get(LISTS / 2));
+    }
+    let stats = target.store.stats().await?;
+    target.store.close().await;
+    if let [idle, beside] = medians[..] {
+        line = line
+            .with("idle_seconds", idle)
+            .with("beside_seconds", beside)
+            .with("ratio", beside / idle);
+    }
+    let line = line.with("changes_undone", stats.changes_undone as f64);
+    with_peak(line).print();
+    Ok(())
 }
 
 /// Half of `count` events expire at once beside writers at a steady pace.

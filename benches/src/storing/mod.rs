@@ -20,7 +20,7 @@ mod messages;
 mod process;
 mod real;
 
-pub use embedded::{expiry, reads, real_events, writes};
+pub use embedded::{expiry, lists, reads, real_events, writes};
 pub use etcd::etcd;
 pub use failure::Failure;
 pub use log::log;

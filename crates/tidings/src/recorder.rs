@@ -595,5 +595,4 @@ impl<'a> EventBuilder<'a> {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;

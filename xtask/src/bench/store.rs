@@ -180,6 +180,7 @@ fn round(
             all.extend(bench.part(&store, &["reads"], &[("--events", sizes.events)])?);
         }
     }
+    all.extend(bench.fresh(&["lists"], &[("--events", sizes.events)])?);
     all.extend(bench.fresh(&["expiry"], &[("--events", sizes.events)])?);
     if let Some(captures) = real {
         let captures = captures.to_string_lossy();

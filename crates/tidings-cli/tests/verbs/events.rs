@@ -244,7 +244,7 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
         (
             on(&["--token", "wrong"]),
             3,
-            "failed to be let in by the server",
+            "failed to authenticate to the server",
         ),
         (
             on(&["--as", "ann"]),

@@ -255,7 +255,7 @@ async fn exit_codes_tell_a_wrong_command_from_a_server_that_is_not_there() {
     let ran = import(&folder, &folder.path().join("stranger"), &["good"], "");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("failed to be let in by the server"),
+        ran.stderr.contains("failed to authenticate to the server"),
         "{}",
         ran.stderr
     );

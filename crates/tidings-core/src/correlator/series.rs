@@ -472,5 +472,4 @@ pub struct SeriesStats {
 }
 
 #[cfg(test)]
-#[path = "tests/series.rs"]
 mod tests;

@@ -43,6 +43,8 @@ enum Step {
     Restart,
     /// Look at everything, with a past revision this far back, in 256ths.
     Look(u8),
+    /// The next page of a list that is read beside all else, or the first of another.
+    Page,
 }
 
 /// What a write expects to find.
@@ -78,6 +80,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => any::<u8>().prop_map(Step::Compact),
         2 => Just(Step::Restart),
         4 => any::<u8>().prop_map(Step::Look),
+        6 => Just(Step::Page),
     ];
     proptest::collection::vec(step, 1..60)
 }
@@ -149,6 +152,8 @@ struct Run {
     model: Model,
     watch: Box<dyn Watch>,
     values: u64,
+    /// What reads the next page of the list that is being read.
+    list: Option<ListRequest>,
 }
 
 impl Run {
@@ -163,6 +168,7 @@ impl Run {
             model,
             watch,
             values: 0,
+            list: None,
         }
     }
 
@@ -222,6 +228,7 @@ impl Run {
                 self.watch = self.fixture.watch("", self.model.latest).await;
             }
             Step::Look(back) => self.look(back).await,
+            Step::Page => self.page().await,
         }
         self.learn().await;
     }
@@ -319,6 +326,31 @@ impl Run {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Reads a page of one record.
+    async fn page(&mut self) {
+        let now = self.fixture.clock.now();
+        let request = self.list.take();
+        let request = request.unwrap_or_else(|| ListRequest::default().limit(1));
+        let page = match self.fixture.store.list(request.clone()).await {
+            Ok(page) => page,
+            Err(ReadError::Compacted { requested, .. }) => {
+                return assert!(requested < self.model.oldest);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let held = self.model.at(page.revision);
+        let is_behind = |key: &[u8]| request.after.as_ref().is_none_or(|after| key > after);
+        let mut expected = live(&held, now)
+            .map(|(record, ..)| record)
+            .filter(|record| is_behind(&record.key));
+        assert_eq!(page.records.first(), expected.next());
+        assert_eq!(page.more, expected.next().is_some());
+        self.list = page.records.first().filter(|_| page.more).map(|last| {
+            let request = ListRequest::default().limit(1).at(page.revision);
+            request.after(last.key.clone())
+        });
     }
 
     /// Everything that can be read, now and at a past revision.

@@ -12,11 +12,16 @@ mod full_disk;
 mod histories;
 mod large_values;
 mod lost_checkpoint;
+mod pages;
 mod support;
 
 use std::sync::Arc;
 
 use crate::large_values::{a_watch_takes_large_changes_few_at_a_time, limited_pages_end_at_a_size};
+use crate::pages::{
+    a_list_of_forgotten_revisions_ends, a_page_costs_no_more_by_what_was_written_since,
+    pages_of_one_list_are_of_one_revision, pages_of_one_object_are_of_one_revision,
+};
 use crate::support::{Fixture, START, about, next_changes, next_shown, show};
 use tidings_store::{
     Change, Fault, Index, ListRequest, NewRecord, NewestRequest, ObjectSelector, ReadError,
@@ -37,6 +42,10 @@ macro_rules! contract {
                 lists_are_in_key_order_and_paged,
                 lists_at_a_revision_are_exact,
                 lists_by_object,
+                pages_of_one_list_are_of_one_revision,
+                pages_of_one_object_are_of_one_revision,
+                a_page_costs_no_more_by_what_was_written_since,
+                a_list_of_forgotten_revisions_ends,
                 limited_pages_end_at_a_size,
                 newest_first,
                 expired_records_are_not_there,

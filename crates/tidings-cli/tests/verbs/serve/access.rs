@@ -344,6 +344,6 @@ fn a_second_signal_ends_at_once() {
     assert!(
         server
             .log()
-            .contains("a second signal cut the ending short")
+            .contains("a second signal stopped the server at once")
     );
 }

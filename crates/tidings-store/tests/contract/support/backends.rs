@@ -37,6 +37,11 @@ pub(crate) trait Backend: Send + Sync {
     fn is_remote(&self) -> bool {
         false
     }
+
+    /// Whether a snapshot is held for a list that is read page by page.
+    fn holds_snapshots(&self) -> bool {
+        false
+    }
 }
 
 /// Makes a backend that holds nothing.
@@ -75,6 +80,10 @@ struct Embedded {
 }
 
 impl Backend for Embedded {
+    fn holds_snapshots(&self) -> bool {
+        true
+    }
+
     fn open<'a>(
         &'a self,
         folder: &'a Path,

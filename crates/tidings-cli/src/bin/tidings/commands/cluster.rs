@@ -28,12 +28,12 @@ const ASK_AGAIN_LAST: Duration = Duration::from_secs(2);
 /// The exit codes of every verb that talks to a cluster.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    done
-  1    the server refused, or what was asked for could not be done
+  1    the server refused, or the request could not be fulfilled
   2    a wrong command line, kubeconfig or file name
-  3    the server cannot be reached or does not accept the credentials
+  3    the server cannot be reached or rejects the credentials
   130  interrupted";
 
-/// How to reach a cluster, by kubectl's names.
+/// The cluster and its credentials, by kubectl's flags.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterFlags {
@@ -49,33 +49,33 @@ pub(crate) struct ClusterFlags {
     /// User of the kubeconfig [default: the context's]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Address of the API server, in place of the kubeconfig's
+    /// Address of the API server [default: the kubeconfig's]
     #[arg(long, short, value_name = "URL")]
     server: Option<http::Uri>,
-    /// Bearer token, in place of the kubeconfig's credentials
+    /// Bearer token [default: the kubeconfig's credentials]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
-    /// Certificates of the authority that vouches for the server, in PEM
+    /// Certificate authorities for the server's certificate, in PEM
     #[arg(long, value_name = "FILE")]
     certificate_authority: Option<PathBuf>,
-    /// Do not check the server's certificate: whoever answers is believed
+    /// Accept any server certificate: the connection is then insecure
     #[arg(long)]
     insecure_skip_tls_verify: bool,
-    /// Name the server's certificate must be for, in place of its address
+    /// Name expected in the server's certificate [default: its address]
     #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
-    /// Act as this user
+    /// User to impersonate
     #[arg(long = "as", value_name = "USER")]
     impersonate: Option<String>,
-    /// Act as a member of this group; may be repeated
+    /// Group to impersonate; may be repeated
     #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
     impersonate_groups: Vec<String>,
-    /// How long to wait for an answer; 0 is for ever
+    /// Timeout of a request; 0 means none
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = request_timeout)]
     request_timeout: Duration,
 }
 
-/// In which namespace to look.
+/// The namespaces to search.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct NamespaceFlags {
     /// Namespace [default: the context's, or default]
@@ -98,12 +98,12 @@ fn request_timeout(text: &str) -> Result<Duration, String> {
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) client: Client,
-    /// The longest an answer may take; `None` is for ever.
+    /// The timeout of a request, if any.
     pub(crate) timeout: Option<Duration>,
 }
 
 impl Server {
-    /// Waits for an answer no longer than it may take.
+    /// Waits for an answer until the timeout.
     pub(crate) async fn in_time<T>(
         &self,
         answer: impl Future<Output = kube::Result<T>>,
@@ -142,20 +142,20 @@ impl Server {
     }
 }
 
-/// Why a verb ends without having done what was asked for.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CommandError {
-    /// Something on the command line that clap cannot know of.
+    /// A usage error that clap cannot detect.
     #[error("{0}")]
     Usage(String),
     #[error("use the kubeconfig: {0}")]
     Config(String),
     #[error("reach the server: {}", with_sources(.0))]
     Unreachable(kube::Error),
-    #[error("be let in by the server: {}", one_line(&.0.message))]
+    #[error("authenticate to the server: {}", one_line(&.0.message))]
     Unauthorized(Box<kube::core::Status>),
-    /// What may pass did not, in the time there was.
+    /// A temporary failure that lasted for the whole time allowed.
     #[error("{0}")]
     Away(Box<Self>),
     #[error("{what}: {}", one_line(&.status.message))]
@@ -165,9 +165,9 @@ pub(crate) enum CommandError {
         /// A way to find out what permissions are needed.
         rbac: &'static str,
     },
-    #[error("{what}: the server sent what is no answer to it: {why}")]
+    #[error("{what}: the server sent an unexpected answer: {why}")]
     Unreadable { what: String, why: String },
-    #[error("put events in order: there are more than {max}")]
+    #[error("sort the events: there are more than {max}")]
     TooMany { max: usize },
     /// Something was not as asked for.
     #[error("{0}")]
@@ -210,7 +210,7 @@ impl CommandError {
         }
     }
 
-    /// Whether the same may succeed a little later: the server is away, busy or starting.
+    /// Whether a retry may succeed: the server is away, busy or starting.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
@@ -219,27 +219,27 @@ impl CommandError {
         }
     }
 
-    /// Whether who asks may not do it.
+    /// Whether the caller lacks a permission.
     pub(crate) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if status.code == 403)
     }
 
-    /// What to do about it.
+    /// Advice for the user.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Config(_) => Some(
-                "name one with --kubeconfig, or a server with --server and --token; kubectl config view shows what there is"
+                "name one with --kubeconfig, or a server with --server and --token; kubectl config view shows the current one"
                     .to_owned(),
             ),
             Self::Unreachable(_) | Self::Away(_) => Some(UNREACHABLE_HINT.to_owned()),
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
             Self::Refused { rbac, .. } if self.is_forbidden() => Some(format!(
-                "{}; without those for all namespaces, name one with -n",
+                "{}; to read a single namespace, name it with -n",
                 permissions_hint(rbac)
             )),
             Self::TooMany { .. } => Some(
-                "ask for fewer with -n, --since or --types, or for the last of them with --limit; tidings export writes all, in the order of names; \
-                 --max-events allows more"
+                "select fewer with -n, --since or --types, or the last ones with --limit; raise --max-events; or use \
+                 tidings export, which writes all of them in order of name"
                     .to_owned(),
             ),
             _ => None,
@@ -247,14 +247,14 @@ impl CommandError {
     }
 }
 
-/// What to do where no server answers.
+/// Advice if the server does not answer.
 pub(crate) const UNREACHABLE_HINT: &str =
-    "is it up, and is the address right? kubectl version asks it too";
-/// What to do where a server does not know who asks.
+    "is it running, and is the address right? kubectl version asks it, too";
+/// Advice if the server rejects the credentials.
 pub(crate) const UNAUTHORIZED_HINT: &str =
-    "the credentials are wrong or have expired; kubectl auth whoami asks with the same";
+    "the credentials are wrong or have expired; kubectl auth whoami uses the same ones";
 
-/// What to do where somebody may not do something; `uses` is one of `tidings rbac`.
+/// Advice if a permission is missing; `uses` is one of `tidings rbac`.
 pub(crate) fn permissions_hint(uses: &str) -> String {
     format!("tidings rbac {uses} prints the permissions this needs")
 }
@@ -274,7 +274,7 @@ pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
 }
 
 impl ClusterFlags {
-    /// The longest a request may take; `None` is for ever.
+    /// The timeout of a request, if any.
     pub(crate) fn request_timeout(&self) -> Option<Duration> {
         (!self.request_timeout.is_zero()).then_some(self.request_timeout)
     }

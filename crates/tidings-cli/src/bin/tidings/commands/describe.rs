@@ -12,7 +12,7 @@ use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use crate::clock;
 
-/// Show the events of an object as kubectl describe does, whether the object is still there or not.
+/// Show the events of an object as kubectl describe does, even if the object was deleted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings describe pod/web-0
@@ -21,10 +21,10 @@ use crate::clock;
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
-    /// The object, such as pod/web-0 or deployments.apps/web
+    /// Object, such as pod/web-0 or deployments.apps/web
     #[arg(value_name = "KIND/NAME")]
     object: Named,
-    /// Of what it owns too
+    /// Include the objects it owns
     #[arg(long)]
     tree: bool,
     #[command(flatten)]

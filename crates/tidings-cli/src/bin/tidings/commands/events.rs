@@ -13,10 +13,11 @@ use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use crate::clock;
 
-/// Show events of any cluster, those seen last at the end.
+/// Show the events of any cluster, the most recent last.
 ///
-/// Works with every Kubernetes API server, by kubectl's own kubeconfig and flags, and as the kubectl plugin "kubectl tidings" where the
-/// program is also called kubectl-tidings. What happened to an object is found by what events say about it, so the object may be long gone.
+/// Works with every Kubernetes API server, with kubectl's kubeconfig and flags; installed as
+/// kubectl-tidings, also as the plugin "kubectl tidings". Objects are found through their events,
+/// so that deleted ones are found, too.
 #[derive(Debug, clap::Args)]
 #[command(visible_alias = "ev", after_help = EXIT_CODES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub(crate) struct Args {
@@ -24,14 +25,14 @@ pub(crate) struct Args {
     namespaces: NamespaceFlags,
     #[command(flatten)]
     selection: SelectionFlags,
-    /// Only so many, those seen last. A server that is no tidings serve is asked for all events to find them
+    /// Show only the last N events. Any server other than tidings serve must send all events for it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Hold no more events than these. To be put in order they are all held until the last is read, with about 5 KB each; with --limit
-    /// only twice as many as are shown
+    /// Maximum number of events held in memory, at about 5 KB each. Sorting needs all of them; with
+    /// --limit only twice as many as are shown
     #[arg(long, value_name = "N", default_value_t = EVENTS_MAX)]
     max_events: usize,
-    /// Go on with what happens next, through restarts of the server and losses of the network
+    /// Continue with new events, across restarts of the server and network failures
     #[arg(long, short, help_heading = "Output")]
     watch: bool,
     #[arg(
@@ -44,7 +45,7 @@ pub(crate) struct Args {
         help_heading = "Output"
     )]
     output: Format,
-    /// Print no headings
+    /// Print no header line
     #[arg(long, help_heading = "Output")]
     no_headers: bool,
     #[command(flatten)]
@@ -54,19 +55,19 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # The last twenty warnings of all namespaces, and those that follow
+  # The last twenty warnings of all namespaces, then new ones
   tidings events -A --types=Warning --limit 20 -w
 
-  # What happened to a deployment, its replica sets and pods, in the last two hours
+  # A deployment, its replica sets and pods, in the last two hours
   tidings events --for deploy/web --tree --since 2h
 
-  # Why pods were not scheduled on the fourth of March
+  # Pods that were not scheduled on 4 March
   tidings events -A --reason FailedScheduling --since 2026-03-04 --until 2026-03-05
 
-  # Warnings that mention a volume, for a program
+  # Warnings that mention a volume, as JSON Lines
   tidings events -A --types=Warning --grep volume -o jsonl
 
-  # Columns of one's own
+  # Custom columns
   tidings events -o custom-columns=WHEN:.lastTimestamp,WHO:.source.component,WHAT:.message";
 
 /// Shows events.

@@ -17,31 +17,33 @@ use super::reader::Reader;
 use super::selection::SelectionFlags;
 use crate::clock;
 
-/// Write events into a file, to keep them or to import them elsewhere.
+/// Write events to a file, to keep them or to import them elsewhere.
 ///
-/// Each event is written as the server has it, in the order of namespace and name. FILE.part is renamed to FILE when everything is in it.
+/// Events are written as the server has them, in order of namespace and name. FILE.part is renamed
+/// to FILE when it is complete.
 ///
-/// An interrupted export of JSON Lines leaves FILE.part, and in FILE.part.of what it was of. With --resume, and the same cluster,
-/// namespace and conditions, the next one goes on behind the last event in it: what was made or changed before that since then is not read
-/// again, and --since=2h means the same two hours.
+/// An interrupted export of JSON Lines leaves FILE.part, and its parameters in FILE.part.of. With
+/// --resume and the same cluster, namespace and conditions, the next export continues after the
+/// last event in the file. Earlier events that were created or changed since are not read again,
+/// and --since=2h refers to the same two hours.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings export -A events.jsonl.gz
-  tidings export -A --resume events.jsonl.gz     # goes on where an interrupted one ended
+  tidings export -A --resume events.jsonl.gz     # continues an interrupted export
   tidings export -n shop --types=Warning -o yaml - | tidings import --context elsewhere -
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
-    /// File to write, compressed if it ends in .gz; - is standard output
+    /// Output file, compressed if its name ends in .gz; - means standard output
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// json, yaml or jsonl (an object on each line) [default: as the file's name ends, or jsonl]
+    /// json, yaml or jsonl (one object per line) [default: by the file's name, otherwise jsonl]
     #[arg(long, short, value_name = "FORM")]
     output: Option<Form>,
-    /// Go on with FILE.part of an interrupted export of the same events; of JSON Lines only
+    /// Continue FILE.part of an interrupted export of the same events; JSON Lines only
     #[arg(long)]
     resume: bool,
-    /// Show no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]

@@ -40,29 +40,30 @@ const CONCURRENCY: usize = 16;
 /// Events read ahead of those being created.
 const READ_AHEAD: usize = 16;
 
-/// Create events in a cluster that were read from another.
+/// Create events in a cluster from files.
 ///
-/// Reads what `kubectl get events -o json` or `-o yaml` prints, an EventList, single events, several documents, and
-/// JSON Lines, of core/v1 and events.k8s.io/v1, told apart by content. Events go to their own namespaces, unchanged but
-/// for the metadata a server sets itself (uid, resourceVersion, creationTimestamp, managedFields, selfLink).
-/// An answer of 429 or 5xx, or none, is tried again for about half a minute. What is compressed with gzip is read as what is in it. An import
-/// that was interrupted is finished by another: events that are there already are left as they are, and counted.
+/// Reads the output of `kubectl get events -o json` or `-o yaml`, an EventList, single events,
+/// several documents, and JSON Lines, of core/v1 and events.k8s.io/v1; the form is detected from
+/// the content, and gzip is decompressed. Events keep their namespaces and all fields except the
+/// metadata that a server sets itself (uid, resourceVersion, creationTimestamp, managedFields,
+/// selfLink). After 429, 5xx or no answer an event is retried for about half a minute. An
+/// interrupted import can be repeated: events that exist already are left unchanged and counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   kubectl get events -A -o json | tidings import --kubeconfig ./events/kubeconfig -
   tidings import --context archive events.jsonl.gz
 
 Exit codes:
-  0    every event was created or is already there
-  1    something was refused or unreadable
+  0    every event was created or existed already
+  1    an event was refused or unreadable
   2    a wrong command line, kubeconfig or file name; nothing was sent
-  3    the server cannot be reached or does not accept the credentials
+  3    the server cannot be reached or rejects the credentials
   130  interrupted")]
 pub(crate) struct Args {
-    /// Files to read, in order; - is standard input
+    /// Input files, in order; - means standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Name every event that was refused or unreadable, not only the first ten of each cause
+    /// Name every refused or unreadable event, not only the first ten of each cause
     #[arg(long, short)]
     verbose: bool,
     #[command(flatten)]

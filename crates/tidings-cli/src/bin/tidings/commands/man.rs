@@ -6,16 +6,16 @@ use std::process::ExitCode;
 
 use super::cluster::{CommandError, DONE, finish};
 
-/// Print a manual page, or write all of them into a folder.
+/// Print a manual page, or write all of them to a folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   tidings man events | man -l -
   tidings man --dir ~/.local/share/man/man1")]
 pub(crate) struct Args {
-    /// The verb the page is of; without one, of the whole command
+    /// Verb of the page; without it, the page of the whole command
     #[arg(value_name = "VERB")]
     verb: Option<String>,
-    /// Write all pages into this folder
+    /// Folder to write all pages to
     #[arg(long, value_name = "DIR", conflicts_with = "verb")]
     dir: Option<PathBuf>,
 }

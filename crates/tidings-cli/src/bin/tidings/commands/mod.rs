@@ -24,22 +24,22 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-/// Kubernetes Events: look at them, record them, keep them, serve them.
+/// Kubernetes Events: read them, record them, store them, serve them.
 ///
-/// The verbs that read work with every Kubernetes API server, as kubectl finds it. Also called kubectl-tidings, the command is a plugin of
-/// kubectl: kubectl tidings events -A.
+/// The reading verbs work with every Kubernetes API server and use kubectl's kubeconfig. Installed
+/// as kubectl-tidings, the command is a kubectl plugin: kubectl tidings events -A.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidings",
     version,
     after_help = "Examples:
-  tidings events -A --types=Warning --limit 20 -w       # the last warnings, and those that follow
-  tidings events --for deploy/web --tree --since 2h     # what happened to a deployment and all it owns
-  tidings top -A                                        # who makes the noise
-  tidings record job/backup --reason Done -m 'all of it'
-  tidings demo                                          # the whole path, in twenty seconds
+  tidings events -A --types=Warning --limit 20 -w       # the last warnings, then new ones
+  tidings events --for deploy/web --tree --since 2h     # a deployment and everything it owns
+  tidings top -A                                        # the reasons and objects with the most events
+  tidings record job/backup --reason Done -m '42 GiB'
+  tidings demo                                          # a server, a controller and its events, in 20 s
 
-tidings VERB --help says more, with examples and exit codes."
+tidings VERB --help shows all options, examples and exit codes."
 )]
 pub(crate) struct Command {
     #[command(subcommand)]
@@ -61,7 +61,7 @@ enum Verb {
     Serve(Box<serve::Args>),
 }
 
-/// What was asked for on the command line, and in the file of settings it may name. Ends the program if it makes no sense.
+/// Parses the command line and the settings file it may name. Ends the program on a usage error.
 pub(crate) fn parse(args: Vec<OsString>) -> Command {
     let mut command = command(args.first());
     match serve::config::expand(&command, args) {
@@ -76,7 +76,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
     }
 }
 
-/// The command under the name it was called by: as a plugin, kubectl calls it kubectl-tidings, and people kubectl tidings.
+/// The command under the name it was called by: the file is kubectl-tidings, but users type kubectl
+/// tidings.
 fn command(program: Option<&OsString>) -> clap::Command {
     let command = Command::command();
     let stem = program.and_then(|program| Path::new(program).file_stem());

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::cluster::{CommandError, DONE, finish};
 
-/// Print exactly the permissions a use needs, for kubectl apply.
+/// Print exactly the permissions that a use needs, for kubectl apply.
 ///
-/// With a namespace these are a Role, without one a ClusterRole; with --service-account, --user or --group also its binding.
+/// Prints a Role if a namespace is given, otherwise a ClusterRole; with --service-account, --user
+/// or --group also its binding.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   tidings rbac record -n shop --service-account shop:web-controller | kubectl apply -f -
@@ -18,32 +19,33 @@ use super::cluster::{CommandError, DONE, finish};
 
 Exit codes:
   0    printed
-  1    it could not be written
+  1    the output could not be written
   2    a wrong command line")]
 pub(crate) struct Args {
-    /// What is to be done
+    /// Use that needs the permissions
     #[arg(value_enum)]
     uses: Use,
-    /// Allow it in this namespace only
+    /// Grant the permissions in this namespace only
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
     /// Name of the role
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Bind it to a service account
+    /// Service account to bind the role to
     #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account)]
     service_account: Option<(String, String)>,
-    /// Bind it to a user
+    /// User to bind the role to
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Bind it to a group
+    /// Group to bind the role to
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Use {
-    /// Record core/v1 events with the library or tidings record, which also looks an object's uid up where it is allowed to get the object
+    /// Record core/v1 events with the library or with tidings record, which looks up an object's
+    /// uid if it may get the object
     Record,
     /// Record events.k8s.io/v1 events with the library (`SinkOptions::events_v1`)
     RecordEventsV1,

@@ -26,9 +26,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Record an event about an object, from a script or a job.
 ///
-/// The event is written through the tidings library: what may pass is tried again until --wait is over, and the exit code says whether the
-/// event arrived. The object is looked up for its uid, which kubectl describe finds events by; one that is not there, or may not be looked
-/// at, is reported about all the same, without it.
+/// The event is written through the tidings library, with retries until --wait is over; the exit
+/// code says whether it arrived. The object is looked up for its uid, which kubectl describe uses
+/// to find events. If it does not exist or may not be read, the event is recorded without the uid.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings record job/backup --reason BackupStarted --message 'to s3://backups/nightly'
@@ -37,47 +37,47 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 Exit codes:
   0    the event was written
-  1    it was refused
+  1    the event was refused
   2    a wrong command line or kubeconfig
-  3    it could not be written in time: the server cannot be reached, or does not accept the credentials"))]
+  3    the event was not written in time: the server cannot be reached or rejects the credentials"))]
 pub(crate) struct Args {
-    /// The object, such as job/backup or deployments.apps/web
+    /// Object, such as job/backup or deployments.apps/web
     #[arg(value_name = "KIND/NAME")]
     object: Named,
-    /// Why, in one word in UpperCamelCase that programs may look for
+    /// Reason: one word in UpperCamelCase, for programs
     #[arg(long, value_name = "WORD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     reason: String,
-    /// What happened, for people
+    /// Message, for people
     #[arg(long, short, value_name = "TEXT")]
     message: String,
     /// Normal or Warning
     #[arg(long = "type", value_name = "TYPE", default_value = "Normal")]
     event_type: EventType,
-    /// What was done or failed, in one word
+    /// Action that was taken or failed, in one word
     #[arg(long, value_name = "WORD", default_value = "")]
     action: String,
-    /// A second object that takes part
+    /// Second object that is involved
     #[arg(long, value_name = "KIND/NAME")]
     related: Option<Named>,
-    /// Who reports it
+    /// Reporting component
     #[arg(long, value_name = "NAME", default_value = "tidings")]
     component: String,
-    /// From where it is reported, such as a node's name
+    /// Reporting host, such as a node's name
     #[arg(long, value_name = "NAME", default_value = "")]
     host: String,
-    /// An annotation of the event; may be repeated
+    /// Annotation of the event; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     annotation: Vec<(String, String)>,
-    /// The part of the object that is meant, such as spec.containers{nginx}
+    /// Part of the object, such as spec.containers{nginx}
     #[arg(long, value_name = "PATH", default_value = "")]
     field_path: String,
-    /// apiVersion of the object, for a kind the cluster does not tell about
+    /// apiVersion of the object, if the cluster does not serve its kind
     #[arg(long, value_name = "VERSION")]
     api_version: Option<String>,
     /// Namespace of the object [default: the context's, or default]
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// How long to try: first to find the object, then to deliver the event
+    /// Maximum time to find the object and deliver the event
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::duration)]
     wait: Duration,
     #[command(flatten)]

@@ -10,14 +10,15 @@ use super::objects;
 use super::reader::{EVENTS_MAX, Reader};
 use crate::clock;
 
-/// Which events are wanted.
+/// The events to show.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Which events")]
 pub(crate) struct SelectionFlags {
-    /// Events about this object, also if it was deleted long ago; may be repeated
+    /// Events about this object, even if it was deleted; may be repeated
     #[arg(long = "for", value_name = "KIND/NAME")]
     objects: Vec<Named>,
-    /// With --for: of what it owns too. A deployment's replica sets and their pods; those that are gone are told by their names
+    /// With --for: also events about the objects it owns, such as a deployment's replica sets and
+    /// pods. Deleted ones are recognised by their names
     #[arg(long, requires = "objects")]
     tree: bool,
     /// Events of these types: Normal, Warning
@@ -29,13 +30,13 @@ pub(crate) struct SelectionFlags {
     /// Events reported by these components, such as kubelet
     #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',')]
     source: Vec<String>,
-    /// Events last seen since: 90m, 2h30m or 3d ago, or 2026-03-04T05:06:00Z
+    /// Events last seen at or after this time: 90m, 2h30m or 3d ago, or 2026-03-04T05:06:00Z
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Events first seen until
+    /// Events first seen at or before this time
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// Events with this text in message, reason, source or object, in upper or lower case; may be repeated
+    /// Events with this text in message, reason, source or object, ignoring case; may be repeated
     #[arg(long, short = 'g', value_name = "TEXT")]
     grep: Vec<String>,
 }

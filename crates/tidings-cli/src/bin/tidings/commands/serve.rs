@@ -29,15 +29,17 @@ const ENDED: u8 = 0;
 /// The server could not start.
 const FAILED: u8 = 1;
 
-/// Serve Kubernetes Events from a folder or from etcd, to kubectl and every other Kubernetes client.
+/// Serve Kubernetes Events from a folder or from etcd, to kubectl and every other Kubernetes
+/// client.
 ///
-/// Serves core/v1 and events.k8s.io/v1 Events over HTTPS, with a certificate of its own and, unless a token file is given,
-/// a token of its own. When it is ready it prints the path of a kubeconfig, and nothing else, on standard output; logs go
-/// to standard error (RUST_LOG=debug for more). SIGTERM and Ctrl-C end it in good order, a second one at once.
+/// Serves core/v1 and events.k8s.io/v1 Events over HTTPS with its own certificate and, unless a
+/// token file is given, its own token. When it is ready it prints the path of a kubeconfig, and
+/// nothing else, on standard output. Logs go to standard error (RUST_LOG=debug for more). The first
+/// SIGTERM or Ctrl-C ends it gracefully, a second one at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes:
-  0    ended by a signal, everything finished
-  1    could not start, or a second signal cut the ending short
+  0    ended by a signal, all requests finished
+  1    could not start, or was stopped at once by a second signal
   2    wrong arguments, or a wrong --config file
 
 Examples:
@@ -47,22 +49,23 @@ Examples:
   # With the settings of a file, in which event-ttl: 2h means --event-ttl=2h:
   tidings serve --config tidings.yaml")]
 pub(crate) struct Args {
-    /// A YAML file with a setting for each flag, by the flag's name without the dashes; flags given here win over it
+    /// YAML file with a setting for each flag, named like the flag without dashes; flags on the
+    /// command line take precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where events, certificates, tokens and the kubeconfig are kept; made if it is not there
+    /// Folder for events, certificates, tokens and the kubeconfig; created if missing
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
-    /// The address to listen on
+    /// Address to listen on
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     bind_address: IpAddr,
-    /// The port to listen on; 0 takes a free one
+    /// Port to listen on; 0 means any free port
     #[arg(long, default_value_t = 6443, value_name = "PORT")]
     secure_port: u16,
-    /// How long an event is kept after the last write to it, such as 1h or 90m
+    /// Retention time of an event after its last write, such as 1h or 90m
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = values::duration_of_seconds)]
     event_ttl: Duration,
-    /// How log lines are written
+    /// Format of log lines
     #[arg(
         long,
         visible_alias = "logging-format",
@@ -70,14 +73,15 @@ pub(crate) struct Args {
         default_value = "text"
     )]
     log_format: LogFormat,
-    /// Maximum of open connections. A new one beyond it takes the place of the oldest without credentials, an idle one if there
-    /// is one; a tenth of the places is kept for connections that have shown good credentials, and a tenth for others
+    /// Maximum open connections. Beyond it, a new connection replaces the oldest one without
+    /// credentials, preferably an idle one. A tenth is reserved for connections with accepted
+    /// credentials, and a tenth for the others
     #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
     #[command(flatten)]
     security: security::SecurityFlags,
-    /// From when on it is kept who manages which field of an event: apply (the first server-side apply) or always, which makes
-    /// every event larger by a third
+    /// When to start keeping managedFields: with the first server-side apply of an event, or
+    /// always, which makes every event a third larger
     #[arg(
         long,
         value_enum,
@@ -114,9 +118,9 @@ impl From<ManagedFieldsArg> for ManagedFields {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum LogFormat {
-    /// For people
+    /// Plain text
     Text,
-    /// A JSON object on each line
+    /// One JSON object per line
     Json,
 }
 
@@ -179,7 +183,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
         () = server.shutdown() => Ok(()),
         () = signals.wait() => {
             // What was acknowledged is on disk; the rest is not waited for.
-            let _ = writeln!(std::io::stderr(), "error: a second signal cut the ending short");
+            let _ = writeln!(std::io::stderr(), "error: a second signal stopped the server at once");
             std::process::exit(FAILED.into())
         }
     }

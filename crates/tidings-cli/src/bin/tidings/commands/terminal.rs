@@ -10,9 +10,9 @@ pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set
     #[default]
     Auto,
-    /// Also into a file or a pipe
+    /// Always
     Always,
-    /// Nowhere
+    /// Never
     Never,
 }
 

@@ -18,11 +18,11 @@ use crate::clock;
 /// Bars in a chart.
 const PARTS: usize = 24;
 
-/// Show which reasons and objects make the noise, how much, and when.
+/// Show the reasons and objects with the most events, and when they occurred.
 ///
-/// Counts occurrences, not events: an event seen a thousand times counts a thousand. When in its time an event was seen it does not say,
-/// so its occurrences are taken to be spread evenly between the first and the last. Events are read a page at a time; memory is taken for
-/// the names they are counted by.
+/// Counts occurrences, not events: an event seen a thousand times counts a thousand. An event does
+/// not record when each occurrence was, so they are assumed to be evenly spread between the first
+/// and the last. Events are read page by page; memory grows only with the number of names counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings top -A
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// How far to look back
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = window)]
     window: Duration,
-    /// What to count by, a table for each
+    /// What to count by, with one table each
     #[arg(
         long,
         value_name = "WHAT,…",

@@ -35,11 +35,12 @@ const NAMESPACE: &str = "shop";
 /// What is left when the time is up has this long to be delivered.
 const FLUSH: Duration = Duration::from_secs(10);
 
-/// See the whole path: a server, a controller that fails a lot, and the events it leaves behind.
+/// Run a server and a failing controller, and show the events.
 ///
-/// Starts an Event API server on a free port of this machine, in a temporary folder that is removed at the end, and runs a
-/// controller with a rate-limited work queue against it. Most of its jobs succeed; some fail a few times, some with another
-/// message every time, and some over and over, so that repeats, combined events and the spam filter are all seen.
+/// Starts an Event API server on a free local port, in a temporary folder that is removed at the
+/// end, and runs a controller with a rate-limited work queue against it. Most of its jobs succeed;
+/// some fail a few times, some with a different message each time, and some always. They show
+/// repeats, combined events and the spam filter.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes:
   0    the demo ran to its end, or was interrupted
@@ -50,19 +51,19 @@ Examples:
   tidings demo --keep        # then, in another terminal: kubectl --kubeconfig … get events -A -w
   tidings demo --jobs 1000 --quiet")]
 pub(crate) struct Args {
-    /// Leave the server running afterwards, until Ctrl-C
+    /// Leave the server running until Ctrl-C
     #[arg(long)]
     keep: bool,
-    /// How many jobs the controller works on
+    /// Number of jobs for the controller
     #[arg(long, default_value_t = 300, value_name = "N")]
     jobs: usize,
-    /// Stop working after so many seconds, done or not
+    /// Maximum running time in seconds
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     seconds: u64,
-    /// How many rows of the table to print at the end
+    /// Rows of the table at the end
     #[arg(long, default_value_t = 30, value_name = "N")]
     rows: usize,
-    /// Do not log every event as it happens
+    /// Do not log every event
     #[arg(long, short)]
     quiet: bool,
 }
@@ -117,7 +118,7 @@ async fn demo(args: &Args, screen: &Screen) -> Result<(), DemoError> {
             screen.say(format_args!("interrupted"));
         }
         Some(Ok(())) if args.keep => {
-            screen.say(format_args!("\nThe server goes on until Ctrl-C."));
+            screen.say(format_args!("\nThe server runs until Ctrl-C."));
             signals.wait().await;
         }
         Some(_) => {}
@@ -156,7 +157,7 @@ async fn watch_a_controller(
     Ok(())
 }
 
-/// Runs the controller until every job is done, or the time is up; delivers the rest.
+/// Runs the controller until every job is done or the time is up, and delivers the rest.
 async fn run_controller(args: &Args, sink: KubeSink, screen: &Screen) -> FlushReport {
     let broadcaster = Broadcaster::new();
     let lines = screen.clone();
@@ -191,7 +192,7 @@ async fn run_controller(args: &Args, sink: KubeSink, screen: &Screen) -> FlushRe
             .is_err()
         {
             screen.say(format_args!(
-                "the time is up: {} of {} jobs are done",
+                "stopped after the time given with --seconds: {} of {} jobs are done",
                 shop.done(),
                 args.jobs
             ));
@@ -202,12 +203,12 @@ async fn run_controller(args: &Args, sink: KubeSink, screen: &Screen) -> FlushRe
     broadcaster.shutdown(FLUSH).await
 }
 
-/// What became of the events, for somebody who sees a flush report for the first time.
+/// Explains the flush report.
 fn explain(report: &FlushReport, stored: usize, screen: &Screen) {
     let filtered = report.dropped.get(tidings::DropCause::SpamFiltered);
     screen.say(format_args!(
-        "\n{} occurrences are {stored} stored events: repeats became a count, jobs whose message kept changing have\n\
-         \"(combined from similar events)\", and {filtered} of jobs that fail over and over were held back by the spam filter.",
+        "\n{} occurrences became {stored} stored events. Repeats are counted, jobs with changing messages have\n\
+         \"(combined from similar events)\", and the spam filter dropped {filtered} of the jobs that always fail.",
         report.offered,
     ));
 }
@@ -216,7 +217,7 @@ fn advise(keep: bool, kubeconfig: &Path, screen: &Screen) {
     if keep {
         let kubeconfig = kubeconfig.display();
         screen.say(format_args!(
-            "\nLook for yourself, in another terminal:\n\
+            "\nTo read the events, in another terminal:\n\
              \x20 export KUBECONFIG={kubeconfig}\n\
              \x20 tidings top -n {NAMESPACE}\n\
              \x20 tidings events -n {NAMESPACE} --for job/order-007\n\
@@ -225,9 +226,9 @@ fn advise(keep: bool, kubeconfig: &Path, screen: &Screen) {
         ));
     } else {
         screen.say(format_args!(
-            "\nTo look around with your own kubectl, keep the server:\n\
+            "\nTo read the events with kubectl, keep the server:\n\
              \x20 tidings demo --keep            (from a checkout: cargo run -- demo --keep)\n\
-             A server of your own, and events to put into it:\n\
+             To run a server, and to import events into it:\n\
              \x20 tidings serve --help\n\
              \x20 tidings import --help",
         ));

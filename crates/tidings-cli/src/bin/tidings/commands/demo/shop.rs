@@ -1,20 +1,21 @@
-//! The work of the demo: orders of a shop, most of which go through, and some of which do not.
+//! The work of the demo: a job for each order of a shop. Most of their pods are created at once; some
+//! fail a few times, and some again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::controller::Work;
 
-/// What becomes of an order, by its number.
+/// The outcome of a job, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Goes through at once.
+    /// Succeeds at once.
     Smooth,
-    /// Fails a few times with one message: a count on one event.
+    /// Fails a few times with one message: one event with a count.
     Bumpy,
-    /// Fails with a message of its own every time: combined from the tenth on.
+    /// Fails with a different message each time: combined from the tenth.
     Wordy,
-    /// Fails over and over with one message: more than the spam filter lets through.
+    /// Fails again and again with one message: more often than the spam filter admits.
     Stuck,
 }
 
@@ -28,7 +29,7 @@ impl Fate {
         }
     }
 
-    /// How often the work fails before it succeeds.
+    /// Number of failures before the work succeeds.
     fn failures(self) -> u32 {
         match self {
             Self::Smooth => 0,
@@ -39,7 +40,7 @@ impl Fate {
     }
 }
 
-/// The orders. Clones are the same shop.
+/// The jobs. Clones share them.
 #[derive(Clone)]
 pub(super) struct Shop {
     orders: usize,
@@ -54,12 +55,12 @@ impl Shop {
         }
     }
 
-    /// The names of all orders.
+    /// The names of all jobs.
     pub(super) fn names(&self) -> impl Iterator<Item = String> + use<> {
         (0..self.orders).map(|number| format!("order-{number:03}"))
     }
 
-    /// How many went through.
+    /// Number of jobs done.
     pub(super) fn done(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
@@ -68,6 +69,7 @@ impl Shop {
 impl Work for Shop {
     type Error = String;
 
+    /// Creates the pod of a job, with the messages of Kubernetes' own job controller.
     async fn work(&self, name: &str, failures: u32) -> Result<String, String> {
         let number = name
             .rsplit('-')
@@ -75,18 +77,39 @@ impl Work for Shop {
             .and_then(|digits| digits.parse().ok())
             .unwrap_or(0);
         let fate = Fate::of(number);
+        let pod = format!("{name}-{}", suffix(number + failures as usize));
         if failures >= fate.failures() {
             self.done.fetch_add(1, Ordering::Relaxed);
-            return Ok(format!("{name} packed and shipped"));
+            return Ok(format!("Created pod: {pod}"));
         }
         Err(match fate {
             Fate::Wordy => format!(
-                "payment of {name} not confirmed: attempt {}, no answer after {} ms",
-                failures + 1,
-                90 + 7 * failures
+                "Error creating: pods \"{pod}\" is forbidden: exceeded quota: compute, \
+                 requested: limits.cpu=500m, used: limits.cpu={}m, limited: limits.cpu=8",
+                7600 + 20 * failures
             ),
-            Fate::Stuck => format!("back-off packing {name}: warehouse is closed"),
-            Fate::Smooth | Fate::Bumpy => format!("stock of {name} is being counted"),
+            Fate::Stuck => "Error creating: Internal error occurred: failed calling webhook \
+                 \"policy.example.com\": failed to call webhook: Post \
+                 \"https://policy.shop.svc:443/validate?timeout=10s\": \
+                 dial tcp 10.96.14.3:443: connect: connection refused"
+                .to_owned(),
+            Fate::Smooth | Fate::Bumpy => {
+                "Error creating: Timeout: request did not complete within \
+                 requested timeout - context deadline exceeded"
+                    .to_owned()
+            }
         })
     }
+}
+
+/// The end of a generated name: five letters from the alphabet of Kubernetes' names.
+fn suffix(number: usize) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut rest = number.wrapping_mul(7_368_787) % ALPHABET.len().pow(5);
+    let letter = |_| {
+        let letter = ALPHABET.get(rest % ALPHABET.len()).copied().unwrap_or(b'x');
+        rest /= ALPHABET.len();
+        char::from(letter)
+    };
+    (0..5).map(letter).collect()
 }

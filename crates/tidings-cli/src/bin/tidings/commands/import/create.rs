@@ -33,7 +33,7 @@ pub(crate) enum Stop {
     #[error("reach the server: {0}")]
     NoAnswer(String),
     /// An answer that no other request would get a better one than.
-    #[error("be let in by the server: {0}")]
+    #[error("authenticate to the server: {0}")]
     Unauthorized(String),
     /// Somebody wants no more.
     #[error("finish: interrupted")]

@@ -7,43 +7,43 @@ use tidings_server::{AuditLevel, AuditOptions};
 
 use super::values;
 
-/// Who wrote what.
+/// Flags of the audit log.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Audit log of writes")]
+#[command(next_help_heading = "Audit log")]
 #[expect(
     clippy::struct_field_names,
     reason = "the flags have kube-apiserver's names"
 )]
 pub(super) struct AuditFlags {
-    /// Write down who wrote, changed or deleted which event, a JSON line of audit.k8s.io/v1 each; -
-    /// is standard output. Requests without a known user (401, or anonymous) go to a file beside it
+    /// File for the audit log: one JSON line of audit.k8s.io/v1 for each write request; - means
+    /// standard output. Requests of unknown users (401, or anonymous) are logged to a second file,
     /// whose name ends with -unauthenticated
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
-    /// What a line has: Metadata, or also the request's body (Request)
+    /// Content of a line: Metadata, or Request for the request's body, too
     #[arg(long, value_name = "LEVEL", default_value = "Metadata")]
     audit_level: Level,
-    /// Size in MiB at which the file is put aside; 0 never does it
+    /// Size in MiB at which the file is rotated; 0 means never
     #[arg(long, value_name = "MIB", default_value_t = 100)]
     audit_log_maxsize: u32,
-    /// Number of files put aside that are kept; 0 keeps all of them
+    /// Maximum number of rotated files; 0 means no limit
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     audit_log_maxbackup: usize,
-    /// Age in days at which files put aside are removed; 0 removes none for its age
+    /// Age in days at which rotated files are removed; 0 means no limit
     #[arg(long, value_name = "DAYS", default_value_t = 0)]
     audit_log_maxage: u32,
-    /// Longest line, in bytes, that has the request's body; Ki, Mi, k and M may follow. A longer
-    /// one is written without it, with the annotation audit.k8s.io/truncated
+    /// Maximum length in bytes of a line with a request body, with an optional suffix Ki, Mi, k or
+    /// M. A longer line is written without the body and with the annotation audit.k8s.io/truncated
     #[arg(long, value_name = "BYTES", default_value = "100Ki", value_parser = values::bytes)]
     audit_log_truncate_max_event_size: usize,
-    /// Size in MiB at which the file of requests without a known user is put aside; one such file
-    /// is kept. 0 writes none of them and counts them. On standard output they stand among the
+    /// Size in MiB at which the file for unknown users is rotated; one rotated file is kept. 0
+    /// means that these requests are only counted. With standard output their lines are among the
     /// others
     #[arg(long, value_name = "MIB", default_value_t = 10)]
     audit_log_unauthenticated_maxsize: u32,
-    /// How long an answer waits while the disk is too slow for its line. After that lines are
-    /// dropped and counted in apiserver_audit_error_total until the disk writes again; 0s waits for
-    /// none
+    /// Maximum time that an answer waits for a slow disk to take its line. After it, lines are
+    /// dropped and counted in apiserver_audit_error_total until the disk writes again; 0s means no
+    /// wait
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = values::duration)]
     audit_log_max_wait: Duration,
 }
@@ -56,7 +56,7 @@ enum Level {
 }
 
 impl AuditFlags {
-    /// The log these flags mean, if one.
+    /// The audit options, if a log is configured.
     pub(super) fn options(self) -> Option<AuditOptions> {
         let mut options = AuditOptions::new(self.audit_log_path?);
         options.level = match self.audit_level {

@@ -6,59 +6,70 @@ use tidings_server::ApiOptions;
 
 use super::values::{bytes, duration, duration_of_seconds};
 
-/// What clients may take up. Names and defaults are kube-apiserver's, where it has such a flag.
+/// Limits of what clients may use. Names and defaults are kube-apiserver's where it has such a
+/// flag.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Limits and times")]
+#[command(next_help_heading = "Limits and timeouts")]
 pub(super) struct LimitFlags {
-    /// Maximum of open connections of one peer, an IPv4 address or a /64 network of IPv6; 0 is no limit, for servers behind a proxy
+    /// Maximum open connections of one peer: an IPv4 address or an IPv6 /64 network. 0 means no
+    /// limit, for servers behind a proxy
     ///
-    /// A new connection beyond it takes the place of the peer's oldest without credentials; if all have shown good ones, it is
-    /// refused.
+    /// Beyond it, a new connection replaces the peer's oldest one without credentials. If all of
+    /// them have accepted credentials, the new connection is refused.
     #[arg(long, value_name = "COUNT", default_value_t = 2000)]
     max_connections_per_peer: usize,
-    /// A connection on which no request has shown good credentials ends after this, once nothing is asked on it
+    /// Time after which a connection ends if no request on it had valid credentials and none is
+    /// pending
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration_of_seconds)]
     unauthenticated_connection_timeout: Duration,
-    /// So many reading requests are served at once, and watches that tell what there is; more wait for their turn. 0 is no limit
+    /// Maximum concurrent read requests, including watches until they have sent their initial
+    /// events; further ones wait in the queue. 0 means no limit
     #[arg(long, value_name = "COUNT", default_value_t = 400)]
     max_requests_inflight: usize,
-    /// So many writing requests are served at once; more wait for their turn. 0 is no limit
+    /// Maximum concurrent write requests; further ones wait in the queue. 0 means no limit
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
-    /// So many reading and so many writing requests wait, first come, first served; more get 429, with 0 at once
+    /// Maximum queued read requests, and maximum queued write requests. They are served in order of
+    /// arrival; further ones get 429. 0 means no queue
     ///
-    /// kube-apiserver keeps users apart by priority and fairness; here all wait in one queue, system:masters, too.
+    /// There is one queue for all users, including system:masters. kube-apiserver keeps users apart
+    /// by priority and fairness.
     #[arg(long, value_name = "COUNT", default_value_t = 6400)]
     max_requests_inqueue: usize,
-    /// A request waits no longer than this, nor than a quarter of its time, and gets 429 then
+    /// Maximum time in the queue, and at most a quarter of the request's timeout; after it a
+    /// request gets 429
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     request_wait_limit: Duration,
-    /// The longest body of a request, in bytes; Ki, Mi, k and M may follow. Longer ones get 413
+    /// Maximum length of a request body in bytes, with an optional suffix Ki, Mi, k or M; longer
+    /// ones get 413
     #[arg(long, value_name = "BYTES", default_value = "3Mi", value_parser = bytes)]
     max_request_bytes: usize,
-    /// Longest line and headers of a request together, in bytes, from 8Ki to 1Mi; longer ones get 431
+    /// Maximum length of a request's line and headers in bytes, from 8Ki to 1Mi; longer ones get
+    /// 431
     ///
-    /// Each connection may hold as much memory before its client has shown credentials. kube-apiserver takes 1Mi.
+    /// Each connection may take this much memory before its client has shown credentials.
+    /// kube-apiserver accepts 1Mi.
     #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = header_bytes)]
     max_header_bytes: usize,
-    /// Behind its first page, a Table asked for in pages of 500 rows or more, with no selector, has so many in a page. 0: as asked
+    /// Rows in each page after the first, for Tables requested in pages of 500 rows or more without
+    /// a selector. 0 means as many as requested
     ///
-    /// `kubectl get events` asks for 500 rows at a time and, after the first ten pages, no more than five times a second.
+    /// `kubectl get events` requests pages of 500 rows, after the first ten at most five a second.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     table_continuation_rows: usize,
-    /// A request other than a watch is given up after this
+    /// Timeout of a request other than a watch
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration_of_seconds)]
     request_timeout: Duration,
-    /// Watches without a timeout of their own end after this to twice this
+    /// Minimum lifetime of a watch that requests no timeout; the maximum is twice as long
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = duration_of_seconds)]
     min_request_timeout: Duration,
-    /// A watcher that allows bookmarks gets one this often
+    /// Interval of bookmarks for watchers that allow them
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration_of_seconds)]
     bookmark_interval: Duration,
-    /// After a signal, serve on for this long with /readyz failing, so that load balancers notice
+    /// Time to continue serving after a signal, with /readyz failing, so that load balancers notice
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
     shutdown_delay_duration: Duration,
-    /// After that, requests that still run get this long to finish
+    /// Time for running requests to finish after that
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     shutdown_grace_period: Duration,
 }
@@ -70,7 +81,7 @@ fn header_bytes(text: &str) -> Result<usize, String> {
 }
 
 impl LimitFlags {
-    /// Sets what the flags say.
+    /// Applies the flags to the options.
     pub(super) fn apply(self, options: &mut ApiOptions) {
         options.max_connections_per_peer = self.max_connections_per_peer;
         options.unauthenticated_connection_timeout = self.unauthenticated_connection_timeout;

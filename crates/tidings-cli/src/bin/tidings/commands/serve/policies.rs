@@ -9,41 +9,45 @@ use tidings_server::{
 
 use super::values::bytes;
 
-/// Which events are taken, and how long they are kept.
+/// Admission and retention of events.
 #[derive(Debug, clap::Args)]
-#[command(
-    next_help_heading = "Which events are taken, and how long they are kept (files are read at start)"
-)]
+#[command(next_help_heading = "Admission and retention (files are read at start)")]
 pub(super) struct PolicyFlags {
-    /// Take new events only in these namespaces (separated by commas) and in default, kube-public and kube-system; others
-    /// are answered 404. Without this and --namespaces-file every valid name is a namespace
+    /// Namespaces that accept new events, separated by commas, in addition to default, kube-public
+    /// and kube-system; others get 404. Without this flag and --namespaces-file every valid name is
+    /// a namespace
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     namespaces: Vec<String>,
-    /// The same, and which namespaces are terminating, from a file with what `kubectl get namespaces -o yaml` prints
+    /// File with namespaces and their phases, as printed by `kubectl get namespaces -o yaml`
     #[arg(long, value_name = "FILE")]
     namespaces_file: Option<PathBuf>,
-    /// Limit the rate of events, by a Configuration of eventratelimit.admission.k8s.io/v1alpha1; refused ones get 429
+    /// Limits on the rate of events: a Configuration of eventratelimit.admission.k8s.io/v1alpha1.
+    /// Events beyond a limit get 429
     #[arg(long, value_name = "FILE")]
     event_rate_limit_config: Option<PathBuf>,
-    /// The same from an AdmissionConfiguration of apiserver.config.k8s.io/v1, of which only EventRateLimit is read
+    /// The same as an AdmissionConfiguration of apiserver.config.k8s.io/v1; only EventRateLimit is
+    /// read from it
     #[arg(long, value_name = "FILE", conflicts_with = "event_rate_limit_config")]
     admission_control_config_file: Option<PathBuf>,
-    /// Limit only events written through v1, as a kube-apiserver does, not those written through events.k8s.io/v1
+    /// Limit only events written through v1, as kube-apiserver does, not those written through
+    /// events.k8s.io/v1
     #[arg(long)]
     event_rate_limit_core_only: bool,
-    /// Count events over the limits, and let them through
+    /// Count events beyond the limits, but accept them
     #[arg(long)]
     event_rate_limit_dry_run: bool,
-    /// The largest event, in bytes as it is stored; Ki, Mi, k and M may follow. At most 1.5 Mi have an effect
+    /// Maximum size of an event in bytes as stored, with an optional suffix Ki, Mi, k or M; values
+    /// above 1536Ki have no further effect
     #[arg(long, value_name = "BYTES", default_value = "1536Ki", value_parser = bytes)]
     event_size_limit: usize,
-    /// What becomes of a larger event: it is refused with 413, or its message is cut, which an annotation then says
+    /// Treatment of larger events: refuse them with 413, or cut the message and say so in an
+    /// annotation
     #[arg(long, value_name = "POLICY", default_value = "reject")]
     event_size_policy: SizePolicy,
-    /// Rules for how long events are kept, in YAML: the first rule that matches decides, otherwise --event-ttl. For example
-    /// `rules: [{namespace: kube-system, type: Warning, ttl: 14d}, {reason: [Pulled, 'Pull*'], ttl: 30m}]`. Conditions:
-    /// namespace, type, reason, reportingController, source.component and source.host; `*` stands for any characters.
-    /// A rule applies from the next write of an event on
+    /// File with retention rules in YAML. The first matching rule decides, otherwise --event-ttl. For example
+    /// `rules: [{namespace: kube-system, type: Warning, ttl: 14d}, {reason: [Pulled, 'Pull*'], ttl: 30m}]`.
+    /// Conditions: namespace, type, reason, reportingController, source.component and source.host;
+    /// `*` matches any characters. A rule applies from the next write of an event
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     retention_file: Option<PathBuf>,
 }
@@ -75,7 +79,7 @@ pub(super) enum PolicyError {
 }
 
 impl PolicyFlags {
-    /// Sets what the flags say.
+    /// Applies the flags to the options.
     pub(super) fn apply(self, options: &mut ApiOptions) -> Result<(), PolicyError> {
         if let Some(path) = &self.namespaces_file {
             options.namespaces = read("namespaces-file", path, Namespaces::parse)?;

@@ -7,46 +7,49 @@ use tidings_server::{AuthorizationMode, SecurityOptions};
 
 use super::cluster::Cluster;
 
-/// Who may come in and what they may do.
+/// Authentication, authorization and TLS.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Access")]
 pub(super) struct SecurityFlags {
-    /// Who is let in: lines of token,user,uid and, in quotes, groups; without it, whoever has the token the server makes
-    /// itself, which is in system:masters. Read again when replaced
+    /// Bearer tokens: lines of token,user,uid and optionally, in quotes, groups. Without this file
+    /// the server makes one token, for system:masters. Reloaded when replaced
     ///
-    /// Emptied, it revokes every token; missing or malformed, the former ones stay, and the log says so. Rename a new file into
-    /// place: one that is written in place may be read in part, until it is looked at again ten seconds later.
+    /// An empty file revokes every token. If the file is missing or malformed, the previous tokens
+    /// stay valid and the log says so. Rename a new file into place: a file written in place may be
+    /// read before it is complete, and is read again only ten seconds later.
     #[arg(long, value_name = "CSV")]
     pub(super) token_auth_file: Option<PathBuf>,
-    /// Make no token of the server's own and accept none that is there; the kubeconfig then holds no credentials
+    /// Make no token and ignore an existing one; the kubeconfig then has no credentials
     #[arg(long)]
     pub(super) no_admin_token: bool,
-    /// Accept client certificates signed by one of these authorities, in PEM: the common name is the user, organizations are
-    /// its groups. Read again when replaced
+    /// Certificate authorities for client certificates, in PEM. The common name is the user,
+    /// organizations are groups. Reloaded when replaced
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
-    /// Ask the cluster of this kubeconfig whose tokens are that are not known here, such as those of service accounts
+    /// Kubeconfig of a cluster that reviews tokens unknown here, such as those of service accounts
     /// (TokenReview)
     #[arg(long, value_name = "FILE")]
     authentication_kubeconfig: Option<PathBuf>,
-    /// Let requests without credentials in as system:anonymous; without it they see health and version only
+    /// Accept requests without credentials as system:anonymous. Otherwise they can read only health
+    /// and version
     #[arg(long)]
     anonymous_auth: bool,
-    /// Whether users may do what roles allow them (members of system:masters: everything), or everybody everything
+    /// Authorization by roles (members of system:masters may do everything), or none: every user
+    /// may do everything
     #[arg(long, value_name = "MODE", default_value = "RBAC")]
     authorization_mode: Mode,
-    /// Roles, ClusterRoles, RoleBindings and ClusterRoleBindings in YAML, as kubectl get -o yaml prints them; cluster-admin,
-    /// admin, edit and view are there already. Read again when replaced
+    /// Roles, ClusterRoles, RoleBindings and ClusterRoleBindings in YAML, as printed by kubectl get
+    /// -o yaml. cluster-admin, admin, edit and view are built in. Reloaded when replaced
     #[arg(long, value_name = "FILE")]
     authorization_rbac_file: Option<PathBuf>,
-    /// Ask the cluster of this kubeconfig whether users may do what no role here allows (SubjectAccessReview)
+    /// Kubeconfig of a cluster that reviews requests which no role allows (SubjectAccessReview)
     #[arg(long, value_name = "FILE")]
     authorization_kubeconfig: Option<PathBuf>,
-    /// The certificate to serve with, in PEM, those that vouch for it behind it; without it the server makes its own. Read
-    /// again when replaced
+    /// Serving certificate in PEM, followed by its intermediates. Without it the server makes its
+    /// own. Reloaded when replaced
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     tls_cert_file: Option<PathBuf>,
-    /// The private key of --tls-cert-file, in PEM. Read again when replaced
+    /// Private key of --tls-cert-file, in PEM. Reloaded when replaced
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
 }
@@ -69,7 +72,7 @@ pub(super) struct KubeconfigError {
 }
 
 impl SecurityFlags {
-    /// What these flags mean.
+    /// The options for the server.
     pub(super) async fn options(self) -> Result<SecurityOptions, KubeconfigError> {
         let mut options = SecurityOptions::default();
         options.authorization_mode = match self.authorization_mode {

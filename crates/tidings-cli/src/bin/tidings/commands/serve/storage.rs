@@ -8,7 +8,7 @@ use tidings_store::etcd::{Credentials, EtcdOptions, TlsFiles};
 
 use super::values::duration;
 
-/// Where events are kept.
+/// The store of events.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Events in etcd")]
 #[expect(
@@ -16,33 +16,37 @@ use super::values::duration;
     reason = "the flags have kube-apiserver's names"
 )]
 pub(super) struct StorageFlags {
-    /// Keep events in etcd, laid out as a kube-apiserver does it: the URLs of its members, separated by commas. The data
-    /// folder then holds only certificates, tokens and the kubeconfig
+    /// URLs of etcd's members, separated by commas. Events are then stored in etcd, in
+    /// kube-apiserver's layout, and the data folder holds only certificates, tokens and the
+    /// kubeconfig
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     etcd_servers: Vec<String>,
-    /// As of a kube-apiserver with an etcd for events: of `/events#https://a:2379;https://b:2379`, separated by commas, the
-    /// one for events goes before --etcd-servers; those for other resources are of no interest here
+    /// Overrides as for kube-apiserver, separated by commas, such as
+    /// `/events#https://a:2379;https://b:2379`. The one for events takes precedence over
+    /// --etcd-servers; others are ignored
     #[arg(long, value_name = "OVERRIDE", value_delimiter = ',')]
     etcd_servers_overrides: Vec<String>,
-    /// The authorities that may have signed etcd's certificate, in PEM; without them those the system trusts
+    /// Certificate authorities for etcd's certificate, in PEM. Without it the system's authorities
+    /// are trusted
     #[arg(long, value_name = "FILE")]
     etcd_cafile: Option<PathBuf>,
-    /// The certificate shown to etcd, in PEM
+    /// Client certificate for etcd, in PEM
     #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
     etcd_certfile: Option<PathBuf>,
-    /// The private key of --etcd-certfile, in PEM
+    /// Private key of --etcd-certfile, in PEM
     #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
     etcd_keyfile: Option<PathBuf>,
-    /// What stands before the path of every resource in etcd
+    /// Prefix of all keys in etcd
     #[arg(long, value_name = "PATH", default_value = "/registry")]
     etcd_prefix: String,
-    /// The user to log in to etcd as, if its authentication is on
+    /// User for etcd's authentication
     #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
     etcd_username: Option<String>,
-    /// A file with that user's password on its first line
+    /// File with the user's password on its first line
     #[arg(long, value_name = "FILE", requires = "etcd_username")]
     etcd_password_file: Option<PathBuf>,
-    /// How often old revisions of etcd are compacted, in step with every kube-apiserver on it; 0 leaves it to others
+    /// Interval at which old revisions in etcd are compacted, coordinated with every kube-apiserver
+    /// that uses it. 0 means no compaction
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     etcd_compaction_interval: Duration,
 }
@@ -66,7 +70,7 @@ pub(super) enum StorageError {
 }
 
 impl StorageFlags {
-    /// The store these flags mean.
+    /// The store for these flags.
     pub(super) fn storage(self) -> Result<Storage, StorageError> {
         let servers = match events_override(&self.etcd_servers_overrides)? {
             Some(servers) => servers,
