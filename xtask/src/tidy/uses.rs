@@ -36,7 +36,7 @@ fn package_of_root(path: &Path) -> Option<String> {
     let (before, within) = names.split_at(src);
     let is_root = match within {
         ["src", "lib.rs" | "main.rs"] | ["src", "bin", _, "main.rs"] => true,
-        ["src", "bin", program] => program.ends_with(".rs"),
+        ["src", "bin", _] => path.extension().is_some_and(|extension| extension == "rs"),
         _ => false,
     };
     is_root.then(|| before.last().copied().unwrap_or_default().to_owned())
