@@ -7,12 +7,11 @@ use tidings_store::{NewRecord, Record, WriteError};
 
 use super::call::Call;
 use super::{random, rules};
-use crate::admission::Gate;
+use crate::admission::{Gate, Operation};
 use crate::api::server::ApiServer;
 use crate::http::query::ResourceVersion;
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
-use crate::metrics::Operation;
 use tidings_api::codec::{self, Api};
 use tidings_api::managed;
 
@@ -38,7 +37,7 @@ pub(super) async fn store_new(
     settle_namespace(event.metadata.get_or_insert_default(), &call.info.namespace)?;
     server
         .admission
-        .check_namespace(&server.metrics.policy, api, &call.info.namespace, &event)?;
+        .check_namespace(api, &call.info.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
     let version = metadata
         .resource_version
