@@ -147,14 +147,13 @@ pub(super) enum Changed {
 /// Puts `new`, whose managed fields are settled, in the place of what is stored.
 pub(super) async fn change(
     server: &ApiServer,
-    api: Api,
-    key: &Key,
+    call: &Call,
     stored: &Stored,
     mut new: Event,
     dry_run: bool,
     gate: &mut Gate<'_>,
 ) -> Result<Changed, Status> {
-    let old = &stored.event;
+    let (api, key, old) = (call.api, call.key(), &stored.event);
     server.admission.fit(&mut new)?;
     let metadata = new.metadata.get_or_insert_default();
     let insisted = match ResourceVersion::parse(

@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::api::options::ApiOptions;
+use crate::clock;
 use crate::flow::paced;
 use crate::flow::place_counters::FlowMetrics;
 use crate::flow::places::{Level, Places};
@@ -88,8 +89,7 @@ impl Limits {
             Ok(Some(asked)) => asked.min(longest),
             Err(status) => return Admitted::Refused(status.into_response()),
         };
-        let deadline = began.checked_add(timeout);
-        let deadline = deadline.unwrap_or_else(|| paced::deadline(timeout));
+        let deadline = clock::deadline(began, timeout);
         let place = match self.places(info) {
             None => None,
             Some(places) => {

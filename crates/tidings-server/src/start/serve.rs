@@ -30,10 +30,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::api::server::ApiServer;
 use crate::auth::certificate::PeerCertificate;
+use crate::clock;
 use crate::flow::activity::{Activity, Open, Overdue};
 use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
-use crate::flow::paced::{self, Lasting};
+use crate::flow::paced::Lasting;
 use crate::router;
 use crate::start::tls::Tls;
 
@@ -137,7 +138,8 @@ async fn connection(
     api: Api,
 ) {
     let options = &server.options;
-    let stranger_until = paced::deadline(options.unauthenticated_connection_timeout);
+    let stranger_until =
+        clock::deadline(clock::timer(), options.unauthenticated_connection_timeout);
     // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
     let _ = stream.set_nodelay(true);
     // Who is gone without a word is found out also where there is nothing to say to it, as on a quiet watch.
