@@ -1,9 +1,10 @@
-//! A core/v1 Event as the JSON that Go's encoder makes of it: the same fields in the same order, present or left out by the same rules, the
-//! same characters escaped.
+//! A core/v1 Event as the JSON that Go's encoder makes of it: the same fields in the same order,
+//! present or left out by the same rules, the same characters escaped.
 //!
-//! Go's types leave a field out when it is empty (`omitempty`), except where they cannot: `metadata`, `involvedObject`, `source`,
-//! `reportingComponent` and `reportingInstance` are always there, and times that are not set are `null`. A time at Go's zero, the first
-//! instant of the year 1, is a time that is not set.
+//! Go's types leave a field out when it is empty (`omitempty`), except where they cannot:
+//! `metadata`, `involvedObject`, `source`, `reportingComponent` and `reportingInstance` are always
+//! there, and times that are not set are `null`. A time at Go's zero, the first instant of the year
+//! 1, is a time that is not set.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -64,7 +65,8 @@ pub(crate) fn event(event: &Event) -> Vec<u8> {
     out
 }
 
-/// `event` in the shape of events.k8s.io/v1, as client-go sends it. What is deprecated there is left out, or empty where Go cannot leave it out.
+/// `event` in the shape of events.k8s.io/v1, as client-go sends it. What is deprecated there is
+/// left out, or empty where Go cannot leave it out.
 pub(crate) fn events_v1(event: &Event) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     object(&mut out, |o| {
@@ -297,7 +299,8 @@ fn write_time(out: &mut Vec<u8>, time: Timestamp, precision: Precision) {
     out.extend_from_slice(b"Z\"");
 }
 
-/// A JSON string with Go's escapes: also `<`, `>`, `&` and the two separators that JavaScript takes for line ends.
+/// A JSON string with Go's escapes: also `<`, `>`, `&` and the two separators that JavaScript takes
+/// for line ends.
 fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text;
@@ -340,7 +343,8 @@ mod tests {
         String::from_utf8(event(&given)).unwrap()
     }
 
-    /// Each is what `json.Marshal` of k8s.io/api/core/v1.Event makes of it, `kind` and `apiVersion` set.
+    /// Each is what `json.Marshal` of k8s.io/api/core/v1.Event makes of it, `kind` and `apiVersion`
+    /// set.
     #[test]
     fn fields_are_there_in_the_order_of_go() {
         let empty = r#"{"kind":"Event","apiVersion":"v1","metadata":{},"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"eventTime":null,"reportingComponent":"","reportingInstance":""}"#;
@@ -373,7 +377,8 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
-    /// apimachinery's TestTimeMarshalJSON and TestMicroTimeMarshalJSON, and times before 1970: cut down, never up.
+    /// apimachinery's TestTimeMarshalJSON and TestMicroTimeMarshalJSON, and times before 1970: cut
+    /// down, never up.
     #[test]
     fn times_are_cut_to_their_precision() {
         let rows = [

@@ -1,8 +1,10 @@
-//! An Event as Kubernetes protobuf: what `wire_json` writes as JSON, as the message of `k8s.io/api`'s `generated.proto`, in the envelope that
-//! every API server takes (four magic bytes, then `runtime.Unknown`).
+//! An Event as Kubernetes protobuf: what `wire_json` writes as JSON, as the message of
+//! `k8s.io/api`'s `generated.proto`, in the envelope that every API server takes (four magic bytes,
+//! then `runtime.Unknown`).
 //!
-//! Invariant: a reader finds the same event as in the JSON. Go's encoder also writes fields that are empty; here they are left out, which reads
-//! the same. Where Go tells absent from empty (`series`, `related`, and what is optional in metadata), so does this.
+//! Invariant: a reader finds the same event as in the JSON. Go's encoder also writes fields that
+//! are empty; here they are left out, which reads the same. Where Go tells absent from empty
+//! (`series`, `related`, and what is optional in metadata), so does this.
 
 use std::collections::BTreeMap;
 
@@ -198,7 +200,7 @@ impl Message {
         }
     }
 
-    /// A time, unless it is none.
+    /// A time, unless it is missing.
     fn time(&mut self, field: u32, time: Option<Timestamp>, precision: Precision) {
         let Some(time) = time.and_then(set) else {
             return;
@@ -235,7 +237,8 @@ impl Message {
         self.key(field, LENGTH_DELIMITED);
         let start = self.out.len();
         members(self);
-        // Its length stands before it and is only known now: what is written moves, by a byte or two.
+        // Its length stands before it and is only known now: what is written moves, by a byte or
+        // two.
         let mut length = Vec::with_capacity(5);
         put_varint(&mut length, (self.out.len() - start) as u64);
         self.out.splice(start..start, length);
@@ -257,7 +260,8 @@ mod tests {
 
     use super::*;
 
-    /// What `Marshal` of k8s.io/api 0.36 makes of the event below as core/v1, and of the same as events.k8s.io/v1.
+    /// What `Marshal` of k8s.io/api 0.36 makes of the event below as core/v1, and of the same as
+    /// events.k8s.io/v1.
     const METADATA: &str = concat!(
         "0a99010a016e1201671a026e732201732a017532013138034208088081c8ac0610004a08088181c8ac06100050005a060a016c12013162060a016112",
         "013162050a016212006a130a03506f641a01702201712a027631300138007201667201658a01390a016d12065570646174651a0276312208088281c8",
@@ -273,7 +277,7 @@ mod tests {
         "731a01702201712a0276313201373a04737065634a190a044e6f64651201781a017922017a2a0276313201383a017752016d5a064e6f726d616c6204",
         "0a0012006a0072007800",
     );
-    /// What is deprecated: an empty source, empty times and 0, which are as good as absent.
+    /// What is deprecated: an empty source, empty times and 0, which are equivalent to absent.
     const DEPRECATED: &str = "62040a0012006a0072007800";
 
     fn hex(bytes: &[u8]) -> String {

@@ -291,6 +291,7 @@ impl MemoryStore {
             expiry_lag_ms: due.map_or(0, |due| now.0.abs_diff(due.0)),
             expired: state.expired,
             watches: self.changes.watches(),
+            ..Stats::default()
         })
     }
 }

@@ -352,4 +352,9 @@ pub struct Stats {
     pub expired: u64,
     /// Watches that are open.
     pub watches: u64,
+    /// Snapshots held for lists that are read page by page, in a store that holds some.
+    pub list_snapshots: u64,
+    /// Changes that were taken back since the store was opened for pages of lists whose snapshot was not held. If this
+    /// grows, pages cost more than they should.
+    pub changes_undone: u64,
 }

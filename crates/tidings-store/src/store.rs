@@ -65,6 +65,10 @@ pub trait Store: Send + Sync + 'static {
     /// was not yet written down by then *and* its time has not come by now. Pages taken with the same revision, each
     /// `after` the last key before it, together are one consistent list in which no record appears twice.
     ///
+    /// A page costs the same however much was written since the first one, as long as the store holds what that was read
+    /// from; how many lists it does that for is bounded ([`EmbeddedOptions`](crate::embedded::EmbeddedOptions)). Pages of
+    /// other lists are as exact, and may cost time in proportion to what was written since their revision.
+    ///
     /// Once polled it goes on by itself until it is dropped, so that the next page may be read while one is sent.
     ///
     /// # Errors

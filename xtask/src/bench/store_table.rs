@@ -165,6 +165,19 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             "peak_bytes",
             Unit::Megabytes,
         ),
+        (
+            "everything listed in pages of 500",
+            "lists",
+            "idle_seconds",
+            Unit::Seconds,
+        ),
+        (
+            "the same beside 5,000 creates/s",
+            "lists",
+            "beside_seconds",
+            Unit::Seconds,
+        ),
+        ("times as long beside them", "lists", "ratio", Unit::Times),
         ("half of them expire in", "expiry", "seconds", Unit::Seconds),
         (
             "other writers meanwhile, p99",

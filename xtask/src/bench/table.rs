@@ -9,7 +9,8 @@ use super::figure::Figure;
 const OURS: &str = "tidings";
 const PEER: &str = "client-go";
 
-/// What one call costs: a row for each name, ours beside client-go's. A figure one of them does not have stays empty.
+/// What one call costs: a row for each name, ours beside client-go's. A figure one of them does not
+/// have stays empty.
 pub(super) fn calls(figures: &[Figure]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for figure in figures {
@@ -116,8 +117,9 @@ pub(super) fn series(figures: &[Figure]) -> String {
     table
 }
 
-/// The server's figures: a row for each name, ours beside kube-apiserver's and the floor's. Rates compare ours to theirs, times and sizes
-/// theirs to ours, so more than 1 is better for us throughout.
+/// The server's figures: a row for each name, ours beside kube-apiserver's and the floor's. Rates
+/// compare ours to theirs, times and sizes theirs to ours, so more than 1 is better for us
+/// throughout.
 pub(super) fn serving(figures: &[Figure]) -> String {
     const SERVER: &str = "kube-apiserver";
     const FLOOR: &str = "echo";

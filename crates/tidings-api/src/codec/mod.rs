@@ -1,8 +1,9 @@
 //! Events between wire, store and memory.
 //!
-//! In memory there is one type: the core/v1 protobuf message, in canonical form (what is empty is unset). At rest it is
-//! that message in Kubernetes' envelope, without resourceVersion and selfLink, as kube-apiserver keeps it in etcd, but that
-//! kube-apiserver also writes what is empty. On the wire it is either API version's JSON, YAML or protobuf.
+//! In memory there is one type: the core/v1 protobuf message, in canonical form (what is empty is
+//! unset). At rest it is that message in Kubernetes' envelope, without resourceVersion and
+//! selfLink, as kube-apiserver keeps it in etcd, but that kube-apiserver also writes what is empty.
+//! On the wire it is either API version's JSON, YAML or protobuf.
 
 pub mod json;
 mod objects;
@@ -98,7 +99,8 @@ const META_KINDS: [&str; 7] = [
     "UpdateOptions",
 ];
 
-/// What kube-apiserver says of a kind that is no event: that it is another one, or that nobody knows it.
+/// What kube-apiserver says of a kind other than Event: that it is another one, or that no client
+/// knows it.
 pub fn unknown_kind(group_version: &str, kind: &str) -> String {
     match group_version {
         "v1" | "events.k8s.io/v1" if META_KINDS.contains(&kind) => {
@@ -214,7 +216,8 @@ pub fn compare(api: Api, old: &Event, new: &Event) -> Changes {
     changes
 }
 
-/// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go without).
+/// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go
+/// without).
 pub fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
     json::write_members(out, |members| {
         if alone {
@@ -258,8 +261,8 @@ pub fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
     }
 }
 
-/// The event's bytes at rest. The event is in its canonical form afterwards, without what is not kept: resourceVersion and
-/// selfLink.
+/// The event's bytes at rest. The event is in its canonical form afterwards, without what is not
+/// kept: resourceVersion and selfLink.
 pub fn encode_stored(event: &mut Event) -> Bytes {
     canonicalize(event);
     if let Some(metadata) = &mut event.metadata {

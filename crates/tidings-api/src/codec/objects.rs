@@ -1,8 +1,8 @@
 //! The JSON tables of everything an event is made of, in the order of the Go structs
 //! (`k8s.io/api/{core,events}/v1/types.go`, `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`).
 //!
-//! One stored object has two views. What differs between them is only stated here, and for protobuf in
-//! [`super::protobuf`].
+//! One stored object has two views. What differs between them is only stated here, and for protobuf
+//! in [`super::protobuf`].
 
 use k8s_pb::api::core::v1::{Event, EventSeries, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{

@@ -1,5 +1,6 @@
-//! Kubernetes' two time forms: `Time` (whole seconds) and `MicroTime` (exactly six fractional digits), always printed
-//! in UTC, as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` read and write them.
+//! Kubernetes' two time forms: `Time` (whole seconds) and `MicroTime` (exactly six fractional
+//! digits), always printed in UTC, as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go`
+//! read and write them.
 
 mod layout;
 mod moment;
@@ -124,9 +125,9 @@ fn write(moment: Moment, micros: Option<i32>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Z\"");
 }
 
-/// Year, month and day of a day counted from 1970-01-01 in the Gregorian calendar, for the years 0 to 9999 that a
-/// [`Moment`] can be in (one day more than jiff's timestamps reach). A year here begins in March, so that the leap day is
-/// its last.
+/// Year, month and day of a day counted from 1970-01-01 in the Gregorian calendar, for the years 0
+/// to 9999 that a [`Moment`] can be in (one day more than jiff's timestamps reach). A year here
+/// begins in March, so that the leap day is its last.
 fn civil_from_days(days: i64) -> [i64; 3] {
     const DAYS_OF_400_YEARS: i64 = 146_097;
     let from_march_of_year_0 = days + 719_468;

@@ -1,6 +1,8 @@
-//! What a write did to an object's fields, found by walking two typed events side by side: no JSON is made.
+//! What a write did to an object's fields, found by walking two typed events side by side: no JSON
+//! is made.
 //!
-//! The tables of [`crate::codec`] say which fields there are in which version, and call back here for each.
+//! The tables of [`crate::codec`] say which fields there are in which version, and call back here
+//! for each.
 
 use super::set::{FieldSet, PathElement};
 

@@ -1,6 +1,6 @@
-//! What an event looks like as JSON, as far as applying needs to know: which objects are owned as a whole, which lists
-//! are sets or maps. From the markers in `k8s.io/api/{core,events}/v1/types.go` and
-//! `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+//! What an event looks like as JSON, as far as applying needs to know: which objects are owned as a
+//! whole, which lists are sets or maps. From the markers in `k8s.io/api/{core,events}/v1/types.go`
+//! and `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -419,7 +419,8 @@ proptest! {
         let mut lines: Vec<String> = (0..5).map(|n| line(&format!("e{n}"))).collect();
         let cut = cut.min(lines[at].len() - 1);
         lines[at].truncate(cut);
-        // Where the cut leaves what could be the beginning of a document of many lines, more than the line may be lost.
+        // Where the cut leaves what could be the beginning of a document of many lines, more than
+        // the line may be lost.
         prop_assume!(!lines[at].ends_with(['{', ',', ':', '[']));
         let read = records(lines.join("\n").as_bytes());
         prop_assert_eq!(read.iter().filter(|record| record.event.is_ok()).count(), 4);

@@ -4,7 +4,8 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// Neither JSON nor YAML, or of a shape no event has. What follows may have been skipped; the message says so.
+    /// Neither JSON nor YAML, or of a shape no event has. What follows may have been skipped; the
+    /// message says so.
     #[error("{0}")]
     Syntax(String),
     /// An object of another kind.

@@ -264,7 +264,8 @@ impl<'a> Parser<'a> {
                 Ok(vec![Step::Wildcard])
             }
             Some('"' | '\'') => {
-                // kubectl reads what is quoted as a path: ['metadata.name'] is two fields, ['a\.b'] one.
+                // kubectl reads what is quoted as a path: ['metadata.name'] is two fields, ['a\.b']
+                // one.
                 let quoted = self.quoted()?;
                 let mut inner = Parser::new(&quoted);
                 let mut steps = vec![inner.name()?];

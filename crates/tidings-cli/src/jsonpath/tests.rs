@@ -1,4 +1,4 @@
-//! What templates mean: what kubectl documents, and what is wrong with those that are none.
+//! What templates mean: what kubectl documents, and what is wrong with invalid ones.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

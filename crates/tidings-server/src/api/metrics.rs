@@ -88,6 +88,18 @@ fn write_store(stats: &Stats, text: &mut Text) {
         stats.watches,
     );
     text.single(
+        "tidings_storage_list_snapshots",
+        "gauge",
+        "Snapshots of the store held for lists that are read page by page.",
+        stats.list_snapshots,
+    );
+    text.single(
+        "tidings_storage_changes_undone_total",
+        "counter",
+        "Changes taken back for pages of lists whose snapshot was not held.",
+        stats.changes_undone,
+    );
+    text.single(
         "tidings_storage_revision",
         "gauge",
         "The revision of the latest change.",

@@ -1,4 +1,4 @@
-//! Forms of bodies and answers, paths that are none, who is let in.
+//! Forms of bodies and answers, unknown paths, authentication.
 
 use axum::body::Body;
 use http::{Method, Request};
@@ -366,7 +366,8 @@ async fn protobuf_both_ways() {
             .starts_with(b"k8s\0\n\x0b\n\x02v1\x12\x05Event\x12")
     );
 
-    // What was read is posted under another name, as client-go does: every string present, empty or not.
+    // What was read is posted under another name, as client-go does: every string present, empty or
+    // not.
     let body = answer.body.clone();
     let start = body
         .windows(5)

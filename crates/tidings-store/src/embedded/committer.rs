@@ -388,6 +388,7 @@ impl Committer {
         }
         self.note_time(now);
         engine.log.give_room_back(self.number);
+        engine.held.forget(self.state.compacted, now.steady);
         self.drop_finished(engine, now);
         self.clean_names(engine);
         if !more {

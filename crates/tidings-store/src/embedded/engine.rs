@@ -13,6 +13,7 @@ use super::codec::Codec;
 use super::error::OpenError;
 use super::flush;
 use super::folder::{INDEX, LOG};
+use super::held::{Held, Moment};
 use super::index::{Index, Sizes, remove};
 use super::keys::State;
 use super::log::{self, Log};
@@ -42,6 +43,8 @@ pub(crate) struct Engine {
     pub(crate) indexed: AtomicU64,
     /// When the bucket of records that never expire is gone through for space.
     pub(crate) upkeep: Upkeep,
+    /// The snapshots of lists that are being read.
+    pub(crate) held: Held,
     /// Held by who writes a segment anew.
     pub(crate) rewriting: Mutex<()>,
 }
@@ -147,6 +150,7 @@ impl Engine {
             checkpoint: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.number)),
             indexed: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.state.revision)),
             upkeep: Upkeep::default(),
+            held: Held::default(),
             rewriting: Mutex::default(),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
@@ -258,9 +262,21 @@ impl Engine {
         }
     }
 
+    /// The store as of the last commit.
+    pub(crate) fn moment(&self) -> Moment {
+        let (snapshot, published) = self.index.snapshot(|| self.published());
+        let Published { state, buckets, .. } = published;
+        Moment {
+            snapshot: Arc::new(snapshot),
+            buckets,
+            state,
+        }
+    }
+
     /// Flushes what was set aside, and then notes that.
     pub(crate) fn flush(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
         flush::flush(&self.index, &self.buckets())?;
+        self.held.fit(&self.index.memtables());
         self.index.sync_names()?;
         checkpoint.write(&self.folder)?;
         let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);

@@ -75,7 +75,6 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         {
             write_entries(&bucket.index, entries)?;
             written.insert(name);
-            bucket.index.trim(index.watermark())?;
         }
     }
     let changed = outcome.names();
@@ -89,8 +88,7 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
             None => names.write_tombstone(name)?,
         }
     }
-    names.finish()?;
-    index.names.trim(index.watermark())
+    names.finish()
 }
 
 fn write_entries(tree: &AnyTree, entries: Entries) -> lsm_tree::Result<()> {

@@ -253,8 +253,7 @@ fn merge(engine: &Engine, clean: bool) {
     let merged = merge_crowded(engine, 0).and_then(|()| {
         if clean {
             let (index, names) = (&engine.index, &engine.index.names);
-            names.major_compact(64 << 20, index.watermark())?;
-            names.trim(index.watermark())
+            names.major_compact(64 << 20, index.watermark())
         } else {
             Ok(())
         }
@@ -292,7 +291,6 @@ fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Erro
         while tree.is_crowded() && tree.l0_run_count() > more_than && tree.l0_run_count() < before {
             before = tree.l0_run_count();
             tree.merge(engine.index.watermark())?;
-            tree.trim(engine.index.watermark())?;
         }
     }
     Ok(())

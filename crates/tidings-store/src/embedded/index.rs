@@ -27,6 +27,7 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, IterGuardImpl,
     SeqNo, SequenceNumberCounter, UserKey, UserValue,
 };
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::disk;
 use super::keys::Pointer;
@@ -84,12 +85,7 @@ impl Tree {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
     }
 
-    /// Removes tables that no snapshot from this one on needs any more.
-    pub(crate) fn trim(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
-        let mut versions = self.inner.get_version_history_lock();
-        versions.maintenance(&self.folder, watermark)
-    }
-
+    /// Merges tables where there are many, and lets go of those that no snapshot from `watermark` on needs.
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let strategy = Leveled::default()
             .with_l0_threshold(SIDE_BY_SIDE)
@@ -319,6 +315,11 @@ impl Index {
         Arc::clone(&self.snapshots().memtables.active)
     }
 
+    /// Those there are now.
+    pub(crate) fn memtables(&self) -> Memtables {
+        self.snapshots().memtables.clone()
+    }
+
     /// Whether the memtable that is added to is to be set aside.
     pub(crate) fn is_full(&self) -> bool {
         self.active().bytes() > self.memtable_bytes
@@ -385,15 +386,16 @@ impl Index {
     }
 }
 
-/// What files of lsm-tree end with, the mark first; then where the table of contents begins, and how long it is.
-const TRAILER_LEN: u64 = 38;
-const TRAILER_MARK: &[u8] = b"SFA!";
-/// A table of contents begins with a mark and the number of its entries, each of which takes so many bytes at least.
-const CONTENTS_HEAD_LEN: u64 = 8;
-const CONTENTS_ENTRY_LEN: u64 = 18;
+/// The files of lsm-tree 3 are archives of the `sfa` crate, whose form is published and stable within its major version:
+/// a table of contents (mark, number of entries, entries), then a trailer (mark, version, kind of checksum, checksum of the
+/// table of contents, where that begins, its length).
+const TRAILER_LEN: usize = 38;
+const TRAILER_BEGINS: &[u8] = b"SFA!\x01\x00";
+/// Bytes of a table of contents at most; lsm-tree's have a dozen entries.
+const CONTENTS_MAX: u64 = 1 << 20;
 
-/// Looks at the tables of contents in a tree's files before lsm-tree does, which makes room for as many entries as one says
-/// it has before it looks at the checksum.
+/// Looks at the checksums of the tables of contents in a tree's files before lsm-tree opens it: its reader makes room for as
+/// many entries as one says it has before it looks at the checksum. Other files, and later forms, are left to lsm-tree.
 fn check_contents(folder: &Path) -> lsm_tree::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -403,33 +405,39 @@ fn check_contents(folder: &Path) -> lsm_tree::Result<()> {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             check_contents(&entry.path())?;
-            continue;
-        }
-        let file = File::open(entry.path())?;
-        let len = file.metadata()?.len();
-        let mut trailer = [0; TRAILER_LEN as usize];
-        let Some(trailer_at) = len.checked_sub(TRAILER_LEN) else {
-            continue;
-        };
-        file.read_exact_at(&mut trailer, trailer_at)?;
-        let contents_at = trailer.get(22..30).and_then(<[u8]>::first_chunk);
-        let contents_at = contents_at.map_or(len, |bytes| u64::from_le_bytes(*bytes));
-        let room = trailer_at
-            .checked_sub(contents_at)
-            .and_then(|room| room.checked_sub(CONTENTS_HEAD_LEN));
-        if !trailer.starts_with(TRAILER_MARK) {
-            continue;
-        }
-        let Some(room) = room else {
-            return Err(lsm_tree::Error::Unrecoverable);
-        };
-        let mut count = [0; 4];
-        file.read_exact_at(&mut count, contents_at + 4)?;
-        if u64::from(u32::from_le_bytes(count)) > room / CONTENTS_ENTRY_LEN {
+        } else if !has_whole_contents(&File::open(entry.path())?)? {
             return Err(lsm_tree::Error::Unrecoverable);
         }
     }
     Ok(())
+}
+
+fn has_whole_contents(file: &File) -> std::io::Result<bool> {
+    let len = file.metadata()?.len();
+    let Some(trailer_at) = len.checked_sub(TRAILER_LEN as u64) else {
+        return Ok(true);
+    };
+    let mut trailer = [0; TRAILER_LEN];
+    file.read_exact_at(&mut trailer, trailer_at)?;
+    let Some(rest) = trailer.strip_prefix(TRAILER_BEGINS) else {
+        return Ok(true);
+    };
+    let (Some((checksum, rest)), Some(contents_len)) =
+        (rest.split_first_chunk::<16>(), rest.last_chunk::<8>())
+    else {
+        return Ok(true);
+    };
+    let contents_at = rest
+        .first_chunk()
+        .map_or(len, |bytes| u64::from_le_bytes(*bytes));
+    // It fills the file up to the trailer, whatever the trailer says; of a few entries, it is short.
+    let contents_len = u64::from_le_bytes(*contents_len);
+    if contents_at.checked_add(contents_len) != Some(trailer_at) || contents_len > CONTENTS_MAX {
+        return Ok(false);
+    }
+    let mut contents = vec![0; contents_len as usize];
+    file.read_exact_at(&mut contents, contents_at)?;
+    Ok(xxh3_128(&contents).to_le_bytes() == *checksum)
 }
 
 /// Removes a folder, if it is there.

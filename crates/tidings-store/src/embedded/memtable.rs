@@ -120,6 +120,11 @@ impl Chunk {
         self.slots.get(usize::from(at))
     }
 
+    /// Whether it has slots up to a revision.
+    fn begins_by(&self, at: Revision) -> bool {
+        self.slots.first().is_some_and(|slot| slot.revision <= at)
+    }
+
     /// Its slots in the order of their names, and of their revisions within a name.
     fn by_name(&self) -> &[u16] {
         self.by_name.get_or_init(|| {
@@ -181,11 +186,18 @@ impl Inner {
 
     fn all_chunks(&self) -> Vec<Arc<Chunk>> {
         let mut chunks = self.chunks.clone();
-        if !self.open.slots.is_empty() {
-            let copied = self.copied.get_or_init(|| Arc::new(self.open.copy()));
-            chunks.push(Arc::clone(copied));
-        }
+        chunks.extend(self.open_chunk(Revision::MAX));
         chunks
+    }
+
+    /// A copy of the chunk that is added to, if it has slots up to a revision.
+    fn open_chunk(&self, at: Revision) -> Option<Arc<Chunk>> {
+        let copy = || Arc::new(self.open.copy());
+        let copied = self
+            .open
+            .begins_by(at)
+            .then(|| self.copied.get_or_init(copy));
+        copied.cloned()
     }
 
     fn len(&self) -> u32 {
@@ -207,14 +219,12 @@ impl Inner {
 
     /// The slot of a revision.
     fn at(&self, revision: Revision) -> Option<&Slot> {
-        let begins = |chunk: &Chunk| {
-            let first = chunk.slots.first();
-            first.is_some_and(|slot| slot.revision <= revision)
-        };
-        let chunk = if begins(&self.open) {
+        let chunk = if self.open.begins_by(revision) {
             &self.open
         } else {
-            let next = self.chunks.partition_point(|chunk| begins(chunk));
+            let next = self
+                .chunks
+                .partition_point(|chunk| chunk.begins_by(revision));
             self.chunks.get(next.checked_sub(1)?)?
         };
         let found = chunk
@@ -447,10 +457,14 @@ impl Memtable {
         (by <= at && by != NEVER_CHANGED).then_some(by)
     }
 
-    /// All its slots as they are now, those of a chunk that is not whole copied: to be gone through without holding up
-    /// the one who adds. Who asks again before something was added gets the same copy.
-    pub(crate) fn chunks(&self) -> Vec<Arc<Chunk>> {
-        self.read().all_chunks()
+    /// All its slots up to a revision, and maybe some behind it, those of a chunk that is not whole copied: to be gone
+    /// through without holding up the one who adds. Who asks again before something was added gets the same copy.
+    pub(crate) fn chunks(&self, at: Revision) -> Vec<Arc<Chunk>> {
+        let inner = self.read();
+        let next = inner.chunks.partition_point(|chunk| chunk.begins_by(at));
+        let mut chunks = inner.chunks.get(..next).unwrap_or_default().to_vec();
+        chunks.extend(inner.open_chunk(at));
+        chunks
     }
 
     /// What is to be done to the trees, for a memtable that nothing is added to any more.
@@ -599,7 +613,7 @@ impl Iterator for Seen {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
@@ -670,7 +684,7 @@ mod tests {
         }
     }
 
-    fn placed(revision: Revision, name: &str, object: usize, last_seen: i64) -> Placed {
+    pub(crate) fn placed(revision: Revision, name: &str, object: usize, last_seen: i64) -> Placed {
         let index = Index {
             object_uid: OBJECTS[object].into(),
             object_name: OBJECTS[(object + 1) % 3].into(),
@@ -699,7 +713,7 @@ mod tests {
                 (found, expected) => prop_assert!(false, "{}: {:?} {:?}", name, found, expected),
             }
         }
-        let chunks = memtable.chunks();
+        let chunks = memtable.chunks(at);
         let mut names = BTreeMap::new();
         for chunk in &chunks {
             let mut stream = Names::new(Arc::clone(chunk), at, |name| name < &b"b"[..]);
@@ -765,6 +779,27 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    #[test]
+    fn what_is_added_later_is_not_gone_through() {
+        let memtable = Memtable::default();
+        let count = CHUNK + 10;
+        let put = |revision: usize| {
+            let (name, revision) = (format!("a/{revision}"), revision as u64);
+            let new = placed(revision, &name, 1, 0);
+            memtable.put(revision, name.as_bytes(), &new, None);
+        };
+        (0..count).for_each(put);
+        let slots = |at: usize| {
+            let chunks = memtable.chunks(at as u64);
+            chunks.iter().map(|chunk| chunk.slots.len()).sum::<usize>()
+        };
+        let before = slots(count - 1);
+        (count..10 * CHUNK).for_each(put);
+        assert_eq!((before, slots(count - 1)), (count, 2 * CHUNK));
+        assert_eq!(slots(10 * CHUNK), 10 * CHUNK);
+        assert_eq!(slots(0), CHUNK);
     }
 
     proptest! {

@@ -7,8 +7,8 @@
 //!   reads ───▶ View: a snapshot of the index, versions from the history in memory or the log
 //! ```
 //!
-//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
-//! snapshot and do not wait for writers. The bytes on disk are described in `docs/storage-format.md`.
+//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a snapshot and do not wait for
+//! writers; that of a list is held for its next pages. The bytes on disk are described in `docs/storage-format.md`.
 //!
 //! One process at a time may have the folder open. Point reads, and lists of one object's few records if the system has
 //! these in memory, are done in the calling task (they take microseconds); other lists run on tokio's blocking threads, so a
@@ -33,6 +33,7 @@ mod frame;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod held;
 mod history;
 mod index;
 mod keys;
@@ -84,6 +85,7 @@ use committer::Committer;
 use engine::{Engine, Published};
 use flusher::Flusher;
 use folder::Folder;
+use held::{Held, Limits};
 use index::Sizes;
 use keys::Fields;
 use queue::Queue;
@@ -133,7 +135,9 @@ impl EmbeddedStore {
             // Where things are in it is kept in 32 bits.
             segment: options.segment_bytes.min(1 << 30),
         };
-        let engine = Arc::new(Engine::open(folder.path(), sizes, &codec)?);
+        let mut engine = Engine::open(folder.path(), sizes, &codec)?;
+        engine.held = Held::new(Limits::of(&options));
+        let engine = Arc::new(engine);
         let Published { state, number, .. } = engine.published();
         let now = Reading::of(&*options.clock);
         let belief = believed::read(folder.path());
@@ -280,8 +284,7 @@ impl Store for EmbeddedStore {
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(async move {
             let shared = &self.shared;
-            let at_once = shared.read(|view| view.list_at_once(&request, shared.clock.now()));
-            if let Ok(Some(page)) = at_once {
+            if let Ok(Some(page)) = shared.list_at_once(&request) {
                 return Ok(page);
             }
             // Whatever kept it from being read is found out again where there is time for it.

@@ -1,17 +1,20 @@
 //! Reading: a [`View`] is the store as of one commit, and every read is answered from one.
 //!
-//! A list at an older revision is the current one with the changes since then taken back, so pages stay exact however long
-//! they take, as long as the history reaches back to them.
+//! The pages of one list are read from one snapshot, which is [held](super::held) for them. A list at an older revision of
+//! which there is none is the current one with the changes since then taken back, so pages stay exact however long they
+//! take, as long as the history reaches back to them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
 use super::bucket::Buckets;
 use super::codec::Codec;
-use super::engine::{Engine, Published};
+use super::engine::Engine;
 use super::frame::Kind;
+use super::held::Moment;
 use super::history::{Event, Events};
 use super::index::{Snapshot, Tree, key_of};
 use super::keys::{self, NEVER, ObjectKey, Pointer, State, Version};
@@ -35,7 +38,7 @@ pub(crate) struct View<'a> {
     pub(crate) codec: &'a Codec,
     /// What was written last, for those who want nothing but records.
     recent: Option<&'a Changes>,
-    pub(crate) snapshot: Snapshot,
+    pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) state: State,
 }
@@ -43,8 +46,16 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// The store as of now.
     pub(crate) fn new(engine: &'a Engine, codec: &'a Codec) -> Self {
-        let (snapshot, published) = engine.index.snapshot(|| engine.published());
-        let Published { state, buckets, .. } = published;
+        Self::at(engine, codec, engine.moment())
+    }
+
+    /// The store as of some moment.
+    pub(crate) fn at(engine: &'a Engine, codec: &'a Codec, moment: Moment) -> Self {
+        let Moment {
+            snapshot,
+            buckets,
+            state,
+        } = moment;
         Self {
             engine,
             codec,
@@ -326,6 +337,7 @@ impl<'a> View<'a> {
         if revision == self.state.revision {
             return Ok(undone);
         }
+        let taken_back = &self.engine.held.undone;
         let until = self.state.revision;
         let recent = self
             .recent
@@ -340,6 +352,7 @@ impl<'a> View<'a> {
                 if change.revision() > self.state.revision {
                     break;
                 }
+                taken_back.fetch_add(1, Ordering::Relaxed);
                 let previous = change.previous().map(|record| Pointer {
                     revision: record.revision,
                     bucket: previous_bucket,
@@ -351,6 +364,7 @@ impl<'a> View<'a> {
         }
         let mut events = Events::new(&self.buckets, revision, self.state.revision)?;
         while let Some((revision, event)) = events.next()? {
+            taken_back.fetch_add(1, Ordering::Relaxed);
             let (key, previous) = self.previous(revision, event)?;
             undo(&key, previous);
         }
@@ -579,7 +593,7 @@ impl<'a> View<'a> {
             .snapshot
             .memtables
             .iter()
-            .flat_map(|memtable| memtable.chunks())
+            .flat_map(|memtable| memtable.chunks(self.state.revision))
         {
             let seen = Seen::new(chunk, self.state.revision, keys::group(prefix));
             let seen = seen.map(|(last_seen, at)| Ok((last_seen, at.revision, at.bucket)));

@@ -254,11 +254,10 @@ fn remove_marks(engine: &Engine, tree: &Tree, versions: &[Revision]) -> lsm_tree
         ingestion.write_tombstone(&ended_key(*version)[..])?;
     }
     ingestion.finish()?;
-    let watermark = engine.index.watermark();
     if tree.is_crowded() {
-        tree.merge(watermark)?;
+        tree.merge(engine.index.watermark())?;
     }
-    tree.trim(watermark)
+    Ok(())
 }
 
 struct Rewrite<'a> {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use tidings_testing::copy_folder;
+
 use super::faults::Random;
 use super::keys::NEVER;
 use super::power::Disk;
@@ -430,19 +432,6 @@ async fn errors_of_the_disk_change_nothing() {
     assert!(nothing > 0 && unknown > 0, "{nothing} {unknown}");
 }
 
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            fs::create_dir(&to).unwrap();
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), &to).unwrap();
-        }
-    }
-}
-
 /// Whatever change of the disk the power goes at.
 #[tokio::test]
 async fn a_power_cut_at_any_change_loses_nothing() {
@@ -472,7 +461,7 @@ async fn a_power_cut_at_any_change_loses_nothing() {
     loop {
         cuts += 1;
         let cut = new_folder();
-        copy(folder.path(), cut.path());
+        copy_folder(folder.path(), cut.path());
         let codec = Codec::new(dictionaries::load(cut.path()).unwrap());
         let disk = Disk::follow(cut.path(), Random(cuts));
         let engine = Engine::open(cut.path(), sizes, &codec).unwrap();
@@ -527,7 +516,7 @@ async fn segments_do_not_begin_twice_at_one_revision() {
         store.compact(revision).await.unwrap();
     }
     // As a kill would leave it.
-    copy(folder.path(), other.path());
+    copy_folder(folder.path(), other.path());
     let found = EmbeddedStore::open(other.path(), options).unwrap();
     let listed = found.list(ListRequest::default()).await.unwrap();
     assert_eq!(listed.records.len(), 20);

@@ -159,6 +159,7 @@ impl EtcdStore {
             expiry_lag_ms: lag.map_or(0, |end| now.0.abs_diff(end.0)),
             expired: shared.expired.load(Ordering::Acquire),
             watches: shared.changes.watches() + shared.direct_watches.load(Ordering::Acquire),
+            ..Stats::default()
         })
     }
 

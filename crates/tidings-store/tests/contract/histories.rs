@@ -1,14 +1,16 @@
-//! Random histories against a model: whatever is done to a store in whatever order, restarts included, it answers as the
-//! model says, now and about the past.
+//! Random histories against a model: whatever is done to a store in whatever order, restarts
+//! included, it answers as the model says, now and about the past.
 //!
-//! The model learns of each change only from a watch, and checks it: in order, with the right previous value, an expiry
-//! only when it was due. What the operations answered must agree with what the watch told.
+//! The model learns of each change only from a watch, and checks it: in order, with the right
+//! previous value, an expiry only when it was due. What the operations answered must agree with
+//! what the watch told.
 //!
 //! `TIDINGS_STORE_HISTORIES` sets how many histories are run per backend (default 12).
 
 use std::collections::BTreeMap;
 
-use crate::support::{Backend, Fixture, START, about, show, show_change};
+use crate::support::backends::Make;
+use crate::support::{Fixture, START, about, show, show_change};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidings_store::clock::Clock;
@@ -42,6 +44,8 @@ enum Step {
     Restart,
     /// Look at everything, with a past revision this far back, in 256ths.
     Look(u8),
+    /// The next page of a list that is read beside all else, or the first of another.
+    Page,
 }
 
 /// What a write expects to find.
@@ -77,6 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => any::<u8>().prop_map(Step::Compact),
         2 => Just(Step::Restart),
         4 => any::<u8>().prop_map(Step::Look),
+        6 => Just(Step::Page),
     ];
     proptest::collection::vec(step, 1..60)
 }
@@ -148,6 +153,8 @@ struct Run {
     model: Model,
     watch: Box<dyn Watch>,
     values: u64,
+    /// What reads the next page of the list that is being read.
+    list: Option<ListRequest>,
 }
 
 impl Run {
@@ -162,6 +169,7 @@ impl Run {
             model,
             watch,
             values: 0,
+            list: None,
         }
     }
 
@@ -221,6 +229,7 @@ impl Run {
                 self.watch = self.fixture.watch("", self.model.latest).await;
             }
             Step::Look(back) => self.look(back).await,
+            Step::Page => self.page().await,
         }
         self.learn().await;
     }
@@ -292,7 +301,7 @@ impl Run {
                     .map(|record| record.revision);
                 let store = self.fixture.store.clone();
                 tokio::spawn(async move {
-                    // Somebody else may be faster; that is for the watch to tell.
+                    // Another writer may be faster; that is for the watch to tell.
                     match current {
                         None => store.create(KEYS[key].into(), record).await.map(drop),
                         Some(expected) if pod == 0 => store
@@ -318,6 +327,31 @@ impl Run {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Reads a page of one record.
+    async fn page(&mut self) {
+        let now = self.fixture.clock.now();
+        let request = self.list.take();
+        let request = request.unwrap_or_else(|| ListRequest::default().limit(1));
+        let page = match self.fixture.store.list(request.clone()).await {
+            Ok(page) => page,
+            Err(ReadError::Compacted { requested, .. }) => {
+                return assert!(requested < self.model.oldest);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let held = self.model.at(page.revision);
+        let is_behind = |key: &[u8]| request.after.as_ref().is_none_or(|after| key > after);
+        let mut expected = live(&held, now)
+            .map(|(record, ..)| record)
+            .filter(|record| is_behind(&record.key));
+        assert_eq!(page.records.first(), expected.next());
+        assert_eq!(page.more, expected.next().is_some());
+        self.list = page.records.first().filter(|_| page.more).map(|last| {
+            let request = ListRequest::default().limit(1).at(page.revision);
+            request.after(last.key.clone())
+        });
     }
 
     /// Everything that can be read, now and at a past revision.
@@ -424,8 +458,9 @@ impl Run {
 
     /// A watch from a past revision tells the same story again.
     async fn look_back(&self, past: Revision) {
-        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as its expiry.
-        let remote = self.fixture.is_remote();
+        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as
+        // its expiry.
+        let remote = self.fixture.backend.is_remote();
         let told = |shown: &str| match shown.strip_prefix('!') {
             Some(deleted) if remote => format!("-{deleted}"),
             _ => shown.to_owned(),
@@ -457,7 +492,8 @@ impl Run {
     }
 }
 
-fn check(backend: Backend) {
+/// Runs them on a backend.
+pub(crate) fn check(backend: Make) {
     let cases = std::env::var("TIDINGS_STORE_HISTORIES")
         .ok()
         .and_then(|count| count.parse().ok())
@@ -474,13 +510,8 @@ fn check(backend: Backend) {
         .unwrap();
     let result = runner.run(&steps(), |steps| {
         runtime.block_on(async {
-            let fixture = match backend {
-                #[cfg(feature = "etcd")]
-                Backend::Etcd => match Fixture::on_etcd().await {
-                    Some(fixture) => fixture,
-                    None => return,
-                },
-                _ => Fixture::new(backend),
+            let Some(fixture) = Fixture::on(backend).await else {
+                return;
             };
             let mut run = Run::new(fixture).await;
             for step in steps {
@@ -498,31 +529,10 @@ fn check(backend: Backend) {
                 .filter(|at| *at <= now)
                 .count();
             // In the embedded store one that lives on may hold up others in its bucket.
-            assert!(due == 0 || backend != Backend::Memory);
+            assert!(due == 0 || run.fixture.backend.is_durable());
             run.fixture.store.close().await;
         });
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
-}
-
-#[test]
-fn memory() {
-    check(Backend::Memory);
-}
-
-#[test]
-fn embedded() {
-    check(Backend::Embedded);
-}
-
-#[test]
-fn embedded_roomy() {
-    check(Backend::EmbeddedRoomy);
-}
-
-#[cfg(feature = "etcd")]
-#[test]
-fn etcd() {
-    check(Backend::Etcd);
 }

@@ -21,7 +21,8 @@ impl Members<'_> {
         write(self.out);
     }
 
-    /// The members still to come, appended by `write`, which puts a comma before its first if something is there.
+    /// The members still to come, appended by `write`, which puts a comma before its first if
+    /// something is there.
     pub fn rest(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.first = false;
         write(self.out);

@@ -1,10 +1,12 @@
-//! JSON between bytes and Kubernetes' protobuf types, as Go's encoder writes it and the API server's decoder reads it.
+//! JSON between bytes and Kubernetes' protobuf types, as Go's encoder writes it and the API
+//! server's decoder reads it.
 //!
-//! Fields keep Go's order. A field is either always present (a Go struct or a string without `omitempty`: empty prints
-//! as `{}`, `""` or `null`) or left out when empty. Which is which, per type and per API version, is stated once, in the
-//! tables of [`super::objects`]; this file knows how to write, read and bring to canonical form any such table.
-//! Reading `null` leaves the zero value, an unknown or repeated field is noted rather than refused (the last one wins),
-//! and what is of another kind than it has to be is told in Go's words.
+//! Fields keep Go's order. A field is either always present (a Go struct or a string without
+//! `omitempty`: empty prints as `{}`, `""` or `null`) or left out when empty. Which is which, per
+//! type and per API version, is stated once, in the tables of [`super::objects`]; this file knows
+//! how to write, read and bring to canonical form any such table. Reading `null` leaves the zero
+//! value, an unknown or repeated field is noted rather than refused (the last one wins), and what
+//! is of another kind than it has to be is told in Go's words.
 
 mod members;
 mod notes;
@@ -38,7 +40,8 @@ pub trait Field<View>: Default + PartialEq {
     fn write(&self, out: &mut Vec<u8>);
     /// Reads the value; `null` is the zero value.
     fn read<'de, D: Deserializer<'de>>(value: D, reading: &mut Reading) -> Result<Self, D::Error>;
-    /// Brings equal values to equal bytes: empty is unset, and a struct that is always present is set.
+    /// Brings equal values to equal bytes: empty is unset, and a struct that is always present is
+    /// set.
     fn canonicalize(&mut self, always_present: bool);
     /// Notes what a write did to this field; `None` is a side that lacks the object around it.
     fn compare(

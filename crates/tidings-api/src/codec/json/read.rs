@@ -197,7 +197,7 @@ pub fn next_value<'de, View, F: Field<View>, A: MapAccess<'de>>(
     map.next_value_seed(FieldSeed(reading, PhantomData::<(View, F)>))
 }
 
-/// Reads an object; `null` is none.
+/// Reads an object; `null` means none.
 pub fn read_object<'de, View, T: Object<View>, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -209,7 +209,7 @@ pub fn read_object<'de, View, T: Object<View>, D: Deserializer<'de>>(
     })
 }
 
-/// Reads a list of objects; `null` is none.
+/// Reads a list of objects; `null` means none.
 pub(crate) fn read_list<'de, View, T: Object<View>, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -222,7 +222,7 @@ where
     Ok(list.map(|items| items.into_iter().map(Option::unwrap_or_default).collect()))
 }
 
-/// Reads a list of a Go type; `null` is none.
+/// Reads a list of a Go type; `null` means none.
 pub(crate) fn read_items<'de, View, F: Field<View>, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -275,7 +275,7 @@ impl<'de, View, F: Field<View>> Visitor<'de> for Items<'_, View, F> {
     }
 }
 
-/// Reads an object whose members are all of one kind; `null` is none.
+/// Reads an object whose members are all of one kind; `null` means none.
 pub(crate) fn read_map<'de, View, F: Field<View>, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -382,7 +382,8 @@ impl<'de> Visitor<'de> for ScalarVisitor {
         )
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Scalar, E> {
-        // As it was most likely written; of what is larger it cannot be told whether it had a point.
+        // As it was most likely written; of what is larger it cannot be told whether it had a
+        // point.
         let shown = if value.abs() < 1e16 {
             format!("{value:?}")
         } else {

@@ -3,8 +3,9 @@
 use super::Object;
 use crate::managed::{Changes, PathElement};
 
-/// States the JSON form of a type: `"name": field always`, `omitted` (when empty) or, for Go's pointers to numbers,
-/// `pointer` (omitted when nil). An `atomic` type is written and owned as a whole.
+/// States the JSON form of a type: `"name": field always`, `omitted` (when empty) or, for Go's
+/// pointers to numbers, `pointer` (omitted when nil). An `atomic` type is written and owned as a
+/// whole.
 macro_rules! object {
     (impl<V> for $type:ty { $($table:tt)* }) => {
         impl<V> $crate::codec::json::Object<V> for $type { object!(@body V, $type, false, $($table)*); }

@@ -15,7 +15,7 @@ use super::{Field, Object};
 use crate::codec::time::{self, Moment, moment};
 use crate::managed::{Atom, Changes, PathElement};
 
-/// An integer of a Go type; a number that is none of it is shown.
+/// An integer of a Go type; any other number is shown.
 fn integer<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -99,7 +99,7 @@ impl<V> Field<V> for Option<i32> {
     }
 }
 
-/// Go's `*bool`: false is a value, absent is none.
+/// Go's `*bool`: false is a value, absent means none.
 impl<V> Field<V> for Option<bool> {
     fn is_empty(&self) -> bool {
         self.is_none()
@@ -337,7 +337,8 @@ fn keys<'a, K: Ord, V>(
     old.keys().chain(added)
 }
 
-/// Entries of managedFields. An empty list is a request to forget them, as is one empty entry: it becomes that.
+/// Entries of managedFields. An empty list is a request to forget them, as is one empty entry: it
+/// becomes that.
 impl<V> Field<V> for Vec<ManagedFieldsEntry> {
     fn is_empty(&self) -> bool {
         Vec::is_empty(self)
@@ -356,7 +357,7 @@ impl<V> Field<V> for Vec<ManagedFieldsEntry> {
             Object::<V>::canonicalize(item);
         }
     }
-    /// Nobody manages these.
+    /// These have no manager.
     fn compare(
         _old: Option<&Self>,
         _new: Option<&Self>,

@@ -1,6 +1,8 @@
-//! JSON straight from stored bytes, with no tree between: the same text as [`codec::write_event`](crate::codec) writes.
+//! JSON straight from stored bytes, with no tree between: the same text as
+//! [`codec::write_event`](crate::codec) writes.
 //!
-//! The tables are those of [`super::super::objects`] with protobuf's field numbers; a test holds the two to each other.
+//! The tables are those of [`super::super::objects`] with protobuf's field numbers; a test holds
+//! the two to each other.
 
 use super::wire::Message;
 use crate::codec::json::{write_integer, write_string};
@@ -164,8 +166,8 @@ pub(super) fn write_fields(
     Some(())
 }
 
-/// Appends the value of a field that is there, or is always written; false if it is empty and to be left out, so that what was
-/// appended is to be taken back.
+/// Appends the value of a field that is there, or is always written; false if it is empty and to be
+/// left out, so that what was appended is to be taken back.
 fn write_value(
     kind: &Kind,
     number: usize,
@@ -265,7 +267,8 @@ fn write_each(
     Some(())
 }
 
-/// Maps are written sorted by every API server; one that is not has to be sorted by the full decoder.
+/// Maps are written sorted by every API server; one that is not has to be sorted by the full
+/// decoder.
 fn write_map(message: &Message<'_>, number: usize, out: &mut Vec<u8>) -> Option<()> {
     let mut last = None;
     out.push(b'{');

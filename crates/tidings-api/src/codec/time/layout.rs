@@ -1,5 +1,6 @@
-//! Times as Go's `time.Parse` reads them by a layout, element by element: more than RFC 3339 allows (an hour of one digit),
-//! and with Go's words for what cannot be read. The fast reader above knows the usual form; this is for all others.
+//! Times as Go's `time.Parse` reads them by a layout, element by element: more than RFC 3339 allows
+//! (an hour of one digit), and with Go's words for what cannot be read. The fast reader above knows
+//! the usual form; this is for all others.
 
 use std::fmt::Write;
 
@@ -177,7 +178,7 @@ impl Reader<'_> {
     }
 }
 
-/// So many digits, and what follows.
+/// A number of digits, and the rest.
 fn digits(bytes: &[u8], len: usize) -> Option<(i64, &[u8])> {
     let (digits, rest) = bytes.split_at_checked(len)?;
     let value = digits.iter().try_fold(0, |value, digit| {
