@@ -11,7 +11,7 @@
 //!                    │ on failure: nothing published, everyone told, log cut back before the next batch
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -78,8 +78,6 @@ pub(crate) struct Committer {
     swept_names: u64,
     /// Who waits for all that has expired to be written down, with the count of ends at that time.
     demands: Vec<(u64, Reply<u64>)>,
-    /// See [`Batch::passed`].
-    passed: (u64, Revision),
     /// When all that had expired was written down.
     swept_at: Option<Duration>,
     complained_at: Option<Duration>,
@@ -108,7 +106,6 @@ impl Committer {
             _trainer: trainer,
             swept_names: 0,
             demands,
-            passed: (0, 0),
             swept_at: None,
             complained_at: None,
         }
@@ -233,7 +230,7 @@ impl Committer {
     }
 
     fn is_finished(&self, bucket: u64) -> bool {
-        (bucket, Revision::MAX) <= self.state.swept
+        bucket <= self.state.swept.floor
     }
 
     /// Does one batch; whether there is more to do at once.
@@ -294,10 +291,12 @@ impl Committer {
             }
         }
 
-        batch.passed = self.passed;
+        let order = &engine.index.order;
+        let mut before = BTreeMap::new();
         let mut more = false;
         let due = !is_within(TICK, self.swept_at, now);
         if shared.options.expire_by_itself && due || !self.demands.is_empty() {
+            before = order.all();
             match batch.sweep(quota) {
                 Ok(left) => {
                     more = left;
@@ -331,7 +330,7 @@ impl Committer {
         }
         self.forget_old(&mut batch, now);
 
-        let (expired, passed) = (batch.expired, batch.passed);
+        let expired = batch.expired;
         let finished = std::mem::take(&mut batch.finished);
         #[cfg(test)]
         faults::panic_at(&shared.path, Point::Decided);
@@ -350,6 +349,8 @@ impl Committer {
         let committed = match committed {
             Ok(committed) => committed,
             Err(failure) => {
+                order.restore(&before);
+                self.swept_at = None;
                 let fault = self.fault_of(engine, failure);
                 for answer in answers {
                     answer.answer(Err(fault.clone()));
@@ -372,14 +373,13 @@ impl Committer {
                 shared.changes.forget(state.compacted);
             }
             self.number += 1;
+            shared.changes.publish(logged, state.revision);
             self.state = state;
             self.home = home;
-            shared.changes.publish(logged, state.revision);
             if is_forgetting {
                 self.give_back(engine);
             }
         }
-        self.passed = passed;
         self.finished.extend(finished);
         self.swept_names += expired;
         let expired = shared.expired.fetch_add(expired, Ordering::Relaxed) + expired;

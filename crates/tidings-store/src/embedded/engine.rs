@@ -16,6 +16,7 @@ use super::folder::{INDEX, LOG};
 use super::index::{Index, Sizes, remove};
 use super::keys::State;
 use super::log::{self, Log};
+use super::order::Track;
 use super::replay;
 use super::segment::Segment;
 use super::upkeep::Upkeep;
@@ -106,10 +107,10 @@ impl Engine {
         let (log, newest) = Log::open(&log_folder, reached, checkpoint.is_none(), sizes.segment)?;
         let noted = noted.unwrap_or_default();
         let newest = newest.filter(|header| header.number >= noted.number);
-        let (state, number) = newest.map_or((noted.state, noted.number), |header| {
+        let (state, number) = newest.map_or((noted.state.clone(), noted.number), |header| {
             (header.state, header.number)
         });
-        if noted.is_lost(&log, state) {
+        if noted.is_lost(&log, &state) {
             return Err(OpenError::Damaged {
                 file: log_folder,
                 offset: 0,
@@ -117,6 +118,11 @@ impl Engine {
         }
         let index =
             Index::open(&index_folder, sizes).map_err(|error| unusable(&index_folder, error))?;
+        // Without a checkpoint all of it is found out as the index is made.
+        for (bucket, (latest, reached)) in checkpoint.iter().flat_map(|it| &it.buckets) {
+            let track = Track::noted(*latest, *reached);
+            index.order.set(*bucket, track);
+        }
         let mut buckets = Buckets::new();
         for (name, segments) in log.buckets() {
             let tree = index
@@ -134,6 +140,7 @@ impl Engine {
         index
             .remove_others(&names)
             .map_err(|error| OpenError::io("clean up", &index_folder, error))?;
+        let published_revision = state.revision;
         let published = Published {
             state,
             number,
@@ -153,7 +160,7 @@ impl Engine {
         engine
             .index
             .opened_at
-            .store(state.revision, Ordering::Release);
+            .store(published_revision, Ordering::Release);
         let Published { state, buckets, .. } = engine.published();
         replay::replay(&engine.index, codec, &buckets, &state, from)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
@@ -200,6 +207,7 @@ impl Engine {
         self.change_buckets(|buckets| {
             buckets.remove(&name);
         });
+        self.index.order.forget(name);
         bucket.index.drop_files();
         self.log.drop_bucket(name)
     }
@@ -229,7 +237,7 @@ impl Engine {
 
     /// Makes a commit visible.
     pub(crate) fn publish(&self, state: State, number: u64) {
-        self.index.publish(state.swept, || {
+        self.index.publish(&state.swept.clone(), || {
             let mut published = self
                 .published
                 .write()
@@ -249,7 +257,10 @@ impl Engine {
             .buckets
             .iter()
             .filter(|(_, bucket)| bucket.log.len() > 0)
-            .map(|(name, _)| *name)
+            .map(|(name, _)| {
+                let order = self.index.order.of(*name);
+                (*name, (order.latest, order.reached.0))
+            })
             .collect();
         Checkpoint {
             number: published.number,

@@ -215,8 +215,9 @@ impl Log {
             buckets.entry(bucket).or_default().push(segment);
         }
         let newest = check(checkpoint, &mut found, &mut tails)?;
-        let (number, revision) =
-            newest.map_or((0, 0), |header| (header.number, header.state.revision));
+        let (number, revision) = newest
+            .as_ref()
+            .map_or((0, 0), |header| (header.number, header.state.revision));
         let number = number.max(checkpoint.unwrap_or(0));
         let revision = revision.max(reached.unwrap_or(0));
         for (segment, claims) in claims {
@@ -552,7 +553,7 @@ fn check(
     let mut next = checkpoint + 1;
     let mut at = 0;
     while let Some((segment, frame)) = found.get(at) {
-        let header = frame.header;
+        let header = &frame.header;
         let parts = found
             .iter()
             .skip(at)
@@ -577,8 +578,8 @@ fn check(
             }
             return Ok(whole);
         }
-        whole = Some(header);
         next = next.max(header.number + 1);
+        whole = Some(header.clone());
         at += parts;
     }
     Ok(whole)

@@ -42,6 +42,7 @@ mod log_tests;
 mod memtable;
 mod names;
 mod options;
+mod order;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
@@ -58,6 +59,9 @@ mod sample;
 mod segment;
 mod shared;
 mod stored;
+mod sweep;
+#[cfg(test)]
+mod sweep_tests;
 #[cfg(test)]
 mod tests;
 mod trainer;

@@ -12,7 +12,7 @@ use super::flush;
 use super::history::{Event, Events};
 use super::index::{Index, fault};
 use super::keys::State;
-use super::memtable::Memtable;
+use super::memtable::{Memtable, Placed};
 use super::segment::Scratch;
 use super::stored::{Stored, unpack};
 use crate::{Fault, Revision};
@@ -32,7 +32,7 @@ pub(crate) fn replay(
         memtable: index.active(),
         put: 0,
     };
-    index.publish(state.swept, || {});
+    index.publish(&state.swept, || {});
     let mut events = Events::new(buckets, after, state.revision)?;
     while let Some((revision, event)) = events.next()? {
         replay.apply(revision, event)?;
@@ -81,8 +81,11 @@ impl Replay<'_> {
                 if self.buckets.contains_key(&bucket) {
                     let key = &stored.record.key[..];
                     let hash = self.index.hash(key);
-                    self.memtable
-                        .put(hash, key, &stored.placed(), replaced.as_ref());
+                    let placed = Placed {
+                        is_early: self.index.order.put(bucket, stored.record.expires_at),
+                        ..stored.placed()
+                    };
+                    self.memtable.put(hash, key, &placed, replaced.as_ref());
                     self.put = revision;
                 }
             }

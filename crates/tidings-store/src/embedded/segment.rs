@@ -129,7 +129,7 @@ pub(crate) struct Tail {
 }
 
 /// A frame that was found while opening.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FoundFrame {
     pub(crate) header: Header,
     pub(crate) offset: u64,
@@ -212,7 +212,7 @@ impl Segment {
             let Some((header, entries_at, len)) = frame::read_frame(bytes, bucket) else {
                 break (known.len < file_len).then_some(());
             };
-            let before = (known.last, known.number);
+            let (before, number) = ((known.last, known.number), header.number);
             // Without a checkpoint: should the last be part of a commit that is not whole, the one before is the last that is.
             if checkpoint.is_none() && frames.len() == 2 {
                 frames.remove(0);
@@ -222,11 +222,11 @@ impl Segment {
                 offset: known.len,
                 before,
             });
-            if checkpoint.is_some_and(|checkpoint| header.number <= checkpoint) {
+            if checkpoint.is_some_and(|checkpoint| number <= checkpoint) {
                 frames.clear();
             }
             let built = index_frame(bytes.get(..len).unwrap_or_default(), entries_at);
-            known.add(first, &built, header.number);
+            known.add(first, &built, number);
         };
         let tail = match tail {
             None => None,

@@ -91,7 +91,7 @@ impl Shared {
         let now = self.clock.now();
         let (state, disk_bytes, lag) = self.read(|view| {
             let disk_bytes = view.engine.disk_bytes();
-            Ok::<_, ReadError>((view.state, disk_bytes, view.expiry_lag(now)?))
+            Ok::<_, ReadError>((view.state.clone(), disk_bytes, view.expiry_lag(now)?))
         })?;
         Ok(Stats {
             records: state.records,
