@@ -17,6 +17,7 @@ mod figures;
 mod load;
 mod log;
 mod messages;
+mod mixed;
 #[path = "../../../crates/tidings-store/tests/support/port.rs"]
 mod port;
 mod process;
@@ -26,3 +27,4 @@ pub use embedded::{expiry, reads, real_events, writes};
 pub use etcd::etcd;
 pub use failure::Failure;
 pub use log::log;
+pub use mixed::{mixture, patches};

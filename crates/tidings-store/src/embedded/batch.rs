@@ -34,6 +34,8 @@ pub(crate) struct Times {
     pub(crate) steady: Duration,
     /// Up to when the clock is [believed](crate::confirmed): by this, ends are written down.
     pub(crate) confirmed: UnixMillis,
+    /// Buckets up to this one end before what ends now is forgotten.
+    pub(crate) spared: u64,
 }
 
 impl Times {
@@ -59,8 +61,10 @@ pub(crate) struct Batch<'a> {
     /// One for each revision it takes.
     logged: Vec<Logged>,
     pub(crate) dirty: bool,
-    /// Bytes of the values that it ends of records that never expire.
-    ended_forever: u64,
+    /// Buckets up to this one are dropped soon.
+    spared: u64,
+    /// Bytes of the values that it ends in others.
+    ended_bytes: u64,
     /// Records whose end it writes down.
     pub(crate) expired: u64,
     /// Buckets it finished; see [`Committer`](super::committer::Committer).
@@ -70,8 +74,8 @@ pub(crate) struct Batch<'a> {
 /// What a commit did.
 pub(crate) struct Committed {
     pub(crate) state: State,
-    /// Bytes of the values that ended of records that never expire.
-    pub(crate) ended_forever: u64,
+    /// Bytes of the values that ended in buckets that are not dropped soon.
+    pub(crate) ended_bytes: u64,
     pub(crate) logged: Vec<Logged>,
     pub(crate) home: Option<u64>,
 }
@@ -105,7 +109,8 @@ impl<'a> Batch<'a> {
             logged: Vec::new(),
             dirty: false,
             expired: 0,
-            ended_forever: 0,
+            spared: times.spared,
+            ended_bytes: 0,
             finished: Vec::new(),
         }
     }
@@ -300,7 +305,7 @@ impl<'a> Batch<'a> {
         engine.publish(state.clone(), number);
         self.view.state = state.clone();
         Ok(Some(Committed {
-            ended_forever: self.ended_forever,
+            ended_bytes: self.ended_bytes,
             state,
             logged: std::mem::take(&mut self.logged),
             home,
@@ -402,8 +407,8 @@ impl<'a> Batch<'a> {
     }
 
     fn uncount(&mut self, record: &Record, bucket: u64) {
-        if bucket == NEVER {
-            self.ended_forever += record.value.len() as u64;
+        if bucket > self.spared {
+            self.ended_bytes += record.value.len() as u64;
         }
         self.state.records = self.state.records.saturating_sub(1);
         self.state.value_bytes = self

@@ -28,6 +28,7 @@ use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
 use super::reply::{Reply, decided};
 use super::request::Request;
+use super::rewrite::Pass;
 use super::shared::Shared;
 use super::trainer::Trainer;
 use super::upkeep::Due;
@@ -47,6 +48,9 @@ const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
 /// How often the committer looks at the clock when nothing is asked of it.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Buckets that end before what ends now is forgotten are not gone through for space, if that is not longer than this.
+const SPARED_MAX: Duration = Duration::from_secs(3600);
 
 /// How often an error is logged that comes back with every batch.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -150,7 +154,8 @@ impl Committer {
         self.recall_finished();
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
-            self.give_back(engine);
+            let now = self.times();
+            self.give_back(engine, now);
         }
         let mut requests = Vec::new();
         let mut more = false;
@@ -190,10 +195,15 @@ impl Committer {
 
     fn times(&mut self) -> Times {
         let Reading { wall, steady } = Reading::of(&*self.shared.clock);
+        let confirmed = self.confirmed.at(Reading { wall, steady });
+        let retention = self.shared.options.history_retention.min(SPARED_MAX);
+        let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
+        let spared = confirmed.0.max(0).saturating_add(retention);
         Times {
             wall,
             steady,
-            confirmed: self.confirmed.at(Reading { wall, steady }),
+            confirmed,
+            spared: spared.cast_unsigned(),
         }
     }
 
@@ -362,12 +372,12 @@ impl Committer {
         faults::panic_at(&shared.path, Point::Synced);
         if let Some(Committed {
             state,
-            ended_forever,
+            ended_bytes,
             logged,
             home,
         }) = committed
         {
-            engine.upkeep.ended(ended_forever);
+            engine.upkeep.ended(ended_bytes);
             let is_forgetting = state.compacted > self.state.compacted;
             if is_forgetting {
                 shared.changes.forget(state.compacted);
@@ -377,7 +387,7 @@ impl Committer {
             self.state = state;
             self.home = home;
             if is_forgetting {
-                self.give_back(engine);
+                self.give_back(engine, now);
             }
         }
         self.finished.extend(finished);
@@ -515,17 +525,24 @@ impl Committer {
         }
     }
 
-    /// Has the space given back of records that never expire and are no longer needed, when there may be enough of it.
-    fn give_back(&self, engine: &Arc<Engine>) {
-        let len = || {
-            let buckets = engine.buckets();
-            buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len())
-        };
+    /// Has the space given back of what is no longer needed, when there may be enough of it.
+    fn give_back(&self, engine: &Arc<Engine>, now: Times) {
+        let spared = now.spared.max(self.state.swept.floor);
         let indexed = engine.indexed.load(Ordering::Acquire);
-        match engine.upkeep.due(&self.state, indexed, len) {
+        let quiet = engine.checkpoint.load(Ordering::Acquire);
+        match engine
+            .upkeep
+            .due(&self.state, indexed, || engine.len_behind(spared))
+        {
             Due::No => {}
-            Due::OnceIndexed => self.flusher.set_aside(engine),
-            Due::Now => self.flusher.rewrite(engine),
+            Due::OnceIndexed => {
+                engine.log.seal(spared, quiet);
+                self.flusher.set_aside(engine);
+            }
+            Due::Now(dead) => {
+                engine.log.seal(spared, quiet);
+                self.flusher.rewrite(engine, Pass { dead, spared });
+            }
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct Engine {
     pub(crate) checkpoint: AtomicU64,
     /// The revision after that commit.
     pub(crate) indexed: AtomicU64,
-    /// When the bucket of records that never expire is gone through for space.
+    /// When the log is gone through for space.
     pub(crate) upkeep: Upkeep,
     /// Held by who writes a segment anew.
     pub(crate) rewriting: Mutex<()>,
@@ -141,6 +141,7 @@ impl Engine {
             .remove_others(&names)
             .map_err(|error| OpenError::io("clean up", &index_folder, error))?;
         let published_revision = state.revision;
+        let upkeep = Upkeep::new(&state);
         let published = Published {
             state,
             number,
@@ -153,7 +154,7 @@ impl Engine {
             published: RwLock::new(published),
             checkpoint: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.number)),
             indexed: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.state.revision)),
-            upkeep: Upkeep::default(),
+            upkeep,
             rewriting: Mutex::default(),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
@@ -290,6 +291,13 @@ impl Engine {
             lsm_tree::Error::Io(error) => error,
             error => io::Error::other(error),
         })
+    }
+
+    /// Bytes of the log of buckets behind one.
+    pub(crate) fn len_behind(&self, bucket: u64) -> u64 {
+        let buckets = self.buckets();
+        let behind = buckets.range(bucket.saturating_add(1)..);
+        behind.map(|(_, bucket)| bucket.log.len()).sum()
     }
 
     /// Bytes on disk of everything.

@@ -41,6 +41,9 @@ const FILES_MAX: usize = 128;
 /// Tables flushed side by side before they are merged.
 const SIDE_BY_SIDE: u8 = 6;
 
+/// Bytes of a table at most, about.
+pub(crate) const TABLE_LEN: u64 = 16 << 20;
+
 /// The tree of names; the others are named after their buckets.
 pub(crate) const NAMES: &str = "names";
 
@@ -90,7 +93,7 @@ impl Tree {
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let strategy = Leveled::default()
             .with_l0_threshold(SIDE_BY_SIDE)
-            .with_table_target_size(16 << 20);
+            .with_table_target_size(TABLE_LEN);
         self.inner.compact(Arc::new(strategy), watermark)
     }
 }

@@ -131,6 +131,9 @@ impl EmbeddedStore {
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(folder.as_ref())?;
         let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
+        if !options.learn_to_compress {
+            codec.sample.close();
+        }
         let sizes = Sizes {
             cache: options.cache_bytes,
             memtable: options.index_memory_bytes,
