@@ -27,8 +27,7 @@ struct Entries {
 
 impl Entries {
     fn add(&mut self, version: Placed, is_there: bool) {
-        let keys = version.fields.keys(version.pointer.revision);
-        self.keys.extend(keys.map(|key| (key, is_there)));
+        self.keys.extend(version.keys().map(|key| (key, is_there)));
     }
 }
 

@@ -12,7 +12,6 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::disk;
@@ -22,8 +21,8 @@ use super::keys::FORMAT;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_NAME: &str = "tidings-store";
-/// Formats with another index, which can always be made anew. What else is in them is as in today's.
-const ANOTHER_INDEX: RangeInclusive<u32> = 2..=3;
+/// The first format whose log is read; the index, which differs, can always be made anew.
+const FIRST_READ: u32 = 2;
 const LOCK_FILE: &str = "lock";
 pub(crate) const LOG: &str = "log";
 pub(crate) const INDEX: &str = "index";
@@ -55,9 +54,9 @@ impl Folder {
             None => disk::sync_folder_of(path),
         };
         synced.map_err(|error| OpenError::io("sync", path, error))?;
-        if let Some(format) = format.filter(|format| ANOTHER_INDEX.contains(format)) {
+        if let Some(format) = format.filter(|format| *format < FORMAT) {
             let index = path.join(INDEX);
-            tracing::info!(folder = %path.display(), format, "the store is of an earlier format; its index is made anew");
+            tracing::info!(folder = %path.display(), format, "the store is of an older format; its index is made anew");
             match fs::remove_dir_all(&index) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(OpenError::io("remove", &index, error));
@@ -100,7 +99,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                     known: FORMAT,
                 });
             }
-            if found < FORMAT && !ANOTHER_INDEX.contains(&found) {
+            if found < FIRST_READ {
                 return Err(OpenError::OlderFormat {
                     path: path.to_owned(),
                     found,

@@ -17,7 +17,7 @@ use std::ops::{Deref, RangeBounds};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
 use lsm_tree::compaction::filter::Context;
@@ -30,8 +30,9 @@ use lsm_tree::{
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::disk;
-use super::keys::Pointer;
+use super::keys::{self, Pointer, Swept};
 use super::memtable::Memtable;
+use super::order::Order;
 use crate::{Fault, Revision};
 
 /// Table files held open.
@@ -39,6 +40,9 @@ const FILES_MAX: usize = 128;
 
 /// Tables flushed side by side before they are merged.
 const SIDE_BY_SIDE: u8 = 6;
+
+/// Bytes of a table at most, about.
+pub(crate) const TABLE_LEN: u64 = 16 << 20;
 
 /// The tree of names; the others are named after their buckets.
 pub(crate) const NAMES: &str = "names";
@@ -89,17 +93,13 @@ impl Tree {
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let strategy = Leveled::default()
             .with_l0_threshold(SIDE_BY_SIDE)
-            .with_table_target_size(16 << 20);
+            .with_table_target_size(TABLE_LEN);
         self.inner.compact(Arc::new(strategy), watermark)
     }
 }
 
-/// How far expiry has come, as the compaction of names sees it.
-#[derive(Default)]
-struct Swept {
-    bucket: AtomicU64,
-    revision: AtomicU64,
-}
+/// Which ends are written down, as merges of tables see it.
+type SweptSoFar = Arc<RwLock<Swept>>;
 
 /// Which snapshots are open, and what a new one sees besides the trees.
 #[derive(Default)]
@@ -181,8 +181,10 @@ pub(crate) struct Index {
     files: Arc<DescriptorTable>,
     sequence: SequenceNumberCounter,
     pub(crate) names: Arc<Tree>,
-    swept: Arc<Swept>,
+    swept: SweptSoFar,
     snapshots: Arc<Mutex<Snapshots>>,
+    /// In which order records end.
+    pub(crate) order: Order,
     hasher: RandomState,
     /// The latest revision in the log when it was opened: versions up to there may be in the trees though the memtables that
     /// have them were not flushed, not by this process.
@@ -196,7 +198,7 @@ impl Index {
         let cache = Arc::new(Cache::with_capacity_bytes(sizes.cache));
         let files = Arc::new(DescriptorTable::new(FILES_MAX));
         let sequence = SequenceNumberCounter::new(1);
-        let swept = Arc::new(Swept::default());
+        let swept = SweptSoFar::default();
         let path = folder.join(NAMES);
         let config = config(&path, &sequence, &cache, &files)
             .with_compaction_filter_factory(Some(Arc::new(SweptNames(Arc::clone(&swept)))));
@@ -220,6 +222,7 @@ impl Index {
             names,
             swept,
             snapshots: Arc::default(),
+            order: Order::default(),
             hasher: RandomState::default(),
             opened_at: AtomicU64::new(0),
         };
@@ -232,7 +235,11 @@ impl Index {
         let path = self.folder.join(format!("{bucket:016x}"));
         // Versions are found by a prefix, of which there is always some: filters would be dead weight.
         let config = config(&path, &self.sequence, &self.cache, &self.files)
-            .filter_policy(FilterPolicy::disabled());
+            .filter_policy(FilterPolicy::disabled())
+            .with_compaction_filter_factory(Some(Arc::new(SweptVersions(
+                bucket,
+                Arc::clone(&self.swept),
+            ))));
         check_contents(&path)?;
         let tree = Tree {
             inner: config.open()?,
@@ -345,10 +352,11 @@ impl Index {
     }
 
     /// Makes a commit visible: does what `with` does, and lets go of names that were swept.
-    pub(crate) fn publish(&self, swept: (u64, Revision), with: impl FnOnce()) {
-        // The bucket last: with it unchanged or less, a revision that is too great errs on the side of keeping.
-        self.swept.revision.store(swept.1, Ordering::Release);
-        self.swept.bucket.store(swept.0, Ordering::Release);
+    pub(crate) fn publish(&self, swept: &Swept, with: impl FnOnce()) {
+        self.swept
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone_from(swept);
         let _snapshots = self.snapshots();
         with();
     }
@@ -463,7 +471,7 @@ fn config(
 }
 
 /// Drops the names of swept versions as tables are merged.
-struct SweptNames(Arc<Swept>);
+struct SweptNames(SweptSoFar);
 
 impl Factory for SweptNames {
     fn name(&self) -> &'static str {
@@ -471,22 +479,52 @@ impl Factory for SweptNames {
     }
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        let bucket = self.0.bucket.load(Ordering::Acquire);
-        // Only whole buckets: the two numbers are not read at once.
-        Box::new(SweptNamesFilter(bucket))
+        Box::new(SweptNamesFilter(so_far(&self.0)))
     }
 }
 
-struct SweptNamesFilter(u64);
+struct SweptNamesFilter(Swept);
 
 impl CompactionFilter for SweptNamesFilter {
     fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
-        let swept = Pointer::decode(&item.value()?).is_ok_and(|pointer| pointer.bucket < self.0);
-        Ok(if swept {
-            Verdict::Remove
-        } else {
-            Verdict::Keep
-        })
+        let pointer = Pointer::decode(&item.value()?);
+        Ok(verdict(pointer.is_ok_and(|pointer| {
+            self.0.has(pointer.bucket, pointer.revision)
+        })))
+    }
+}
+
+/// Drops what leads to swept versions in a bucket's tree.
+struct SweptVersions(u64, SweptSoFar);
+
+impl Factory for SweptVersions {
+    fn name(&self) -> &'static str {
+        "swept-versions"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(SweptVersionsFilter(so_far(&self.1).mark(self.0)))
+    }
+}
+
+struct SweptVersionsFilter(Revision);
+
+impl CompactionFilter for SweptVersionsFilter {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        let revision = keys::revision_of(item.key());
+        Ok(verdict(revision.is_some_and(|revision| revision <= self.0)))
+    }
+}
+
+fn so_far(swept: &SweptSoFar) -> Swept {
+    swept.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn verdict(is_swept: bool) -> Verdict {
+    if is_swept {
+        Verdict::Remove
+    } else {
+        Verdict::Keep
     }
 }
 

@@ -10,6 +10,7 @@
 //! | a bucket's | `s` + place | empty |
 //! | a bucket's | `t` + hash of the type (u24) + place; not of the [`USUAL_TYPE`] | empty |
 //! | a bucket's | `u` | revision (u64) up to which changes are in the counts |
+//! | a bucket's | `e` + end (u64) + revision (u64), of an [early](super::order) record | empty |
 //! | a bucket's | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
 //!
 //! A place is the inverted last-seen (u64) and the inverted revision (u64), so that a walk forward goes from the newest back.
@@ -20,7 +21,9 @@
 //! The entries of a version with a place exist from its write until it is replaced, deleted or its bucket is dropped, and
 //! for as long it is counted. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, Deref};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -50,6 +53,8 @@ pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
 enum Tag {
     /// By the hour and the reason, to how many there are.
     Count = b'c',
+    /// By its end, if that comes early.
+    Early = b'e',
     /// By the [`group`] of the key.
     Group = b'g',
     /// By the object.
@@ -386,7 +391,32 @@ pub(crate) fn decode_count(bytes: &[u8]) -> Result<u64, Fault> {
     Reader::new(bytes, "a count").varint()
 }
 
-/// The revision at the end of an `x` key.
+/// The key by which the end of an early record is found.
+pub(crate) fn early_key(end: UnixMillis, revision: Revision) -> IndexKey {
+    let end = ordered(end).to_be_bytes();
+    IndexKey::new(Tag::Early, [&end, &revision.to_be_bytes()])
+}
+
+/// End and revision of such a key.
+pub(crate) fn read_early_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault> {
+    let last = || key.last_chunk::<16>()?.split_first_chunk::<8>();
+    let (end, revision) = last().ok_or_else(|| damaged("a key of an end"))?;
+    Ok((
+        time_of(u64::from_be_bytes(*end)),
+        trailing_revision(revision)?,
+    ))
+}
+
+/// The revision of the version that a key of a bucket's tree leads to.
+pub(crate) fn revision_of(key: &[u8]) -> Option<Revision> {
+    match *key.first()? {
+        b'g' | b'o' | b'r' | b's' | b't' => Some(read_place(key).ok()?.revision),
+        b'e' | b'x' => trailing_revision(key).ok(),
+        _ => None,
+    }
+}
+
+/// The revision at the end of an `e` or `x` key.
 pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
     key.last_chunk()
         .map(|bytes| u64::from_be_bytes(*bytes))
@@ -396,6 +426,10 @@ pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
 /// Maps times to integers that sort alike.
 fn ordered(time: UnixMillis) -> u64 {
     time.0.cast_unsigned() ^ (1 << 63)
+}
+
+fn time_of(ordered: u64) -> UnixMillis {
+    UnixMillis((ordered ^ (1 << 63)).cast_signed())
 }
 
 /// Where the current version of a key is.
@@ -628,17 +662,74 @@ impl Ends {
     }
 }
 
+/// Up to where the ends of expired records are written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// All of this bucket and those before it.
+    pub(crate) floor: u64,
+    /// Of buckets behind that, all versions up to a revision: that they expired, or another end.
+    pub(crate) marks: Arc<BTreeMap<u64, Revision>>,
+}
+
+impl Swept {
+    /// Whether the end of a version is written down, as far as this tells.
+    pub(crate) fn has(&self, bucket: u64, revision: Revision) -> bool {
+        bucket <= self.floor || revision <= self.mark(bucket)
+    }
+
+    /// How far a bucket behind the floor is swept.
+    pub(crate) fn mark(&self, bucket: u64) -> Revision {
+        self.marks.get(&bucket).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set_mark(&mut self, bucket: u64, revision: Revision) {
+        Arc::make_mut(&mut self.marks).insert(bucket, revision);
+    }
+
+    /// Everything up to this bucket is written down.
+    pub(crate) fn raise(&mut self, floor: u64) {
+        self.floor = floor;
+        let is_below = |bucket: &u64| *bucket <= floor;
+        if self.marks.keys().any(is_below) {
+            Arc::make_mut(&mut self.marks).retain(|bucket, _| !is_below(bucket));
+        }
+    }
+
+    /// As formats up to 3 had it: all up to a bucket and a revision in it.
+    pub(crate) fn up_to(bucket: u64, revision: Revision) -> Self {
+        let mut swept = Self::default();
+        if revision == Revision::MAX {
+            swept.floor = bucket;
+        } else {
+            swept.floor = bucket.saturating_sub(1);
+            if revision > 0 {
+                swept.set_mark(bucket, revision);
+            }
+        }
+        swept
+    }
+
+    /// The first bucket that is not below the floor, for those who know nothing of marks.
+    pub(crate) fn begins_at(&self) -> u64 {
+        match self.floor {
+            0 => 0,
+            floor => floor.saturating_add(1),
+        }
+    }
+}
+
 /// What the store is at; rewritten by every batch.
 ///
-/// On disk: the fields in their order as varints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// On disk: the fields in their order as varints: of what is swept the bucket behind the floor and 0, where formats up to 3
+/// had a bucket and how far that was swept. Behind them bucket and mark of each that has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The latest revision.
     pub(crate) revision: Revision,
     /// History up to here is forgotten.
     pub(crate) compacted: Revision,
-    /// The ends of all versions up to this bucket and revision are written down.
-    pub(crate) swept: (u64, Revision),
+    /// Which ends are written down.
+    pub(crate) swept: Swept,
     /// Records whose end is not written down.
     pub(crate) records: u64,
     /// Bytes of their values.
@@ -647,29 +738,45 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(48);
+        let mut out = Vec::with_capacity(48 + 12 * self.swept.marks.len());
         let Self {
             revision,
             compacted,
             swept,
             records,
             value_bytes,
-        } = *self;
-        for value in [revision, compacted, swept.0, swept.1, records, value_bytes] {
+        } = self;
+        for value in [
+            *revision,
+            *compacted,
+            swept.begins_at(),
+            0,
+            *records,
+            *value_bytes,
+        ] {
             put_varint(&mut out, value);
+        }
+        for (bucket, revision) in &*swept.marks {
+            put_varint(&mut out, *bucket);
+            put_varint(&mut out, *revision);
         }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let mut reader = Reader::new(bytes, "the state");
-        Ok(Self {
+        let mut state = Self {
             revision: reader.varint()?,
             compacted: reader.varint()?,
-            swept: (reader.varint()?, reader.varint()?),
+            swept: Swept::up_to(reader.varint()?, reader.varint()?),
             records: reader.varint()?,
             value_bytes: reader.varint()?,
-        })
+        };
+        while !reader.left().is_empty() {
+            let (bucket, revision) = (reader.varint()?, reader.varint()?);
+            state.swept.set_mark(bucket, revision);
+        }
+        Ok(state)
     }
 }
 
@@ -740,10 +847,24 @@ mod tests {
         }
 
         #[test]
-        fn state_round_trips(values: [u64; 6]) {
-            let [revision, compacted, bucket, swept, records, value_bytes] = values;
-            let state = State { revision, compacted, swept: (bucket, swept), records, value_bytes };
+        fn state_round_trips(values: [u64; 4], floor in 0..NEVER, marks: BTreeMap<u64, Revision>) {
+            let [revision, compacted, records, value_bytes] = values;
+            let swept = Swept { floor, marks: Arc::new(marks) };
+            let state = State { revision, compacted, swept, records, value_bytes };
             prop_assert_eq!(State::decode(&state.encode())?, state);
+        }
+
+        #[test]
+        fn keys_tell_their_revision(revision: u64, end: i64, last_seen: i64) {
+            let index = Index { object_uid: "u".into(), last_seen: UnixMillis(last_seen), ..Index::default() };
+            let keys = Fields::of(&index, b"n/x").keys(revision);
+            let early = early_key(UnixMillis(end), revision);
+            prop_assert_eq!(read_early_key(&early)?, (UnixMillis(end), revision));
+            for key in keys.chain([early, ended_key(revision)]) {
+                prop_assert_eq!(revision_of(&key), Some(revision));
+            }
+            prop_assert_eq!(revision_of(&count_key(UnixMillis(end), "Killing")), None);
+            prop_assert_eq!(revision_of(&counted_key()), None);
         }
 
         #[test]
@@ -793,12 +914,32 @@ mod tests {
             let _ = State::decode(&bytes);
             let _ = read_place(&bytes);
             let _ = read_count_key(&bytes);
+            let _ = read_early_key(&bytes);
+            let _ = revision_of(&bytes);
         }
+    }
+
+    #[test]
+    fn formats_up_to_3_had_one_mark() {
+        let of = |bucket, revision| Swept::up_to(bucket, revision);
+        assert_eq!(of(0, 0), Swept::default());
+        assert!(of(7, 5).has(7, 5) && of(7, 5).has(6, 9) && !of(7, 5).has(7, 6));
+        assert!(of(7, Revision::MAX).has(7, 9) && !of(7, Revision::MAX).has(8, 1));
     }
 
     /// The format as bytes: a change here is a change of the format.
     #[test]
     fn bytes_are_these() {
+        let mut state = State {
+            revision: 300,
+            compacted: 2,
+            swept: Swept::up_to(9, Revision::MAX),
+            records: 4,
+            value_bytes: 5,
+        };
+        assert_eq!(state.encode(), [0xac, 2, 2, 10, 0, 4, 5]);
+        state.swept.set_mark(20, 7);
+        assert_eq!(state.encode(), [0xac, 2, 2, 10, 0, 4, 5, 20, 7]);
         let expires_at = Some(UnixMillis(900));
         assert_eq!(
             Pointer {

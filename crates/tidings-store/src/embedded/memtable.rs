@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLo
 
 use foldhash::fast::RandomState;
 
-use super::keys::{By, Fields, ObjectKey, Pointer};
+use super::keys::{self, By, Fields, IndexKey, ObjectKey, Pointer};
 use crate::{Place, Revision, UnixMillis};
 
 /// Slots of a whole chunk.
@@ -30,6 +30,9 @@ const ENDED_BYTES: usize = 192;
 
 /// What a reason is charged besides its text.
 const REASON_BYTES: usize = 64;
+
+/// What an early record is charged besides.
+const EARLY_BYTES: usize = 64;
 
 /// Slots of a chain that are gone through at a time.
 const ABOUT_MAX: usize = 512;
@@ -59,6 +62,7 @@ struct Put {
     bucket: u64,
     expires_at: Option<UnixMillis>,
     fields: Fields,
+    is_early: bool,
 }
 
 /// A version, with what the trees are told of it.
@@ -66,6 +70,22 @@ struct Put {
 pub(crate) struct Placed {
     pub(crate) pointer: Pointer,
     pub(crate) fields: Fields,
+    /// Whether the index leads to its end; see [`order`](super::order). Of a version that ends, whether that is to be removed.
+    pub(crate) is_early: bool,
+}
+
+impl Placed {
+    /// All keys that lead to it in its bucket's tree.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = IndexKey> {
+        let Pointer {
+            revision,
+            expires_at,
+            ..
+        } = self.pointer;
+        let end = expires_at.filter(|_| self.is_early);
+        let early = end.map(|end| keys::early_key(end, revision));
+        self.fields.keys(revision).chain(early)
+    }
 }
 
 /// What a memtable says of a name.
@@ -98,6 +118,12 @@ impl Slot {
         })
     }
 
+    /// Bucket, end and revision, if it put an early record.
+    fn early(&self) -> Option<(u64, i64, Revision)> {
+        let put = self.put.filter(|put| put.is_early)?;
+        Some((put.bucket, put.expires_at?.0, self.revision))
+    }
+
     fn placed(&self) -> Option<Placed> {
         self.put.map(|put| Placed {
             pointer: Pointer {
@@ -106,6 +132,7 @@ impl Slot {
                 expires_at: put.expires_at,
             },
             fields: put.fields,
+            is_early: put.is_early,
         })
     }
 }
@@ -182,6 +209,8 @@ struct Inner {
     ended: HashMap<Revision, Ended, RandomState>,
     /// The reasons of versions that were put or ended, by their hashes.
     reasons: Reasons,
+    /// Bucket, end and revision of the early records.
+    early: BTreeSet<(u64, i64, Revision)>,
     bytes: usize,
 }
 
@@ -265,6 +294,10 @@ impl Inner {
             name_len: change.name.len() as u32,
             previous,
         };
+        if let Some(early) = slot.early() {
+            self.early.insert(early);
+            self.bytes += EARLY_BYTES;
+        }
         self.open.names.extend_from_slice(change.name);
         self.open.slots.push(slot);
         self.bytes += SLOT_BYTES + change.name.len();
@@ -304,6 +337,10 @@ impl Inner {
                 Some(hash) => drop(heads.insert(hash, previous)),
                 None => {}
             }
+        }
+        if let Some(early) = slot.early() {
+            self.early.remove(&early);
+            self.bytes -= EARLY_BYTES;
         }
         let start = slot.name_at as usize;
         let name = self.open.names.split_off(start);
@@ -371,6 +408,7 @@ impl Memtable {
             bucket: new.pointer.bucket,
             expires_at: new.pointer.expires_at,
             fields: new.fields,
+            is_early: new.is_early,
         });
         inner.push(&Change {
             hash,
@@ -479,6 +517,19 @@ impl Memtable {
             None => inner.at(version)?.next.load(Ordering::Acquire),
         };
         (by <= at && by != NEVER_CHANGED).then_some(by)
+    }
+
+    /// Ends and revisions of early records in a bucket, in order, from a moment on: so many at most.
+    pub(crate) fn early(
+        &self,
+        bucket: u64,
+        from: (i64, Revision),
+        limit: usize,
+    ) -> Vec<(i64, Revision)> {
+        let (first, last) = ((bucket, from.0, from.1), (bucket, i64::MAX, Revision::MAX));
+        let inner = self.read();
+        let early = inner.early.range(first..=last).take(limit);
+        early.map(|(_, end, revision)| (*end, *revision)).collect()
     }
 
     /// All its slots up to a revision, and maybe some behind it, those of a chunk that is not whole copied: to be gone
@@ -739,6 +790,7 @@ pub(crate) mod tests {
                 expires_at: Some(UnixMillis(5)),
             },
             fields: Fields::of(&index, name.as_bytes()),
+            is_early: false,
         }
     }
 

@@ -44,6 +44,7 @@ mod log_tests;
 mod memtable;
 mod names;
 mod options;
+mod order;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
@@ -61,6 +62,9 @@ mod sample;
 mod segment;
 mod shared;
 mod stored;
+mod sweep;
+#[cfg(test)]
+mod sweep_tests;
 #[cfg(test)]
 mod tests;
 mod trainer;
@@ -131,6 +135,9 @@ impl EmbeddedStore {
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(folder.as_ref())?;
         let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
+        if !options.learn_to_compress {
+            codec.sample.close();
+        }
         let sizes = Sizes {
             cache: options.cache_bytes,
             memtable: options.index_memory_bytes,

@@ -25,7 +25,8 @@ pub struct EmbeddedOptions {
     pub index_memory_bytes: usize,
     /// How long a file of the log gets before the next one is begun, in bytes. Default 128 MiB, 1 GiB at most.
     ///
-    /// Space that replaced and deleted versions of records take that never expire is not given back in the newest file.
+    /// Space of records that were replaced, deleted or expired is given back in files of which a quarter is not needed.
+    /// There may be as much more, and half as much in files that are written to.
     pub segment_bytes: u64,
     /// How many lists that are read page by page have a snapshot held for them, so that their pages cost the same however
     /// much is written meanwhile. Default 256; 0 holds none.
@@ -47,6 +48,9 @@ pub struct EmbeddedOptions {
     /// Whether the ends of expired records are written down as their time comes, or only when
     /// [`expire`](crate::Store::expire) is called (for tests). Default true.
     pub expire_by_itself: bool,
+    /// Whether values are compressed with what they have in common, which is learned from them, rather than with the built-in
+    /// dictionary alone. Default true.
+    pub learn_to_compress: bool,
     /// Tells the time. Default [`SystemClock`].
     pub clock: Arc<dyn Clock>,
 }
@@ -65,6 +69,7 @@ impl Default for EmbeddedOptions {
             cache_bytes: 32 << 20,
             free_space_min: 128 << 20,
             expire_by_itself: true,
+            learn_to_compress: true,
             clock: Arc::new(SystemClock),
         }
     }

@@ -14,11 +14,10 @@ use bytes::Bytes;
 use super::bucket::Buckets;
 use super::codec::Codec;
 use super::engine::Engine;
-use super::frame::Kind;
 use super::held::Moment;
 use super::history::{Event, Events};
 use super::index::{Snapshot, Tree, key_of};
-use super::keys::{self, By, NEVER, ObjectKey, Pointer, State, Version};
+use super::keys::{self, By, ObjectKey, Pointer, State, Version};
 use super::memtable::{Found, Seen};
 use super::names::Names;
 use super::segment::Scratch;
@@ -145,6 +144,18 @@ impl<'a> View<'a> {
         self.version_into(revision, bucket, &mut Scratch::default())
     }
 
+    /// The same, where it may have been left out of the log since it ended.
+    pub(crate) fn found(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
+        let Some(segments) = self.buckets.get(&bucket) else {
+            return Ok(None);
+        };
+        let mut scratch = Scratch::default();
+        let bytes = segments.log.version(revision, &mut scratch)?;
+        bytes
+            .map(|bytes| unpack(self.codec, bytes, revision, bucket))
+            .transpose()
+    }
+
     fn version_into(
         &self,
         revision: Revision,
@@ -205,36 +216,7 @@ impl<'a> View<'a> {
 
     /// Whether the end of a version is written down by the expiry of its bucket.
     pub(crate) fn is_swept(&self, bucket: u64, revision: Revision) -> bool {
-        (bucket, revision) <= self.state.swept
-    }
-
-    /// By how many milliseconds the first end that is due is overdue.
-    pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
-        for (name, bucket) in self.buckets.range(self.state.swept.0..NEVER) {
-            let (swept, last) = self.state.swept;
-            let start = if *name == swept {
-                last.saturating_add(1)
-            } else {
-                0
-            };
-            let mut walk = bucket.log.walk(start);
-            let waiting = walk.next(|entry| {
-                if entry.kind != Kind::Version
-                    || entry.revision < start
-                    || self.is_ended(&bucket.index, entry.revision)?
-                {
-                    return Ok(None);
-                }
-                Version::decode(entry.content, entry.revision, *name)
-                    .map(|version| Some(version.expires_at))
-            })?;
-            if let Some(expires_at) = waiting {
-                return Ok(
-                    expires_at.map_or(0, |at| now.0.saturating_sub(at.0).max(0).cast_unsigned())
-                );
-            }
-        }
-        Ok(0)
+        self.state.swept.has(bucket, revision)
     }
 
     /// See [`Store::list`](crate::Store::list).

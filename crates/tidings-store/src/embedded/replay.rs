@@ -32,7 +32,7 @@ pub(crate) fn replay(
         memtable: index.active(),
         put: 0,
     };
-    index.publish(state.swept, || {});
+    index.publish(&state.swept, || {});
     let mut events = Events::new(buckets, after, state.revision)?;
     while let Some((revision, event)) = events.next()? {
         replay.apply(revision, event)?;
@@ -81,7 +81,10 @@ impl Replay<'_> {
                 if self.buckets.contains_key(&bucket) {
                     let key = &stored.record.key[..];
                     let hash = self.index.hash(key);
-                    let placed = self.placed(&stored);
+                    let placed = Placed {
+                        is_early: self.index.order.put(bucket, stored.record.expires_at),
+                        ..self.placed(&stored)
+                    };
                     self.memtable.put(hash, key, &placed, replaced.as_ref());
                     self.put = revision;
                 }

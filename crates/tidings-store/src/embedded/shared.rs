@@ -139,7 +139,12 @@ impl Shared {
         let (state, disk_bytes, lag, held) = self.read(|view| {
             let engine = view.engine;
             let held = (engine.held.len() as u64, engine.held.undone());
-            Ok::<_, ReadError>((view.state, engine.disk_bytes(), view.expiry_lag(now)?, held))
+            Ok::<_, ReadError>((
+                view.state.clone(),
+                engine.disk_bytes(),
+                view.expiry_lag(now)?,
+                held,
+            ))
         })?;
         Ok(Stats {
             records: state.records,

@@ -28,6 +28,7 @@ impl Stored {
                 expires_at: self.record.expires_at,
             },
             fields: Fields::of(&self.index, &self.record.key),
+            is_early: false,
         }
     }
 }

@@ -274,7 +274,7 @@ async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
         let first = *engine.buckets().keys().next().unwrap();
         let published = engine.published();
         let state = keys::State {
-            swept: (first, Revision::MAX),
+            swept: keys::Swept::up_to(first, Revision::MAX),
             compacted: revision,
             ..published.state
         };
