@@ -13,6 +13,7 @@ mod crash;
 mod hostile;
 mod image;
 mod kube_apiserver;
+mod mutants;
 mod outage;
 mod readme;
 mod reference;
@@ -41,6 +42,8 @@ enum Task {
     /// What a client can send to make the server work, and what it costs: time, memory, and the
     /// wait of others
     Hostile(hostile::Args),
+    /// Faults put into a crate one at a time, and which of them no test notices
+    Mutants(mutants::Args),
     /// What the container file promises, proved without a registry
     Image(image::Args),
     /// Our figures beside those of client-go and kube-rs
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Crash(args) => crash::run(&root, &args),
         Task::Outage(args) => outage::run(&root, &args),
         Task::Hostile(args) => hostile::run(&root, &args),
+        Task::Mutants(args) => mutants::run(&root, &args),
         Task::Image(args) => image::run(&root, &args),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Soak(args) => bench::soak::run(&root, &args),

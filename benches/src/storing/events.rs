@@ -132,6 +132,8 @@ struct Template {
     /// The event when it first happened, and when it happened again.
     first: Encoded,
     again: Encoded,
+    reason: &'static str,
+    event_type: &'static str,
 }
 
 struct Encoded {
@@ -272,6 +274,8 @@ impl Events {
                 object_kind: "Pod".to_owned(),
                 object_namespace: template.namespace.to_owned(),
                 object_name: name,
+                reason: template.reason.to_owned(),
+                event_type: template.event_type.to_owned(),
                 last_seen: UnixMillis(millis),
             },
         }
@@ -358,6 +362,8 @@ impl Template {
             prefix: word.to_owned(),
             first,
             again: Encoded::new(&event),
+            reason,
+            event_type: type_,
         }
     }
 }

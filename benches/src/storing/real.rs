@@ -83,6 +83,8 @@ impl RealEvents {
                 object_kind: text(&object.kind),
                 object_namespace: text(&object.namespace),
                 object_name: text(&object.name),
+                reason: text(&event.reason),
+                event_type: text(&event.type_),
                 last_seen: UnixMillis(seen.map_or(0, Timestamp::as_millisecond)),
             },
         })

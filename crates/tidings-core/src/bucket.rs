@@ -148,4 +148,10 @@ mod tests {
         );
         assert_eq!(taken, [true; 60]);
     }
+
+    /// At a nanosecond for each token, one that is a nanosecond away is not there yet.
+    #[test]
+    fn a_token_a_nanosecond_away_is_refused() {
+        assert_eq!(takes(1e9, 1, [0, 0, 1, 1]), [true, false, true, false]);
+    }
 }

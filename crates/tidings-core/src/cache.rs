@@ -153,3 +153,83 @@ impl<V> Cache<V> {
         while self.pop_excess().is_some() {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1;
+
+    use super::*;
+    use crate::Event;
+    use crate::key::{Keys, Projection};
+
+    /// Keys of one size.
+    fn key(text: &str) -> Key {
+        let event = Event::from_wire(v1::Event::default());
+        Keys::new(1).custom(&event, Projection::CUSTOM, text.to_owned())
+    }
+
+    #[test]
+    fn what_is_in_it_is_weighed_and_looked_up_is_counted() {
+        let mut cache = Cache::new(3, usize::MAX);
+        cache.put(key("a"), 1, 10);
+        let one = cache.stats().bytes;
+        let base = SLOT_BYTES + size_of::<Slot<i32>>() + key("a").size();
+        assert_eq!(one, base + 10);
+        cache.put(key("b"), 2, 7);
+        assert_eq!(cache.stats().bytes, one + base + 7);
+        // In place of what was there.
+        cache.put(key("b"), 3, 5);
+        assert_eq!(cache.stats().bytes, one + base + 5);
+        cache.weigh(&key("a"), 4);
+        cache.weigh(&key("not there"), 1000);
+        assert_eq!(cache.stats().bytes, 2 * base + 4 + 5);
+        assert_eq!(cache.remove(&key("a")), Some(1));
+        assert_eq!(cache.remove(&key("a")), None);
+        assert_eq!(cache.stats().bytes, base + 5);
+        assert_eq!(cache.pop().map(|(_, value)| value), Some(3));
+        assert_eq!((cache.stats().bytes, cache.stats().entries), (0, 0));
+
+        cache.put(key("a"), 1, 0);
+        for (looked_up, found) in [("a", Some(1)), ("b", None), ("a", Some(1)), ("c", None)] {
+            assert_eq!(cache.get(&key(looked_up)).copied(), found);
+        }
+        assert_eq!(cache.peek(&key("a")).copied(), Some(1));
+        assert_eq!(cache.get(&key("d")), None);
+        let stats = cache.stats();
+        assert_eq!((stats.hits, stats.misses, stats.evictions), (2, 3, 0));
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first() {
+        let base = SLOT_BYTES + size_of::<Slot<i32>>() + key("a").size();
+        // Bounded by entries, then by bytes: exactly as much as the bound stays.
+        for (entries_max, bytes_max) in [(2, usize::MAX), (usize::MAX, 2 * base)] {
+            let mut cache = Cache::new(entries_max, bytes_max);
+            cache.put(key("a"), 1, 0);
+            cache.put(key("b"), 2, 0);
+            assert_eq!(cache.stats().evictions, 0);
+            assert_eq!(cache.keys().len(), 2);
+            // Used again by a lookup, not by a glance.
+            cache.get(&key("a"));
+            cache.peek(&key("b"));
+            assert!(cache.keys() == [key("a"), key("b")]);
+            cache.insert(key("c"), 3, 0);
+            assert_eq!(cache.stats().entries, 3, "until it is taken");
+            assert_eq!(cache.pop_excess().map(|(_, value)| value), Some(2));
+            assert!(cache.pop_excess().is_none());
+            assert_eq!(cache.stats().evictions, 1);
+            assert!(cache.keys() == [key("c"), key("a")]);
+        }
+        // What grows has others go for it; too large by itself, it goes, too.
+        let mut cache = Cache::new(usize::MAX, 2 * base);
+        cache.put(key("a"), 1, 0);
+        cache.put(key("b"), 2, 0);
+        cache.reweigh(&key("b"), 1);
+        assert_eq!(cache.stats().entries, 2);
+        cache.weigh(&key("b"), base);
+        assert!(cache.keys() == [key("b")]);
+        cache.weigh(&key("b"), base + 1);
+        let stats = cache.stats();
+        assert_eq!((stats.entries, stats.bytes, stats.evictions), (0, 0, 2));
+    }
+}

@@ -71,3 +71,20 @@ impl fmt::Debug for SharedContext {
 // stay what they were without one.
 impl UnwindSafe for SharedContext {}
 impl RefUnwindSafe for SharedContext {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Span;
+
+    impl EventContext for Span {}
+
+    #[test]
+    fn by_default_a_context_is_not_waited_for_and_not_kept() {
+        assert!(!Span.is_awaited());
+        assert!(!Span.may_be_written());
+        assert!(Span.unawaited().is_none());
+        assert!(Span.kept().is_none());
+    }
+}

@@ -109,7 +109,12 @@ mod tests {
             "deprecatedSource": {"component": "c"}, "deprecatedFirstTimestamp": "1", "deprecatedLastTimestamp": "2",
             "deprecatedCount": 3, "reportingController": "rc", "reportingInstance": "ri", "unknown": [1.5],
         }));
+        let mut back = event.clone();
         to_core_v1(&mut event).expect("no field has two names");
+        let mut core = event.clone();
+        to_events_v1(&mut core).expect("no field has two names");
+        back.insert("apiVersion".to_owned(), "events.k8s.io/v1".into());
+        assert_eq!(core, back);
         assert_eq!(
             Value::Object(event),
             json!({
@@ -132,6 +137,12 @@ mod tests {
                 from: "note",
                 to: "message"
             })
+        );
+        assert_eq!(event, before);
+        let error = to_events_v1(&mut event).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "has both message and note, which are the same field in events.k8s.io/v1 and core/v1"
         );
         assert_eq!(event, before);
     }

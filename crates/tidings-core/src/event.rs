@@ -653,3 +653,6 @@ impl fmt::Debug for Event {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -295,6 +295,66 @@ mod tests {
         assert_eq!(accepted_metadata(None, Some(&Map::default())), (None, None));
     }
 
+    /// Annotations of so many bytes each, under keys of one letter, and which of them are kept.
+    #[test]
+    fn annotations_are_kept_as_far_as_there_is_room() {
+        const ROOM: usize = ANNOTATIONS_BYTES_MAX - OMITTED_ANNOTATION.len() - OMITTED_BYTES_MAX;
+        let rows: [(&[usize], &[&str]); 7] = [
+            (&[ANNOTATIONS_BYTES_MAX], &["a"]),
+            (&[ANNOTATIONS_BYTES_MAX - 10, 10], &["a", "b"]),
+            (&[ANNOTATIONS_BYTES_MAX + 1], &[]),
+            (&[ANNOTATIONS_BYTES_MAX, 2], &["b"]),
+            (&[ROOM, 2, ANNOTATIONS_BYTES_MAX], &["a"]),
+            (&[ROOM + 1, 2, ANNOTATIONS_BYTES_MAX], &["b"]),
+            (&[ROOM / 2, ROOM / 2 + 2, ROOM / 2, 2_000], &["a", "c"]),
+        ];
+        for (sizes, kept) in rows {
+            let given: BTreeMap<_, _> = ('a'..)
+                .zip(sizes)
+                .map(|(key, size)| (key.to_string(), "x".repeat(size - 1)))
+                .collect();
+            let (_, annotations) = accepted_metadata(None, Some(&Arc::new(given)));
+            let annotations = annotations.expect("some, or what was omitted");
+            let bytes = annotations
+                .iter()
+                .map(|(key, value)| key.len() + value.len());
+            assert!(bytes.sum::<usize>() <= ANNOTATIONS_BYTES_MAX);
+            let mut keys: Vec<_> = annotations.keys().map(String::as_str).collect();
+            keys.retain(|key| *key != OMITTED_ANNOTATION);
+            assert_eq!(keys, kept, "{sizes:?}");
+            assert_eq!(
+                keys.len() < sizes.len(),
+                annotations.contains_key(OMITTED_ANNOTATION)
+            );
+        }
+    }
+
+    #[test]
+    fn a_reporter_gets_a_name_the_strict_rules_take() {
+        let long = "a".repeat(LABEL_BYTES_MAX + 1);
+        for (component, host, controller, instance) in [
+            ("example.com/ctl", "node-1", "example.com/ctl", "node-1"),
+            (
+                "Kube_proxy.v1 (main)",
+                "",
+                "Kube_proxy.v1--main",
+                "Kube_proxy.v1 (main)",
+            ),
+            ("-a/b/c-", "n", "a-b-c", "n"),
+            (&long, "n", &long[1..], "n"),
+            ("é", "n", "unspecified", "n"),
+            ("", "n", "unspecified", "n"),
+            ("", "", "unspecified", "unspecified"),
+        ] {
+            let source = EventSource::component(component).host(host);
+            let strict = strict_source(&source);
+            assert_eq!(strict.reporting_controller(), controller);
+            assert_eq!(strict.reporting_instance(), instance);
+            let said = (strict.source_component(), strict.source_host());
+            assert_eq!(said, (component, host), "what it reports stays");
+        }
+    }
+
     fn text() -> impl Strategy<Value = String> {
         prop_oneof!["", "\\PC{0,8}", "[a-zA-Z./_-]{0,80}", "[é]{100,700}"]
     }

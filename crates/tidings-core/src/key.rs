@@ -287,6 +287,7 @@ mod tests {
     use k8s_openapi::api::core::v1;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use proptest::prelude::*;
+    use std::hash::BuildHasherDefault;
 
     use super::*;
 
@@ -402,6 +403,9 @@ mod tests {
                     let (one, two) = (keys.key(&event(&left), projection), keys.key(&event(&right), projection));
                     prop_assert_eq!(one == two, same, "{:?}", projection);
                     prop_assert_eq!(one.hash == two.hash, same, "{:?}", projection);
+                    // Of one hash by chance, they are still told apart.
+                    let two = Key { hash: one.hash, ..two };
+                    prop_assert_eq!(one == two, same, "{:?}", projection);
                 }
             }
         }
@@ -417,5 +421,31 @@ mod tests {
             prop_assert!(custom("a") == custom("a") && custom("a") != custom("b"));
             prop_assert!(custom("") != keys.key(&event, Projection::CUSTOM));
         }
+    }
+
+    #[test]
+    fn a_key_weighs_what_it_keeps_in_memory() {
+        let mut parts = ["a"; 17];
+        let keys = Keys::new(1);
+        let small = event(&parts);
+        parts[13] = "a message of twenty-six byte";
+        let (large, text) = (event(&parts), "text");
+        assert!(large.size() > small.size());
+        let key = keys.key(&small, Projection::CUSTOM);
+        assert_eq!(key.size(), size_of::<Key>() + small.size());
+        let custom = keys.custom(&small, Projection::CUSTOM, text.to_owned());
+        assert_eq!(custom.size(), key.size() + text.len());
+        // The same key, kept by another event of it.
+        let kept = key.kept_by(&large);
+        assert_eq!(
+            BuildHasherDefault::<Hashed>::default().hash_one(&kept),
+            key.hash
+        );
+        assert!(kept == key);
+        assert_eq!(kept.size(), size_of::<Key>() + large.size());
+        assert_eq!(
+            [&small, &large].map(|event| kept.size_beside(event)),
+            [small.size(), 0]
+        );
     }
 }

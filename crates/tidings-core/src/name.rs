@@ -204,6 +204,61 @@ mod tests {
 
     const NAMEABLE: usize = 236;
 
+    /// Go's `fmt.Sprintf("%v.%x", name, now.UnixNano())`.
+    #[test]
+    fn combined_events_are_named_as_client_go_names_them() {
+        let rows = [
+            (105_999_103_295_324_396, "p.178959f726d80ec"),
+            (0, "p.0"),
+            (-1, "p.-1"),
+            (-255, "p.-ff"),
+            // Beyond 2262 the number wraps.
+            (i128::from(i64::MAX) + 1, "p.-8000000000000000"),
+        ];
+        for (nanoseconds, expected) in rows {
+            let at = Timestamp::from_nanosecond(nanoseconds).unwrap();
+            assert_eq!(client_go_combined_name("p", at).text(&named("")), expected);
+        }
+    }
+
+    /// All bits of the stamp stand in it, and all of the seed but those displaced.
+    #[test]
+    fn fallback_names_differ_in_every_bit_of_stamp_and_seed() {
+        let text = |seed, stamp| uuid_text(uuid(seed, stamp));
+        let mut seen = std::collections::HashSet::from([text(7, 7)]);
+        assert!((0..64).all(|bit| seen.insert(text(7, 7 ^ (1 << bit)))));
+        let displaced = |bit: &u32| matches!(bit, 0 | 1 | 12..=15);
+        let kept = (0..64).filter(|bit| !displaced(bit));
+        // Of one spread, so that only the seed tells them apart.
+        for bit in kept {
+            assert!(
+                seen.insert(text(7 ^ (1 << bit), 7 ^ (1 << bit))),
+                "bit {bit}"
+            );
+        }
+        // The version takes the place of whatever the seed has there.
+        seen.insert(text(0xf007, 7));
+        for name in &seen {
+            let digits: Vec<_> = name.split('-').map(str::len).collect();
+            assert_eq!(digits, [8, 4, 4, 4, 12]);
+            assert_eq!(name.get(14..15), Some("8"), "its version, of {name}");
+            let variant = name.get(19..20).unwrap_or_default();
+            assert!(["8", "9", "a", "b"].contains(&variant), "{name}");
+        }
+        assert_eq!(NameStamps::new(7).seed(), 7);
+    }
+
+    #[test]
+    fn a_name_given_from_outside_takes_memory() {
+        let sizes = [
+            EventName::Given("given".into()),
+            EventName::Stamped(7),
+            EventName::Uuid([1; 16]),
+        ]
+        .map(|name| name.heap_size());
+        assert_eq!(sizes, [5, 0, 0]);
+    }
+
     proptest! {
         #[test]
         fn names_are_valid_and_differ_however_the_clock_moves(

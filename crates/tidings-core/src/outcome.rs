@@ -192,4 +192,29 @@ mod tests {
         doubled.merge(&counts);
         assert_eq!(doubled.total(), causes * (causes + 1));
     }
+
+    #[test]
+    fn only_causes_that_occurred_are_shown() {
+        let mut counts = DropCounts::default();
+        assert_eq!(
+            (counts.iter().count(), counts.to_string()),
+            (0, String::new())
+        );
+        counts.add(DropCause::Stopped, 1);
+        counts.add(DropCause::QueueFull, 2);
+        let shown: Vec<_> = counts.iter().collect();
+        assert_eq!(shown, [(DropCause::QueueFull, 2), (DropCause::Stopped, 1)]);
+        assert_eq!(counts.to_string(), "queue_full 2, stopped 1");
+    }
+
+    #[test]
+    fn a_healthy_cluster_drops_two_kinds() {
+        let mut benign = DropCause::ALL.to_vec();
+        benign.retain(|cause| cause.is_benign());
+        assert_eq!(
+            benign,
+            [DropCause::AlreadyExists, DropCause::NamespaceTerminating]
+        );
+        assert_eq!(format!("[{:>12}]", DropCause::Stopped), "[     stopped]");
+    }
 }

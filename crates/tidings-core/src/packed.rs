@@ -199,3 +199,67 @@ pub(crate) fn floor_char_boundary(text: &str, at: usize) -> usize {
         .find(|index| text.is_char_boundary(*index))
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    /// Shown in several parts.
+    struct Parts(&'static [&'static str]);
+
+    impl fmt::Display for Parts {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.iter().try_for_each(|part| f.write_str(part))
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_on_a_character_boundary() {
+        // What is shown, in parts; the limit; what is kept of it. The marker takes two bytes.
+        let rows: [(&[&str], usize, &str); 10] = [
+            (&["ab", "cd"], 4, "abcd"),
+            (&["ab", "cd"], 3, "a.."),
+            (&["ab", "cd", "ef"], 5, "abc.."),
+            (&["abcd", "ef"], 4, "ab.."),
+            (&["abc", "", "d"], 3, "a.."),
+            (&["ab", "é"], 4, "abé"),
+            (&["aé", "bc"], 4, "a.."),
+            (&["é", "é"], 3, ".."),
+            (&["abc"], 1, ".."),
+            (&[], 0, ""),
+        ];
+        for (parts, limit, kept) in rows {
+            // Behind another text, whose length does not count.
+            let mut packer = Packer::<3>::with_capacity(0);
+            packer.push("first");
+            packer.push_display(&Parts(parts), limit, "..");
+            packer.push_cut(&parts.concat(), limit, "..");
+            let packed = packer.finish();
+            let texts = [0, 1, 2, 3].map(|index| packed.get(index));
+            assert_eq!(texts, ["first", kept, kept, ""], "{parts:?} in {limit}");
+        }
+    }
+
+    #[test]
+    fn room_that_is_not_needed_is_given_back() {
+        for (capacity, kept) in [(SLACK_BYTES_MAX + 1, true), (SLACK_BYTES_MAX + 2, false)] {
+            let mut packer = Packer::<2>::with_capacity(capacity);
+            packer.push("a");
+            let packed = packer.finish();
+            assert_eq!(packed.heap_size() >= capacity, kept, "{capacity}");
+            assert_eq!((packed.get(0), packed.get(1)), ("a", ""));
+        }
+        // A third text of two is left out.
+        let mut packer = Packer::<2>::with_capacity(8);
+        ["a", "b", "c"]
+            .into_iter()
+            .for_each(|text| packer.push(text));
+        let packed = packer.finish();
+        assert_eq!((packed.get(0), packed.get(1)), ("a", "b"));
+        let mut shown = String::new();
+        write!(shown, "{packed:?}").expect("text can be written");
+        assert_eq!(shown, r#"["a", "b"]"#);
+    }
+}

@@ -227,3 +227,46 @@ impl fmt::Debug for Reference {
         self.fields().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_an_object_is_the_same_object_otherwise() {
+        let fields = ReferenceFields {
+            kind: "Pod",
+            namespace: "shop",
+            name: "web-0",
+            uid: "u",
+            api_version: "v1",
+            field_path: "",
+            resource_version: "7",
+        };
+        let pod = Reference::new(fields);
+        let field_path = "spec.containers{web}";
+        let part = pod.with_field_path(field_path);
+        assert_eq!(part.field_path(), field_path);
+        assert_eq!(
+            format!("{:?}", part.fields()),
+            format!(
+                "{:?}",
+                ReferenceFields {
+                    field_path,
+                    ..fields
+                }
+            )
+        );
+        assert_eq!(
+            (pod.field_path(), pod.to_string()),
+            ("", "pod/web-0".to_owned())
+        );
+        assert_eq!(part, Reference::from(&part.to_object_reference()));
+        assert_eq!(
+            part.heap_size(),
+            size_of::<Packed<7>>() + "Podshopweb-0uv17".len() + field_path.len()
+        );
+        let unnamed = Reference::new(ReferenceFields { name: "", ..fields });
+        assert_eq!(unnamed.to_string(), "pod");
+    }
+}

@@ -550,6 +550,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn up_to_a_quarter_is_added_to_what_the_server_asks_for() {
+        let asked = Some(Duration::from_secs(8));
+        for (random, expected) in [(0, 8000), (1 << 63, 9000), (u64::MAX, 9999)] {
+            let wait = RetryPolicy::default().wait(1, asked, random);
+            assert_eq!(wait.as_millis(), expected);
+        }
+    }
+
     /// kube-apiserver's EventRateLimit answers `NewTooManyRequestsError`; what says that the server
     /// is busy asks for a wait, or is no Status.
     #[test]

@@ -16,8 +16,9 @@ use tidings_server::{ApiOptions, ApiServer, Authenticator, Authorizer, Token, Us
 use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tidings_store::{
-    BoxFuture, Deleted, ListRequest, NewRecord, NewestRequest, PAGE_BYTES_MAX, Page, ReadError,
-    Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
+    BoxFuture, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest,
+    PAGE_BYTES_MAX, Page, ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError,
+    WriteError,
 };
 use tidings_testing::allocations::{COUNTING, Counting, Peak};
 use tower::ServiceExt;
@@ -93,6 +94,10 @@ impl Store for Copying {
 
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(async move { Ok(self.copies(self.store.list(request).await?)) })
+    }
+
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        self.store.counts(request)
     }
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {

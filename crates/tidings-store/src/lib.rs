@@ -63,8 +63,8 @@
 //!
 //! # What it does not do
 //!
-//! Several keys in one transaction, values above [`VALUE_LEN_MAX`], queries beyond key order, object
-//! and time.
+//! Several keys in one transaction, values above [`VALUE_LEN_MAX`], queries beyond key order,
+//! object, reason, type and time.
 
 mod changes;
 pub mod clock;
@@ -81,7 +81,8 @@ mod store;
 pub use error::{Fault, ReadError, WatchError, WriteError};
 pub use limits::{INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 pub use record::{
-    At, Change, Deleted, Index, ListRequest, NewRecord, NewestRequest, ObjectSelector,
-    PAGE_BYTES_MAX, Page, REVISION_OF_NEW, Record, Revision, Stats, UnixMillis,
+    At, Change, Count, Counts, CountsRequest, Deleted, HOUR_MILLIS, Index, ListRequest, NewRecord,
+    NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place, REVISION_OF_NEW, Record, Revision,
+    Stats, UnixMillis,
 };
 pub use store::{BoxFuture, Store, Watch};

@@ -610,5 +610,4 @@ impl<'a> EventBuilder<'a> {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;

@@ -153,12 +153,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             "list_per_second",
             Unit::PerSecond,
         ),
-        (
-            "time to reopen",
-            "reads",
-            "reopen_seconds",
-            Unit::Seconds,
-        ),
+        ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
         (
             "peak memory opening and reading",
             "reads",
@@ -244,12 +239,7 @@ pub(super) fn archive(figures: &[Figure], events: u64) -> String {
             "peak_bytes",
             Unit::Megabytes,
         ),
-        (
-            "time to reopen",
-            "reads",
-            "reopen_seconds",
-            Unit::Seconds,
-        ),
+        ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
         (
             "one object's events, p50",
             "reads",

@@ -193,7 +193,7 @@ fn wrong_command(
 
 fn wrong_verb(root: &Path, verb: &str) -> Option<String> {
     let is_word = verb.starts_with(|letter: char| letter.is_ascii_lowercase());
-    let commands = root.join("crates/tidings-cli/src/commands");
+    let commands = root.join("crates/tidings-cli/src/bin/tidings/commands");
     let is_there =
         commands.join(format!("{verb}.rs")).exists() || commands.join(verb).join("mod.rs").exists();
     (is_word && !is_there).then(|| format!("tidings has no verb {verb}"))

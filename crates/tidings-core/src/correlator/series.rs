@@ -481,5 +481,4 @@ pub struct SeriesStats {
 }
 
 #[cfg(test)]
-#[path = "tests/series.rs"]
 mod tests;

@@ -284,3 +284,42 @@ fn keys_that_fail_among_others_that_do_not_pause_nothing() {
         assert_eq!(bench.delivery.pending(), 200);
     }
 }
+
+/// Keys that failed before an answer fail anew after it.
+#[test]
+fn a_second_outage_pauses_again() {
+    let mut bench = paused(5);
+    for outage in 2..4 {
+        bench.wait();
+        let probe = bench.write().expect("a probe");
+        bench.answer(probe.id, Ok(()));
+        bench.offer(create(probe.occurrence.key));
+        assert!(!bench.delivery.is_paused());
+        while let Some(write) = bench.write() {
+            bench.answer(write.id, Err(reset()));
+        }
+        assert!(bench.delivery.is_paused());
+        assert_eq!(bench.delivery.stats().pauses, outage);
+    }
+}
+
+/// Of the failures of a pause, only those of probes make the next wait longer.
+#[test]
+fn the_failures_of_a_pause_are_its_first_and_its_probes() {
+    let second = Duration::from_secs(1);
+    let mut pause = Pause::new(1);
+    assert_eq!((pause.failures(false), pause.failures(true)), (1, 1));
+    assert!(pause.note_failure(Monotonic::ZERO, &mut 0, false, second));
+    assert_eq!((pause.failures(false), pause.failures(true)), (1, 2));
+    assert!(!pause.note_failure(Monotonic::ZERO, &mut 0, false, second));
+    assert_eq!((pause.failures(false), pause.failures(true)), (1, 2));
+    assert!(!pause.note_failure(Monotonic::ZERO, &mut 0, true, 2 * second));
+    assert_eq!((pause.failures(false), pause.failures(true)), (2, 3));
+    assert_eq!(
+        pause.earliest(Monotonic::ZERO),
+        Some(Monotonic::ZERO.saturating_add(2 * second))
+    );
+    assert!(pause.note_success());
+    assert!(!pause.note_success());
+    assert_eq!(pause.failures(false), 1);
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
-use http::{Method, Uri, header, request};
+use http::{header, request};
 use tokio::time::timeout;
 
 use super::call::{Call, Foreseen};
@@ -15,7 +15,7 @@ use crate::auth::impersonation;
 use crate::auth::{ANONYMOUS, Identity, ReviewError, User, forbidden};
 use crate::clock;
 use crate::flow::connections::Visitor;
-use crate::http::request_kind::RequestKind;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use crate::http::stored::Key;
 use crate::metrics::{Attempt, Permission};
@@ -121,10 +121,9 @@ async fn impersonated(
 pub(super) async fn authorize(
     server: &ApiServer,
     user: &User,
-    method: &Method,
-    uri: &Uri,
+    info: &RequestInfo,
 ) -> Result<(), Status> {
-    let asked = Attributes::of(method, uri.path(), uri.query());
+    let asked = Attributes::of(info);
     let began = clock::monotonic();
     let decision = decide(server, user, &asked).await;
     let took = clock::monotonic().saturating_duration_since(began);
@@ -143,17 +142,11 @@ pub(super) async fn authorize(
 /// those places held for as long as a cluster takes, there would soon be none for anybody else.
 pub(super) async fn foresee_create(
     server: &ApiServer,
-    kind: RequestKind,
+    info: &RequestInfo,
     user: &User,
     request: &mut Request,
 ) {
-    let (api, key) = match Attributes::of(request.method(), request.uri().path(), None) {
-        Attributes::Resource(asked) => {
-            let (namespace, name) = (asked.namespace.into_owned(), asked.name.into_owned());
-            (Api::of_group(kind.group), Key { namespace, name })
-        }
-        Attributes::Path { .. } => return,
-    };
+    let (api, key) = (Api::of_group(&info.group), Key::of(info));
     let asked = Attributes::create_event(api, &key.namespace, &key.name);
     if !server.authorizer.leaves_to_cluster(user, &asked) {
         return;
@@ -170,7 +163,7 @@ pub(super) async fn foresee_create(
 /// # Errors
 /// 403 if the user may not create it.
 pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<(), Status> {
-    let asked = Attributes::create_event(call.api, &call.namespace, &call.name);
+    let asked = Attributes::create_event(call.api, &call.info.namespace, &call.info.name);
     let decision = match &call.foreseen {
         Some(Foreseen(decision)) => decision.clone(),
         // Nobody else has to be asked; or the event was there just now.

@@ -49,7 +49,7 @@ pub(super) async fn apply(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
                 metadata.uid()
             );
-            return Err(Status::conflict(call.api, &call.name, &why));
+            return Err(Status::conflict(call.api, &call.info.name, &why));
         }
         check_place(call, metadata).map_err(|status| status.warning(&warnings))?;
         warnings.extend(rules::dedup_owner_references(&mut event, AFTER_ADMISSION));
@@ -90,7 +90,7 @@ pub(super) async fn apply(
             return answer(StatusCode::OK, &event);
         }
     }
-    Err(Status::modified(call.api, &call.name))
+    Err(Status::modified(call.api, &call.info.name))
 }
 
 fn refusal(error: ApplyError) -> Status {

@@ -317,7 +317,7 @@ pub(crate) fn table_rows(call: &Call, form: Form, now: jiff::Timestamp) -> Resul
         api: call.api,
         version,
         include_object: match form.shape {
-            Shape::Table(_) => call.query.include_object()?,
+            Shape::Table(_) => call.info.query.include_object()?,
             _ => IncludeObject::default(),
         },
         now,

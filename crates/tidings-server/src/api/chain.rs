@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt, stream};
@@ -24,7 +24,6 @@ use tokio::time::{Instant, timeout_at};
 use super::access;
 use super::measured::Measured;
 use super::streamed::Outcome;
-use crate::api::compress;
 use crate::api::limits::{self, Admitted};
 use crate::api::server::ApiServer;
 use crate::audit::{self, AUDIT_ID};
@@ -32,9 +31,9 @@ use crate::auth::User;
 use crate::clock;
 use crate::flow::connections::Visitor;
 use crate::flow::paced;
+use crate::http::compress;
 use crate::http::present::present_status;
-use crate::http::query::Query;
-use crate::http::request_kind::RequestKind;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
 /// Maximum of headers of a request; over HTTP/1.1 hyper takes 100. More are answered with 431.
@@ -48,13 +47,15 @@ pub(super) async fn answer(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let kind = RequestKind::of(&request);
-    let measured = Measured::begin(Arc::clone(&server), kind, &request);
+    let info = RequestInfo::of(request.method(), request.uri(), request.headers());
+    let info = Arc::new(info);
+    let measured = Measured::begin(Arc::clone(&server), Arc::clone(&info), &request);
     if request.headers().len() > HEADERS_MAX {
         return measured.follow(too_many_headers());
     }
-    let common = Common::of(&mut request);
-    let response = let_in(server, kind, request, next).await;
+    let common = Common::of(Arc::clone(&info), &mut request);
+    request.extensions_mut().insert(Arc::clone(&info));
+    let response = let_in(server, info, request, next).await;
     measured.follow(common.complete(response))
 }
 
@@ -74,7 +75,7 @@ fn too_many_headers() -> Response {
 /// Finds out whose request it is.
 async fn let_in(
     server: Arc<ApiServer>,
-    kind: RequestKind,
+    info: Arc<RequestInfo>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -83,7 +84,7 @@ async fn let_in(
     let visitor = parts.extensions.get::<Arc<Visitor>>();
     let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts))) {
         Some(None) => {
-            server.metrics.terminated(kind, 429);
+            server.metrics.terminated(info.labels, 429);
             return limits::too_many_requests();
         }
         room => room.flatten(),
@@ -97,7 +98,7 @@ async fn let_in(
     let entry = match &server.audit {
         Some(log) => {
             let received = server.clock.now();
-            audit::Entry::begin(log, received, kind, identity, &mut request).await
+            audit::Entry::begin(log, received, &info, identity, &mut request)
         }
         None => None,
     };
@@ -108,7 +109,7 @@ async fn let_in(
     let answer = Box::pin(async move {
         let response = match user {
             Ok(user) => {
-                let answer = allowed(&server, kind, &user, request, next, (began, gone));
+                let answer = allowed(&server, &info, &user, request, next, (began, gone));
                 unharmed(Box::pin(answer)).await
             }
             Err(status) => status.into_response(),
@@ -204,13 +205,13 @@ async fn is_gone(gone: Gone) {
 /// Serves what the user may do. A cluster may be asked for long about that: who waits for it holds no place.
 async fn allowed(
     server: &Arc<ApiServer>,
-    kind: RequestKind,
+    info: &RequestInfo,
     user: &User,
     mut request: Request,
     next: Next,
     (began, gone): (Instant, Gone),
 ) -> Response {
-    let allowed = access::authorize(server, user, request.method(), request.uri());
+    let allowed = access::authorize(server, user, info);
     let end = began.checked_add(server.options.request_timeout);
     let end = end.unwrap_or_else(|| paced::deadline(server.options.request_timeout));
     match timeout_at(end, allowed).await {
@@ -219,16 +220,15 @@ async fn allowed(
         Err(_) => return Status::timeout().into_response(),
     }
     // A probe is answered however much there is to do.
-    if kind.is_probe() {
+    if info.is_probe() {
         return next.run(request).await;
     }
-    if kind.may_create_by_name() {
-        Box::pin(access::foresee_create(server, kind, user, &mut request)).await;
+    if info.may_create_by_name() {
+        Box::pin(access::foresee_create(server, info, user, &mut request)).await;
     }
-    let asked = (request.method(), request.uri());
     let limits = &server.limits;
     match limits
-        .admit(&server.metrics, kind, asked, began, is_gone(gone))
+        .admit(&server.metrics, info, began, is_gone(gone))
         .await
     {
         Admitted::Watch(place) => {
@@ -267,12 +267,12 @@ struct Common {
     audit_id: Option<HeaderValue>,
     /// What decides about the form of a [`Status`].
     asked: HeaderMap,
-    uri: Uri,
+    info: Arc<RequestInfo>,
 }
 
 impl Common {
     /// Gives the request an Audit-Id, too.
-    fn of(request: &mut Request) -> Self {
+    fn of(info: Arc<RequestInfo>, request: &mut Request) -> Self {
         let given = request
             .headers()
             .get(&AUDIT_ID)
@@ -299,14 +299,14 @@ impl Common {
         Self {
             audit_id,
             asked,
-            uri: request.uri().clone(),
+            info,
         }
     }
 
     fn complete(self, mut response: Response) -> Response {
         if let Some(status) = response.extensions_mut().remove::<Status>() {
-            let query = Query::parse(self.uri.query());
-            let (media, body) = present_status(&status, &self.asked, &query);
+            let query = &self.info.query;
+            let (media, body) = present_status(&status, &self.asked, query);
             *response.body_mut() = Body::from(body);
             let headers = response.headers_mut();
             let content_type = HeaderValue::from_static(media.content_type());

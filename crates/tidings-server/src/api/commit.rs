@@ -35,10 +35,10 @@ pub(super) async fn store_new(
     gate: &mut Gate<'_>,
 ) -> Result<Event, Status> {
     let api = call.api;
-    settle_namespace(event.metadata.get_or_insert_default(), &call.namespace)?;
+    settle_namespace(event.metadata.get_or_insert_default(), &call.info.namespace)?;
     server
         .admission
-        .check_namespace(&server.metrics.policy, api, &call.namespace, &event)?;
+        .check_namespace(&server.metrics.policy, api, &call.info.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
     let version = metadata
         .resource_version
@@ -65,7 +65,7 @@ pub(super) async fn store_new(
         refuse_if_any(&name, &rules::check_create(api, &event))?;
         gate.pass(Operation::Create, &event)?;
         let key = Key {
-            namespace: call.namespace.clone(),
+            namespace: call.info.namespace.clone(),
             name,
         };
         if dry_run {
@@ -209,16 +209,16 @@ pub(super) async fn change(
 
 /// An event has to have the namespace and the name of the request's path; the namespace may be left out.
 pub(super) fn check_place(call: &Call, metadata: &mut ObjectMeta) -> Result<(), Status> {
-    settle_namespace(metadata, &call.namespace)?;
+    settle_namespace(metadata, &call.info.namespace)?;
     match metadata.name() {
-        name if name == call.name => Ok(()),
+        name if name == call.info.name => Ok(()),
         "" => Err(Status::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            call.name
+            call.info.name
         ))),
         name => Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name
+            call.info.name
         ))),
     }
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
@@ -12,8 +12,7 @@ use tokio::time::Instant;
 use crate::api::options::ApiOptions;
 use crate::flow::paced;
 use crate::flow::places::{Level, Places};
-use crate::http::query::Query;
-use crate::http::request_kind::RequestKind;
+use crate::http::request::{RequestInfo, RequestLabels};
 use crate::http::status::Status;
 use crate::metrics::{LevelNow, Metrics};
 
@@ -70,41 +69,40 @@ impl Limits {
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
-        kind: RequestKind,
-        (method, uri): (&Method, &Uri),
+        info: &RequestInfo,
         began: Instant,
         gone: impl Future<Output = ()>,
     ) -> Admitted {
         let mut longest = self.request_timeout;
-        if kind.writes_one() {
+        if info.writes_one() {
             longest = longest.min(WRITE_TIME_MAX);
         }
-        let timeout = match Query::parse(uri.query()).timeout() {
+        let timeout = match info.query.timeout() {
             // What a watch asks for is how long it lasts.
-            _ if kind.is_watch() => longest,
+            _ if info.is_watch() => longest,
             Ok(None | Some(Duration::ZERO)) => longest,
             Ok(Some(asked)) => asked.min(longest),
             Err(status) => return Admitted::Refused(status.into_response()),
         };
         let deadline = began.checked_add(timeout);
         let deadline = deadline.unwrap_or_else(|| paced::deadline(timeout));
-        let place = match self.places(kind, method) {
+        let place = match self.places(info) {
             None => None,
             Some(places) => {
                 let wait = self.wait_limit.min(timeout / WAIT_DIVISOR);
                 let Ok(place) = places.take(&metrics.flow, wait, gone).await else {
-                    metrics.terminated(kind, 429);
+                    metrics.terminated(info.labels, 429);
                     return Admitted::Refused(too_many_requests());
                 };
                 Some(place)
             }
         };
-        if kind.is_watch() {
+        if info.is_watch() {
             return Admitted::Watch(place.map(|place| InitialPlace::new(place, deadline)));
         }
         Admitted::Within(Limit {
             metrics: Arc::clone(metrics),
-            kind,
+            labels: info.labels,
             place,
             deadline,
         })
@@ -112,12 +110,12 @@ impl Limits {
 
     /// The places a request takes one of. Who looks how the server is doing needs none: it matters most when there are
     /// none.
-    fn places(&self, kind: RequestKind, method: &Method) -> Option<&Places> {
-        if kind.is_metrics() {
+    fn places(&self, info: &RequestInfo) -> Option<&Places> {
+        if info.is_metrics() {
             None
-        } else if kind.is_review() {
+        } else if info.is_review() {
             Some(&self.reviews)
-        } else if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        } else if matches!(info.method, Method::GET | Method::HEAD | Method::OPTIONS) {
             Some(&self.reads)
         } else {
             Some(&self.writes)
@@ -161,7 +159,7 @@ impl InitialPlace {
 /// A request's place among those in flight, if it takes one, and its time.
 pub(crate) struct Limit {
     metrics: Arc<Metrics>,
-    kind: RequestKind,
+    labels: RequestLabels,
     place: Option<OwnedSemaphorePermit>,
     deadline: Instant,
 }
@@ -171,12 +169,12 @@ impl Limit {
     pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
         let Self {
             metrics,
-            kind,
+            labels,
             place,
             deadline,
         } = self;
         let answer = tokio::time::timeout_at(deadline, answer).await;
-        let timed_out = move || metrics.aborted(kind);
+        let timed_out = move || metrics.aborted(labels);
         if let Ok(response) = answer {
             response.map(|body| paced::pace(body, place, deadline, timed_out))
         } else {

@@ -1,38 +1,54 @@
 //! OpenAPI v3, as far as kubectl reads it: `create`, `apply` and `replace` look for the `fieldValidation` parameter of a
 //! kind's PATCH, `explain` for the schema of a kind.
 
-use axum::Json;
+use std::sync::LazyLock;
+
 use axum::extract::Path;
-use axum::response::IntoResponse;
-use http::header;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
 use serde_json::{Map, Value, json};
 
+use super::body::encoded;
+use crate::http::negotiate::Media;
+use crate::http::params::{self, Verb};
 use crate::http::status::Status;
 use tidings_api::codec::Api;
 
+/// The schemas of what all kinds have: `ObjectMeta` and what it consists of, times and patches.
+const META_SCHEMAS: &str = include_str!("meta_schemas.json");
+
+/// Each version's document, in the order of [`VERSIONS`].
+static DOCUMENTS: LazyLock<[String; 2]> =
+    LazyLock::new(|| VERSIONS.map(|api| document(api).to_string()));
+const VERSIONS: [Api; 2] = [Api::Core, Api::Events];
+
 /// GET /openapi/v3
 pub(crate) async fn index() -> impl IntoResponse {
-    let entry = |api: Api| {
+    let entry = |(api, document): (Api, &String)| {
         let path = path(api);
-        let hash = super::discovery::fingerprint(document(api).to_string().as_bytes());
+        let hash = super::discovery::fingerprint(document.as_bytes());
         (
             path.to_owned(),
             json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash:X}")}),
         )
     };
-    let paths: Map<String, Value> = [Api::Core, Api::Events].map(entry).into_iter().collect();
+    let documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
+    let paths: Map<String, Value> = documents.map(entry).collect();
     // Upstream does not say that it is JSON, and Go then finds plain text.
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     (content_type, json!({"paths": paths}).to_string())
 }
 
 /// GET /openapi/v3/{path}
-pub(crate) async fn version(Path(wanted): Path<String>) -> Result<Json<Value>, Status> {
-    [Api::Core, Api::Events]
-        .into_iter()
-        .find(|api| path(*api) == wanted)
-        .map(|api| Json(document(api)))
-        .ok_or_else(Status::no_such_path)
+pub(crate) async fn version(Path(wanted): Path<String>) -> Result<Response, Status> {
+    let mut documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
+    let found = documents.find(|(api, _)| path(*api) == wanted);
+    let (_, document) = found.ok_or_else(Status::no_such_path)?;
+    Ok(encoded(
+        StatusCode::OK,
+        Media::Json,
+        document.clone().into_bytes(),
+    ))
 }
 
 fn path(api: Api) -> &'static str {
@@ -61,15 +77,15 @@ fn document(api: Api) -> Value {
         Api::Core => "io.k8s.api.core.v1.Event",
         Api::Events => "io.k8s.api.events.v1.Event",
     };
-    let parameter = |name: &str, what: &str| json!({"name": name, "in": "query", "description": what, "schema": {"type": "string", "uniqueItems": true}});
-    let write_parameters = json!([
-        parameter("dryRun", "When it is All, nothing is stored."),
-        parameter("fieldManager", "Who makes this change."),
-        parameter(
-            "fieldValidation",
-            "What becomes of unknown fields: Ignore, Warn or Strict."
-        ),
-    ]);
+    let parameters = |verb| -> Value {
+        let declared = params::of(verb).map(|parameter| {
+            json!({
+                "name": parameter.name, "in": "query", "description": parameter.about,
+                "schema": {"type": parameter.kind.name(), "uniqueItems": true},
+            })
+        });
+        declared.collect()
+    };
     let content = |media: &[&str], schema: &str| -> Value {
         let schema = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}});
         let content: Map<String, Value> = media
@@ -78,39 +94,31 @@ fn document(api: Api) -> Value {
             .collect();
         Value::Object(content)
     };
-    let operation = |action: &str, request: Option<Value>| -> Value {
+    let operation = |action: &str, verb, request: Option<Value>| -> Value {
         let mut operation = json!({
+            "parameters": parameters(verb),
             "responses": {"200": {"description": "OK", "content": content(&BODIES, event_schema)}},
             "x-kubernetes-action": action,
-                "x-kubernetes-group-version-kind": kind,
+            "x-kubernetes-group-version-kind": kind,
         });
-        if let (Some(request), Some(operation)) = (request, operation.as_object_mut()) {
-            let mut parameters = write_parameters.clone();
-            if action == "patch"
-                && let Some(parameters) = parameters.as_array_mut()
-            {
-                parameters.push(json!({
-                    "name": "force", "in": "query",
-                    "description": "An apply takes the fields that others manage.",
-                    "schema": {"type": "boolean", "uniqueItems": true},
-                }));
-            }
-            operation.insert("parameters".into(), parameters);
-            operation.insert("requestBody".into(), json!({"content": request}));
+        if let Some(request) = request {
+            operation["requestBody"] = json!({"content": request});
         }
         operation
     };
+    let event = || Some(content(&BODIES, event_schema));
     let base = format!("/{}/namespaces/{{namespace}}/events", path(api));
     let paths = json!({
         &base: {
-            "get": operation("list", None),
-            "post": operation("post", Some(content(&BODIES, event_schema))),
+            "get": operation("list", Verb::List, None),
+            "post": operation("post", Verb::Create, event()),
+            "delete": operation("deletecollection", Verb::DeleteCollection, None),
         },
         format!("{base}/{{name}}"): {
-            "get": operation("get", None),
-            "put": operation("put", Some(content(&BODIES, event_schema))),
-            "patch": operation("patch", Some(content(&PATCHES, PATCH_SCHEMA))),
-            "delete": operation("delete", None),
+            "get": operation("get", Verb::Get, None),
+            "put": operation("put", Verb::Update, event()),
+            "patch": operation("patch", Verb::Patch, Some(content(&PATCHES, PATCH_SCHEMA))),
+            "delete": operation("delete", Verb::Delete, None),
         },
     });
     let mut schemas = schemas(api);
@@ -124,14 +132,8 @@ fn document(api: Api) -> Value {
         event_fields(api),
         required,
     );
-    if let Some(event) = event.as_object_mut() {
-        event.insert("x-kubernetes-group-version-kind".into(), json!([kind]));
-    }
+    event["x-kubernetes-group-version-kind"] = json!([kind]);
     schemas.insert(event_schema.into(), event);
-    schemas.insert(
-        PATCH_SCHEMA.into(),
-        json!({"type": "object", "description": "A patch."}),
-    );
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "tidings"},
@@ -273,7 +275,7 @@ fn event_fields(api: Api) -> &'static [Field] {
     }
 }
 
-/// A type, what it is, its fields, those that are required, and whether it is owned as a whole.
+/// A type of an event's own, what it is, its fields, those that are required, and whether it is owned as a whole.
 type Table = (
     &'static str,
     &'static str,
@@ -282,7 +284,7 @@ type Table = (
     bool,
 );
 
-const TABLES: [Table; 6] = [
+const TABLES: [Table; 3] = [
     (
         "ObjectReference",
         "Points at an object, or at a part of it.",
@@ -326,112 +328,25 @@ const TABLES: [Table; 6] = [
         &[],
         false,
     ),
-    (
-        "ObjectMeta",
-        "What all objects have in common.",
-        &[
-            ("name", "string", "Unique within the namespace."),
-            (
-                "generateName",
-                "string",
-                "What the name is made from if none is given.",
-            ),
-            ("namespace", "string", "Where the object lives."),
-            ("labels", "map", "What the object can be selected by."),
-            ("annotations", "map", "What tools keep with the object."),
-            ("uid", "string", "Set by the server."),
-            ("resourceVersion", "string", "Set by the server."),
-            ("generation", "int64", "Unused by events."),
-            ("creationTimestamp", "Time", "Set by the server."),
-            (
-                "deletionTimestamp",
-                "Time",
-                "Set by the server when finalizers hold back a delete.",
-            ),
-            ("deletionGracePeriodSeconds", "int64", "Set by the server."),
-            ("finalizers", "set", "What has to be done before a delete."),
-            (
-                "ownerReferences",
-                "OwnerReference[uid]",
-                "The objects this one belongs to.",
-            ),
-            (
-                "managedFields",
-                "ManagedFieldsEntry[]",
-                "Who manages which fields, once somebody applied the object.",
-            ),
-            ("selfLink", "string", "Accepted and not kept."),
-        ],
-        &[],
-        false,
-    ),
-    (
-        "OwnerReference",
-        "An object that another belongs to.",
-        &[
-            ("apiVersion", "string", "The version of the owner's API."),
-            ("kind", "string", "The owner's kind."),
-            ("name", "string", "The owner's name."),
-            ("uid", "string", "The owner's uid."),
-            (
-                "controller",
-                "boolean",
-                "Whether the owner is the controller.",
-            ),
-            (
-                "blockOwnerDeletion",
-                "boolean",
-                "Whether the owner waits for this object when it is deleted.",
-            ),
-        ],
-        &["apiVersion", "kind", "name", "uid"],
-        true,
-    ),
-    (
-        "ManagedFieldsEntry",
-        "What one manager manages.",
-        &[
-            ("manager", "string", "Who manages the fields."),
-            ("operation", "string", "How: Apply or Update."),
-            (
-                "apiVersion",
-                "string",
-                "The version whose names the fields have.",
-            ),
-            ("time", "Time", "When the manager last changed a field."),
-            ("fieldsType", "string", "FieldsV1."),
-            ("fieldsV1", "FieldsV1", "The fields."),
-            ("subresource", "string", "Unused by events."),
-        ],
-        &[],
-        false,
-    ),
 ];
 
 fn schemas(api: Api) -> Map<String, Value> {
-    let mut schemas: Map<String, Value> = TABLES
-        .into_iter()
-        .map(|(name, what, fields, required, atomic)| {
-            let required = match (name, api) {
-                ("EventSeries", Api::Events) => &["count", "lastObservedTime"],
-                _ => required,
-            };
-            let mut schema = object(api, what, fields, required);
-            if let Some(schema) = schema.as_object_mut().filter(|_| atomic) {
-                schema.insert("x-kubernetes-map-type".into(), json!("atomic"));
-            }
-            (schema_name(api, name), schema)
-        })
-        .collect();
-    for name in ["Time", "MicroTime"] {
-        schemas.insert(
-            schema_name(api, name),
-            json!({"type": "string", "format": "date-time"}),
-        );
-    }
-    schemas.insert(
-        schema_name(api, "FieldsV1"),
-        json!({"type": "object", "description": "A set of fields, as a tree of f:, k: and v: keys."}),
+    // A test reads it.
+    let mut schemas: Map<String, Value> = serde_json::from_str(META_SCHEMAS).unwrap_or_default();
+    schemas.extend(
+        TABLES
+            .into_iter()
+            .map(|(name, what, fields, required, atomic)| {
+                let required = match (name, api) {
+                    ("EventSeries", Api::Events) => &["count", "lastObservedTime"],
+                    _ => required,
+                };
+                let mut schema = object(api, what, fields, required);
+                if atomic {
+                    schema["x-kubernetes-map-type"] = "atomic".into();
+                }
+                (schema_name(api, name), schema)
+            }),
     );
     schemas
 }
@@ -446,40 +361,15 @@ fn schema_name(api: Api, name: &str) -> String {
     }
 }
 
-/// The schema of an object. A field's kind is a JSON type, `map` (of strings), `set` (of strings), a type's name, or a
-/// list of a type's, with the key of its items if it has one.
+/// The schema of an object. A field's kind is a JSON type or a type's name.
 fn object(api: Api, what: &str, fields: &[Field], required: &[&str]) -> Value {
-    let reference =
-        |name: &str| json!({"$ref": format!("#/components/schemas/{}", schema_name(api, name))});
     let property = |kind: &str, what: &str| match kind {
-        "string" | "boolean" => json!({"type": kind, "description": what}),
-        "int32" | "int64" => json!({"type": "integer", "format": kind, "description": what}),
-        "map" => json!({
-            "type": "object", "additionalProperties": {"type": "string", "default": ""}, "description": what,
-        }),
-        "set" => json!({
-            "type": "array", "items": {"type": "string", "default": ""}, "description": what,
-            "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge",
-        }),
-        list if list.ends_with(']') => {
-            let (item, key) = list
-                .trim_end_matches(']')
-                .split_once('[')
-                .unwrap_or((list, ""));
-            let items = json!({"allOf": [reference(item)], "default": {}});
-            if key.is_empty() {
-                json!({
-                    "type": "array", "items": items, "description": what, "x-kubernetes-list-type": "atomic",
-                })
-            } else {
-                json!({
-                    "type": "array", "items": items, "description": what, "x-kubernetes-list-type": "map",
-                    "x-kubernetes-list-map-keys": [key], "x-kubernetes-patch-merge-key": key,
-                    "x-kubernetes-patch-strategy": "merge",
-                })
-            }
+        "string" => json!({"type": kind, "description": what}),
+        "int32" => json!({"type": "integer", "format": kind, "description": what}),
+        name => {
+            let reference = format!("#/components/schemas/{}", schema_name(api, name));
+            json!({"allOf": [{"$ref": reference}], "description": what})
         }
-        name => json!({"allOf": [reference(name)], "description": what}),
     };
     let properties: Map<String, Value> = fields
         .iter()

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::http::request_kind::RequestKind;
+use crate::http::request::RequestLabels;
 pub(crate) use connections::{ConnectionMetrics, Ending};
 pub(crate) use flow::{FlowMetrics, LevelNow, Rejection};
 pub(crate) use policy::{Attempt, Judge, Operation, Permission, PolicyMetrics};
@@ -156,13 +156,13 @@ impl Metrics {
     /// A request was answered to the end, or given up.
     pub(crate) fn request(
         &self,
-        kind: RequestKind,
+        labels: RequestLabels,
         dry_run: &'static str,
         code: u16,
         took: Duration,
         bytes: u64,
     ) {
-        let labels = kind.labels();
+        let labels = labels.all();
         let [
             verb,
             group,
@@ -203,26 +203,26 @@ impl Metrics {
     }
 
     /// A request has a body of this length.
-    pub(crate) fn request_body(&self, kind: RequestKind, len: u64) {
+    pub(crate) fn request_body(&self, labels: RequestLabels, len: u64) {
         self.body_sizes
-            .of([kind.resource, kind.verb])
+            .of([labels.resource, labels.verb])
             .observe_bytes(len);
     }
 
     /// So many more watches are served.
-    pub(crate) fn long_running(&self, kind: RequestKind, by: i64) {
+    pub(crate) fn long_running(&self, labels: RequestLabels, by: i64) {
         let mut gauges = self
             .long_running
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         gauges
-            .entry(kind.labels())
+            .entry(labels.all())
             .or_default()
             .fetch_add(by, Ordering::Relaxed);
     }
 
     /// A request was turned away in self-defence.
-    pub(crate) fn terminated(&self, kind: RequestKind, code: u16) {
+    pub(crate) fn terminated(&self, labels: RequestLabels, code: u16) {
         let [
             verb,
             group,
@@ -231,7 +231,7 @@ impl Metrics {
             subresource,
             scope,
             component,
-        ] = kind.labels();
+        ] = labels.all();
         let labels = [
             verb,
             group,
@@ -246,8 +246,8 @@ impl Metrics {
     }
 
     /// A request was given up, or its answer cut off, because its time was over.
-    pub(crate) fn aborted(&self, kind: RequestKind) {
-        let [verb, group, version, resource, subresource, scope, _] = kind.labels();
+    pub(crate) fn aborted(&self, labels: RequestLabels) {
+        let [verb, group, version, resource, subresource, scope, _] = labels.all();
         self.aborts
             .of([verb, group, version, resource, subresource, scope])
             .add(1);

@@ -13,8 +13,8 @@ use tidings_server::clock::SystemClock;
 use tidings_server::{ApiOptions, AuditLog, AuditOptions};
 use tidings_store::clock::ManualClock;
 use tidings_store::{
-    BoxFuture, Deleted, ListRequest, NewRecord, NewestRequest, Page, ReadError, Record, Revision,
-    Stats, Store, UnixMillis, Watch, WatchError, WriteError,
+    BoxFuture, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest, Page,
+    ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
 };
 use tokio::sync::watch;
 
@@ -72,6 +72,10 @@ impl Store for Slow {
 
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(self.released().then(move |()| self.store.list(request)))
+    }
+
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        self.store.counts(request)
     }
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {

@@ -135,6 +135,7 @@ impl<'a> Batch<'a> {
             key,
             value,
             fields,
+            reason,
             expires_at,
             body,
             expected,
@@ -196,6 +197,7 @@ impl<'a> Batch<'a> {
             fields,
         };
         let before = replaced.as_ref().map(|replaced| &replaced.placed);
+        self.memtable.know_reason(&fields, &reason);
         self.memtable.put(hash, &key, &placed, before);
         let previous = before.map(|before| (before.pointer.revision, before.pointer.bucket));
         let version = Version {
@@ -500,8 +502,11 @@ impl<'a> Batch<'a> {
                 Fault::Corrupt(format!("the bucket of revision {revision} is missing"))
             })?,
         };
+        let placed = stored.placed();
+        self.memtable
+            .know_reason(&placed.fields, &stored.index.reason);
         Ok(Replaced {
-            placed: stored.placed(),
+            placed,
             record: stored.record,
         })
     }

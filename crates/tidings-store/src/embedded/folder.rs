@@ -1,7 +1,7 @@
 //! The folder around the engine: whose it is, which format it has, that only one process has it.
 //!
 //! ```text
-//! FORMAT         "tidings-store 3"
+//! FORMAT         "tidings-store 4"
 //! lock           held while the store is open
 //! CHECKPOINT     how far the index reaches
 //! log/           everything that was written
@@ -12,6 +12,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::disk;
@@ -21,8 +22,8 @@ use super::keys::FORMAT;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_NAME: &str = "tidings-store";
-/// The format that differs from today's in the index only, which can always be made anew.
-const ANOTHER_INDEX: u32 = 2;
+/// Formats with another index, which can always be made anew. What else is in them is as in today's.
+const ANOTHER_INDEX: RangeInclusive<u32> = 2..=3;
 const LOCK_FILE: &str = "lock";
 pub(crate) const LOG: &str = "log";
 pub(crate) const INDEX: &str = "index";
@@ -54,9 +55,9 @@ impl Folder {
             None => disk::sync_folder_of(path),
         };
         synced.map_err(|error| OpenError::io("sync", path, error))?;
-        if format == Some(ANOTHER_INDEX) {
+        if let Some(format) = format.filter(|format| ANOTHER_INDEX.contains(format)) {
             let index = path.join(INDEX);
-            tracing::info!(folder = %path.display(), "the store is of format 2; its index is made anew");
+            tracing::info!(folder = %path.display(), format, "the store is of an earlier format; its index is made anew");
             match fs::remove_dir_all(&index) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(OpenError::io("remove", &index, error));
@@ -99,7 +100,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                     known: FORMAT,
                 });
             }
-            if found < FORMAT && found != ANOTHER_INDEX {
+            if found < FORMAT && !ANOTHER_INDEX.contains(&found) {
                 return Err(OpenError::OlderFormat {
                     path: path.to_owned(),
                     found,

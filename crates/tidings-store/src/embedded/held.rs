@@ -122,10 +122,16 @@ impl Held {
     pub(crate) fn forget(&self, oldest: Revision, steady: Duration) {
         let idle = self.limits.idle;
         let mut entries = self.entries();
-        let gone: Vec<_> = entries
-            .extract_if(.., |revision, entry| {
-                *revision < oldest || steady.saturating_sub(entry.read_at) >= idle
-            })
+        let is_over = |revision: Revision, entry: &Entry| {
+            revision < oldest || steady.saturating_sub(entry.read_at) >= idle
+        };
+        let over = entries
+            .iter()
+            .filter(|(revision, entry)| is_over(**revision, entry));
+        let over: Vec<_> = over.map(|(revision, _)| *revision).collect();
+        let gone: Vec<_> = over
+            .iter()
+            .filter_map(|revision| entries.remove(revision))
             .collect();
         drop(entries);
         drop(gone);
@@ -243,7 +249,7 @@ mod tests {
     fn memory_that_was_flushed_is_kept_up_to_a_limit() {
         let folder = tempfile::tempdir().unwrap();
         let engine = engine(&folder);
-        let one = 224 + 4;
+        let one = super::super::memtable::SLOT_BYTES + 4;
         let held = held(100, 2 * one);
         let at = Duration::ZERO;
         for revision in 1..=4 {

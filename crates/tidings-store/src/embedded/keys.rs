@@ -3,31 +3,43 @@
 //! | tree | key | value |
 //! |---|---|---|
 //! | names | the record's key | [`Pointer`] |
-//! | a bucket's | `o` + object hash (u64) + revision (u64) | empty |
-//! | a bucket's | `s` + inverted last-seen (u64) + inverted revision (u64) | empty |
-//! | a bucket's | `g` + hash of the key's group (u24) + inverted last-seen (u64) + inverted revision (u64) | empty |
+//! | a bucket's | `c` + inverted hour (u64) + reason | varint count of versions |
+//! | a bucket's | `g` + hash of the key's group (u24) + place | empty |
+//! | a bucket's | `o` + object hash (u64) + place | empty |
+//! | a bucket's | `r` + hash of the reason (u24) + place | empty |
+//! | a bucket's | `s` + place | empty |
+//! | a bucket's | `t` + hash of the type (u24) + place; not of the [`USUAL_TYPE`] | empty |
+//! | a bucket's | `u` | revision (u64) up to which changes are in the counts |
 //! | a bucket's | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
+//!
+//! A place is the inverted last-seen (u64) and the inverted revision (u64), so that a walk forward goes from the newest back.
 //!
 //! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is named by the time its
 //! last record expires, in milliseconds ([`NEVER`] for records that do not).
 //!
-//! The object and last-seen entries of a version exist from its write until it is replaced, deleted or its bucket is
-//! dropped. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
+//! The entries of a version with a place exist from its write until it is replaced, deleted or its bucket is dropped, and
+//! for as long it is counted. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
 
-use std::ops::Deref;
+use std::ops::{Bound, Deref};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::varint::{Reader, damaged, put_bytes, put_varint};
-use crate::{Fault, Index, ObjectSelector, Revision, UnixMillis};
+use crate::record::hour_of;
+use crate::{
+    CountsRequest, Fault, Index, NewestRequest, ObjectSelector, Place, Revision, UnixMillis,
+};
 
 /// Version of everything described here. A store with a greater one is refused.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 
 /// The bucket of records that never expire.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// A revision as the value of an `x` entry.
+/// What nearly all events are of: who asks for those reads few others.
+pub(crate) const USUAL_TYPE: &str = "Normal";
+
+/// A revision as the value of an `x` or `u` entry.
 pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
     revision.to_be_bytes()
 }
@@ -36,26 +48,38 @@ pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Tag {
+    /// By the hour and the reason, to how many there are.
+    Count = b'c',
+    /// By the [`group`] of the key.
+    Group = b'g',
     /// By the object.
     Object = b'o',
-    /// By when it was last seen.
+    /// By the reason.
+    Reason = b'r',
+    /// By when it was last seen alone.
     Seen = b's',
-    /// By when it was last seen, within the keys of one [`group`].
-    SeenInGroup = b'g',
+    /// By the type.
+    Type = b't',
+    /// To what is counted.
+    Counted = b'u',
     /// By its revision, if it ended before its time.
     Ended = b'x',
 }
 
-/// A key of a bucket's tree.
+/// How long the longest [`IndexKey`] is.
+const KEY_LEN: usize = 25;
+
+/// A key of a bucket's tree that leads to a version, or the beginning of some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexKey {
-    bytes: [u8; 20],
+    /// Zeros behind its end: two keys of which one begins with the other are never sorted.
+    bytes: [u8; KEY_LEN],
     len: u8,
 }
 
 impl IndexKey {
-    fn new(tag: Tag, parts: [&[u8]; 3]) -> Self {
-        let (mut bytes, mut len) = ([0; 20], 0);
+    fn new(tag: Tag, parts: [&[u8]; 2]) -> Self {
+        let (mut bytes, mut len) = ([0; KEY_LEN], 0);
         let tag = [tag as u8];
         let parts = [&tag[..]].into_iter().chain(parts);
         for (to, byte) in bytes.iter_mut().zip(parts.flatten()) {
@@ -65,31 +89,12 @@ impl IndexKey {
         Self { bytes, len }
     }
 
-    fn object(hash: u64, revision: Revision) -> Self {
-        Self::new(
-            Tag::Object,
-            [&hash.to_be_bytes(), &revision.to_be_bytes(), &[]],
-        )
-    }
-
-    /// Among all last-seen keys, or among those of a group.
-    fn seen(group: Option<u32>, last_seen: UnixMillis, revision: Revision) -> Self {
-        let time = (!ordered(last_seen)).to_be_bytes();
-        let revision = (!revision).to_be_bytes();
-        match group {
-            None => Self::new(Tag::Seen, [&time, &revision, &[]]),
-            Some(group) => {
-                let group = group_bytes(group);
-                Self::new(Tag::SeenInGroup, [&group, &time, &revision])
-            }
-        }
-    }
-
     /// Sorts as the bytes do.
-    pub(crate) fn order(&self) -> (u128, u32) {
+    pub(crate) fn order(&self) -> (u128, u64, u8) {
         let (first, rest) = self.bytes.split_first_chunk().unwrap_or((&[0; 16], &[]));
-        let rest = rest.first_chunk().unwrap_or(&[0; 4]);
-        (u128::from_be_bytes(*first), u32::from_be_bytes(*rest))
+        let (second, rest) = rest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let (first, second) = (u128::from_be_bytes(*first), u64::from_be_bytes(*second));
+        (first, second, rest.first().copied().unwrap_or(0))
     }
 }
 
@@ -101,12 +106,98 @@ impl Deref for IndexKey {
     }
 }
 
-/// The prefix under which the last-seen entries lie of all keys with a prefix, and perhaps of others.
-pub(crate) fn seen_prefix(keys: &[u8]) -> IndexKey {
-    match group(keys) {
-        Some(group) => IndexKey::new(Tag::SeenInGroup, [&group_bytes(group), &[], &[]]),
-        None => IndexKey::new(Tag::Seen, [&[]; 3]),
+/// What versions are found by, the last seen first. Others may be found, too: the record decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Seen,
+    Group(u32),
+    Object(ObjectKey),
+    Reason(u64),
+    Type(u32),
+}
+
+impl By {
+    /// What finds the fewest versions for a request, as far as can be said without looking; `None` if it can match nothing.
+    pub(crate) fn of(request: &NewestRequest) -> Option<Self> {
+        let NewestRequest {
+            prefix,
+            object,
+            reason,
+            event_type,
+            ..
+        } = request;
+        if let Some(object) = object {
+            return ObjectKey::of(object, prefix).map(Self::Object);
+        }
+        let reason = reason.as_deref().and_then(reason_hash).map(Self::Reason);
+        let event_type = event_type.as_deref().and_then(type_hash).map(Self::Type);
+        let group = || group(prefix).map(Self::Group);
+        Some(reason.or(event_type).or_else(group).unwrap_or(Self::Seen))
     }
+
+    /// Whether it finds a version with these.
+    pub(crate) fn finds(self, fields: &Fields) -> bool {
+        match self {
+            Self::Seen => true,
+            Self::Group(group) => fields.group == Some(group),
+            Self::Object(object) => {
+                fields.objects().contains(&Some(object.hash())) && object.is_in(fields.group)
+            }
+            Self::Reason(reason) => fields.reason == Some(reason),
+            Self::Type(event_type) => fields.event_type == Some(event_type),
+        }
+    }
+
+    /// What the keys of all that it finds begin with.
+    pub(crate) fn prefix(self) -> IndexKey {
+        self.key(&[])
+    }
+
+    /// The key of the version at a place, which is its bytes. A name in all groups has none, but a beginning.
+    fn key(self, place: &[u8]) -> IndexKey {
+        let short = |hash: u32| hash.to_be_bytes();
+        match self {
+            Self::Seen => IndexKey::new(Tag::Seen, [&[], place]),
+            Self::Group(hash) => IndexKey::new(Tag::Group, [&short(hash)[1..], place]),
+            Self::Reason(hash) => IndexKey::new(Tag::Reason, [&hash.to_be_bytes()[..3], place]),
+            Self::Type(hash) => IndexKey::new(Tag::Type, [&short(hash)[1..], place]),
+            Self::Object(object) => {
+                let (hash, len) = object.hash_in_keys();
+                let hash = hash.to_be_bytes();
+                IndexKey::new(Tag::Object, [hash.get(..len).unwrap_or_default(), place])
+            }
+        }
+    }
+
+    /// The range of the keys of what a request is about, apart from what it selects by; the last one is in it.
+    pub(crate) fn range(self, request: &NewestRequest) -> (Bound<IndexKey>, IndexKey) {
+        let behind = request.behind().map(place_bytes);
+        let start = match &behind {
+            Some(place) => Bound::Excluded(self.key(place)),
+            None => Bound::Included(self.prefix()),
+        };
+        let last = request.since.map(|last_seen| Place {
+            last_seen,
+            revision: 0,
+        });
+        (start, self.key(&last.map_or([u8::MAX; 16], place_bytes)))
+    }
+}
+
+/// A place as it is in keys.
+fn place_bytes(place: Place) -> [u8; 16] {
+    let time = u128::from(!ordered(place.last_seen));
+    ((time << 64) | u128::from(!place.revision)).to_be_bytes()
+}
+
+/// The place at the end of a key.
+pub(crate) fn read_place(key: &[u8]) -> Result<Place, Fault> {
+    let bytes = key.last_chunk().ok_or_else(|| damaged("an index key"))?;
+    let place = !u128::from_be_bytes(*bytes);
+    Ok(Place {
+        last_seen: UnixMillis((((place >> 64) as u64) ^ (1 << 63)).cast_signed()),
+        revision: place as u64,
+    })
 }
 
 /// The hash (24 bits) of a key's part up to its first slash: with Kubernetes' keys, the namespace.
@@ -114,11 +205,6 @@ pub(crate) fn group(key: &[u8]) -> Option<u32> {
     let slash = key.iter().position(|byte| *byte == b'/')?;
     let [.., a, b, c] = xxh3_64(key.get(..=slash)?).to_be_bytes();
     Some(u32::from_be_bytes([0, a, b, c]))
-}
-
-fn group_bytes(group: u32) -> [u8; 3] {
-    let [_, a, b, c] = group.to_be_bytes();
-    [a, b, c]
 }
 
 /// What versions about an object are found by. Others may be found, too: the record decides.
@@ -156,17 +242,25 @@ impl ObjectKey {
         }
     }
 
-    /// The prefix under which they lie in a tree.
-    pub(crate) fn prefix(self) -> IndexKey {
-        let (hash, len) = match self {
+    /// The hash as it is in keys, and how many bytes of it.
+    fn hash_in_keys(self) -> (u64, usize) {
+        match self {
             Self::Uid(hash) => (hash, 8),
             Self::Name(hash, Some(group)) => (name_in_group(hash, Some(group)), 8),
             Self::Name(hash, None) => (hash, 5),
-        };
-        let hash = hash.to_be_bytes();
-        let hash = hash.get(..len).unwrap_or_default();
-        IndexKey::new(Tag::Object, [hash, &[], &[]])
+        }
     }
+}
+
+/// The hash of a reason; its upper 24 bits are in keys.
+fn reason_hash(reason: &str) -> Option<u64> {
+    (!reason.is_empty()).then(|| xxh3_64(reason.as_bytes()))
+}
+
+/// The hash (24 bits) of a type that is found by itself.
+fn type_hash(event_type: &str) -> Option<u32> {
+    let is_found = !matches!(event_type, "" | USUAL_TYPE);
+    is_found.then(|| xxh3_64(event_type.as_bytes()) as u32 & GROUP_MASK)
 }
 
 fn uid_hash(uid: &str) -> Option<u64> {
@@ -192,6 +286,8 @@ pub(crate) struct Fields {
     object: Option<u64>,
     /// The group of its name.
     pub(crate) group: Option<u32>,
+    pub(crate) reason: Option<u64>,
+    event_type: Option<u32>,
     pub(crate) last_seen: UnixMillis,
 }
 
@@ -204,6 +300,8 @@ impl Fields {
             // A uid may be anything, even what another's name is hashed from. Once is enough to be found.
             object: object.filter(|object| Some(*object) != uid),
             group: group(key),
+            reason: reason_hash(&index.reason),
+            event_type: type_hash(&index.event_type),
             last_seen: index.last_seen,
         }
     }
@@ -213,43 +311,86 @@ impl Fields {
         [self.uid, self.object]
     }
 
-    /// The object and last-seen keys of the version with a revision.
+    /// The keys that find the version with a revision.
     pub(crate) fn keys(self, revision: Revision) -> impl Iterator<Item = IndexKey> {
-        let seen = |group| IndexKey::seen(group, self.last_seen, revision);
-        let in_group = self.group.map(|group| seen(Some(group)));
+        let place = place_bytes(Place {
+            last_seen: self.last_seen,
+            revision,
+        });
         let name = self.object.map(|hash| name_in_group(hash, self.group));
-        [self.uid, name]
-            .into_iter()
+        let objects =
+            [self.uid, name].map(|hash| hash.map(|hash| By::Object(ObjectKey::Uid(hash))));
+        let [uid, name] = objects;
+        let (reason, event_type) = (self.reason.map(By::Reason), self.event_type.map(By::Type));
+        let by = [uid, name, self.group.map(By::Group), reason, event_type];
+        by.into_iter()
             .flatten()
-            .map(move |hash| IndexKey::object(hash, revision))
-            .chain([seen(None)])
-            .chain(in_group)
+            .chain([By::Seen])
+            .map(move |by| by.key(&place))
     }
 }
 
 /// The key that marks a version as replaced or deleted.
 pub(crate) fn ended_key(revision: Revision) -> IndexKey {
-    IndexKey::new(Tag::Ended, [&revision.to_be_bytes(), &[], &[]])
+    IndexKey::new(Tag::Ended, [&revision.to_be_bytes(), &[]])
 }
 
-/// The revision at the end of an object or `x` key.
+/// The key under which a tree tells up to which revision its versions are counted.
+pub(crate) fn counted_key() -> IndexKey {
+    IndexKey::new(Tag::Counted, [&[]; 2])
+}
+
+/// The key of the count of an hour and a reason.
+pub(crate) fn count_key(hour: UnixMillis, reason: &str) -> Vec<u8> {
+    let hour = (!ordered(hour)).to_be_bytes();
+    [&[Tag::Count as u8], &hour[..], reason.as_bytes()].concat()
+}
+
+/// The hour and the reason of such a key.
+pub(crate) fn read_count_key(key: &[u8]) -> Result<(UnixMillis, &str), Fault> {
+    let read = || {
+        let (hour, reason) = key.get(1..)?.split_first_chunk()?;
+        let hour = !u64::from_be_bytes(*hour) ^ (1 << 63);
+        Some((UnixMillis(hour.cast_signed()), str::from_utf8(reason).ok()?))
+    };
+    read().ok_or_else(|| damaged("the key of a count"))
+}
+
+/// The keys of all counts of a range's hours.
+pub(crate) fn count_range(request: &CountsRequest) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let first = match (&request.after, request.until) {
+        (Some((hour, reason)), _) => Bound::Excluded(count_key(*hour, reason)),
+        // That hour begins no earlier.
+        (None, Some(until)) if hour_of(until) == until => {
+            Bound::Included(count_key(UnixMillis(until.0.saturating_sub(1)), ""))
+        }
+        (None, Some(until)) => Bound::Included(count_key(hour_of(until), "")),
+        (None, None) => Bound::Included(vec![Tag::Count as u8]),
+    };
+    let last = match request.since {
+        // Behind all reasons of that hour.
+        Some(since) => count_key(UnixMillis(hour_of(since).0.saturating_sub(1)), ""),
+        None => vec![Tag::Count as u8 + 1],
+    };
+    (first, Bound::Excluded(last))
+}
+
+/// A number as the value of a count.
+pub(crate) fn encode_count(count: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, count);
+    out
+}
+
+pub(crate) fn decode_count(bytes: &[u8]) -> Result<u64, Fault> {
+    Reader::new(bytes, "a count").varint()
+}
+
+/// The revision at the end of an `x` key.
 pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
     key.last_chunk()
         .map(|bytes| u64::from_be_bytes(*bytes))
         .ok_or_else(|| damaged("an index key"))
-}
-
-/// Time and revision of a last-seen key.
-pub(crate) fn read_seen_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault> {
-    let (time, revision) = key
-        .last_chunk::<16>()
-        .and_then(|bytes| Some((bytes.first_chunk::<8>()?, bytes.last_chunk::<8>()?)))
-        .ok_or_else(|| damaged("a last-seen key"))?;
-    let time = !u64::from_be_bytes(*time) ^ (1 << 63);
-    Ok((
-        UnixMillis(time.cast_signed()),
-        !u64::from_be_bytes(*revision),
-    ))
 }
 
 /// Maps times to integers that sort alike.
@@ -366,17 +507,25 @@ impl<'a> Version<'a> {
 
 /// What of a record is compressed: key, index values and value.
 ///
-/// On disk: varint length and bytes of the key, the object's uid, kind, namespace and name; zigzag varint of last-seen;
-/// the value up to the end.
+/// On disk: a zero byte if there is a reason or a type (without it no key is empty); varint length and bytes of the key, the
+/// object's uid, kind, namespace and name, and behind a zero byte of reason and type; zigzag varint of last-seen; the value
+/// up to the end.
 pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
-    let strings = [
+    let object = [
         &index.object_uid,
         &index.object_kind,
         &index.object_namespace,
         &index.object_name,
     ];
-    let len: usize = strings.iter().map(|string| string.len()).sum();
-    let mut out = Vec::with_capacity(key.len() + len + value.len() + 24);
+    let others = [&index.reason, &index.event_type];
+    let has_others = others.iter().any(|string| !string.is_empty());
+    let others = others.into_iter().filter(|_| has_others);
+    let strings = object.into_iter().chain(others);
+    let len: usize = strings.clone().map(String::len).sum();
+    let mut out = Vec::with_capacity(key.len() + len + value.len() + 32);
+    if has_others {
+        out.push(0);
+    }
     put_bytes(&mut out, key);
     for string in strings {
         put_bytes(&mut out, string.as_bytes());
@@ -387,21 +536,32 @@ pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Reads a body's beginning, and whether it has a reason and a type.
+fn begin_body(bytes: &[u8]) -> (Reader<'_>, bool) {
+    let (bytes, has_others) = match bytes {
+        [0, rest @ ..] => (rest, true),
+        bytes => (bytes, false),
+    };
+    (Reader::new(bytes, "a record's body"), has_others)
+}
+
 /// The key's range in the body, the index values, and where the value starts; see [`encode_body`].
 pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index, usize), Fault> {
-    let mut reader = Reader::new(bytes, "a record's body");
+    let (mut reader, has_others) = begin_body(bytes);
     let key_len = reader.bytes()?.len();
     let key_end = bytes.len() - reader.left().len();
-    let index = Index {
+    let mut index = Index {
         object_uid: reader.string()?,
         object_kind: reader.string()?,
         object_namespace: reader.string()?,
         object_name: reader.string()?,
-        last_seen: {
-            let zigzag = reader.varint()?;
-            UnixMillis((zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed()))
-        },
+        ..Index::default()
     };
+    if has_others {
+        (index.reason, index.event_type) = (reader.string()?, reader.string()?);
+    }
+    let zigzag = reader.varint()?;
+    index.last_seen = UnixMillis((zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed()));
     Ok((
         key_end - key_len..key_end,
         index,
@@ -411,10 +571,10 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
 
 /// The key's range in the body, and where the value starts, without the index values; see [`encode_body`].
 pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
-    let mut reader = Reader::new(bytes, "a record's body");
+    let (mut reader, has_others) = begin_body(bytes);
     let key_len = reader.bytes()?.len();
     let key_end = bytes.len() - reader.left().len();
-    for _ in 0..4 {
+    for _ in 0..if has_others { 6 } else { 4 } {
         reader.bytes()?;
     }
     reader.varint()?;
@@ -515,7 +675,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeBounds;
+
     use super::*;
+    use crate::HOUR_MILLIS;
     use proptest::prelude::*;
 
     fn bucket() -> impl Strategy<Value = u64> {
@@ -552,10 +715,18 @@ mod tests {
         }
 
         #[test]
-        fn body_round_trips(key: Vec<u8>, strings: [String; 4], last_seen: i64, value: Vec<u8>) {
+        fn body_round_trips(
+            key in proptest::collection::vec(any::<u8>(), 1..50),
+            strings: [String; 4],
+            others: Option<(String, String)>,
+            last_seen: i64,
+            value: Vec<u8>,
+        ) {
             let [object_uid, object_kind, object_namespace, object_name] = strings;
             let last_seen = UnixMillis(last_seen);
-            let index = Index { object_uid, object_kind, object_namespace, object_name, last_seen };
+            let (reason, event_type) = others.unwrap_or_default();
+            let object = Index { object_uid, object_kind, object_namespace, object_name, ..Index::default() };
+            let index = Index { reason, event_type, last_seen, ..object };
             let body = encode_body(&key, &index, &value);
             let (key_at, read, value_at) = decode_body(&body)?;
             prop_assert_eq!(split_body(&body)?, (key_at.clone(), value_at));
@@ -576,10 +747,40 @@ mod tests {
         }
 
         #[test]
-        fn seen_keys_sort_newest_first(a: (i64, u64), b: (i64, u64)) {
-            let key = |(time, revision): (i64, u64)| IndexKey::seen(None, UnixMillis(time), revision);
+        fn keys_sort_newest_first(a: (i64, u64), b: (i64, u64)) {
+            let place = |(time, revision)| Place { last_seen: UnixMillis(time), revision };
+            let key = |of| By::Reason(7 << 40).key(&place_bytes(place(of)));
             prop_assert_eq!(key(a)[..].cmp(&key(b)[..]), b.cmp(&a));
-            prop_assert_eq!(read_seen_key(&key(a))?, (UnixMillis(a.0), a.1));
+            prop_assert_eq!(key(a).order().cmp(&key(b).order()), b.cmp(&a));
+            prop_assert_eq!(read_place(&key(a))?, place(a));
+        }
+
+        #[test]
+        fn counts_sort_by_the_latest_hour(a: (i64, String), b: (i64, String)) {
+            let key = |(hour, reason): &(i64, String)| count_key(UnixMillis(*hour), reason);
+            let order = b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+            prop_assert_eq!(key(&a).cmp(&key(&b)), order);
+            let key = key(&a);
+            prop_assert_eq!(read_count_key(&key)?, (UnixMillis(a.0), &a.1[..]));
+        }
+
+        #[test]
+        fn ranges_of_counts_have_the_hours_that_are_asked_for(
+            hour in -50..50i64,
+            since in proptest::option::of(-50 * HOUR_MILLIS..50 * HOUR_MILLIS),
+            until in proptest::option::of(-50 * HOUR_MILLIS..50 * HOUR_MILLIS),
+            on_the_hour: bool,
+        ) {
+            let moment = |at: i64| UnixMillis(if on_the_hour { at - at.rem_euclid(HOUR_MILLIS) } else { at });
+            let (since, until) = (since.map(moment), until.map(moment));
+            let request = CountsRequest { since, until, ..CountsRequest::default() };
+            let hour = UnixMillis(hour * HOUR_MILLIS);
+            let (first, last) = count_range(&request);
+            for reason in ["", "Killing"] {
+                let key = count_key(hour, reason);
+                let is_in = (first.clone(), last.clone()).contains(&key);
+                prop_assert_eq!(is_in, request.in_range(hour));
+            }
         }
 
         #[test]
@@ -590,7 +791,8 @@ mod tests {
             let _ = split_body(&bytes);
             let _ = Ends::decode(&bytes);
             let _ = State::decode(&bytes);
-            let _ = read_seen_key(&bytes);
+            let _ = read_place(&bytes);
+            let _ = read_count_key(&bytes);
         }
     }
 
@@ -628,23 +830,52 @@ mod tests {
         assert_eq!(ends.encode(), [1, 7, 3, 4, 1, 4]);
         let index = Index {
             object_uid: "u".into(),
+            reason: "Killing".into(),
+            event_type: "Warning".into(),
             ..Index::default()
         };
         let keys: Vec<_> = Fields::of(&index, b"n/x")
             .keys(1)
-            .map(|key| key[..9].to_vec())
+            .map(|key| key.to_vec())
             .collect();
+        let place = b"\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe";
         let by_uid = ObjectKey::of(&ObjectSelector::Uid("u".into()), b"").unwrap();
-        assert_eq!(keys[0], by_uid.prefix()[..]);
+        assert_eq!(keys[0][..9], By::Object(by_uid).prefix()[..]);
         assert_eq!(
-            keys[0],
+            keys[0][..9],
             [b'o', 0x0d, 0xe0, 0xf3, 0xce, 0xf1, 0xe7, 0x69, 0x22]
         );
-        assert_eq!(keys[1][..], *b"s\x7f\xff\xff\xff\xff\xff\xff\xff");
-        assert_eq!(keys[2][..1], *b"g");
-        assert_eq!(seen_prefix(b"n/x")[..], keys[2][..4]);
-        assert_eq!(seen_prefix(b"n")[..], *b"s");
+        assert_eq!(keys[1][..1], *b"g");
+        assert_eq!(keys[2][..4], [b'r', 0x42, 0xdd, 0x1e]);
+        assert_eq!(keys[3][..4], [b't', 0xe5, 0x12, 0x2f]);
+        assert_eq!(keys[4], [b"s", &place[..]].concat());
+        for key in &keys {
+            assert_eq!(key[key.len() - 16..], place[..]);
+        }
+        let request = |prefix: &'static str, reason: &str, event_type: &str| NewestRequest {
+            prefix: prefix.into(),
+            reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
+            event_type: Some(event_type.to_owned()).filter(|event_type| !event_type.is_empty()),
+            ..NewestRequest::default()
+        };
+        for (request, key) in [
+            (request("n/", "", "Normal"), &keys[1]),
+            (request("n/", "Killing", "Warning"), &keys[2]),
+            (request("n/", "", "Warning"), &keys[3]),
+            (request("n", "", ""), &keys[4]),
+        ] {
+            let prefix = By::of(&request).unwrap().prefix();
+            assert_eq!(key[..key.len() - 16], prefix[..]);
+        }
         assert_eq!(ended_key(5)[..], *b"x\0\0\0\0\0\0\0\x05");
+        assert_eq!(counted_key()[..], *b"u");
+        assert_eq!(count_key(UnixMillis(-1), "a"), *b"c\x80\0\0\0\0\0\0\0a");
+        // The usual type is not found by itself, as it is what nearly all are of.
+        let usual = Index {
+            event_type: USUAL_TYPE.into(),
+            ..Index::default()
+        };
+        assert_eq!(Fields::of(&usual, b"n").keys(1).count(), 1);
         // By name: everywhere, and in one namespace.
         let index = Index {
             object_name: "web".into(),
@@ -656,10 +887,25 @@ mod tests {
             kind: None,
             namespace: None,
         };
-        let prefix = |keys: &[u8]| ObjectKey::of(&named, keys).unwrap().prefix();
+        let prefix = |keys: &[u8]| By::Object(ObjectKey::of(&named, keys).unwrap()).prefix();
         assert_eq!(prefix(b"")[..], keys[0][..6]);
         assert_eq!(prefix(b"sho")[..], keys[0][..6]);
         assert_eq!(prefix(b"shop/x")[..], keys[0][..9]);
         assert_ne!(prefix(b"bank/")[..], keys[0][..9]);
+        // A body as format 3 has it, and one with a reason and a type.
+        let index = Index {
+            object_uid: "u".into(),
+            last_seen: UnixMillis(-1),
+            ..Index::default()
+        };
+        assert_eq!(encode_body(b"k", &index, b"v"), *b"\x01k\x01u\0\0\0\x01v");
+        let index = Index {
+            reason: "r".into(),
+            ..index
+        };
+        assert_eq!(
+            encode_body(b"k", &index, b"v"),
+            *b"\0\x01k\x01u\0\0\0\x01r\0\x01v"
+        );
     }
 }

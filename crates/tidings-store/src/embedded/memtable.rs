@@ -16,17 +16,20 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLo
 
 use foldhash::fast::RandomState;
 
-use super::keys::{Fields, ObjectKey, Pointer};
-use crate::{Revision, UnixMillis};
+use super::keys::{By, Fields, ObjectKey, Pointer};
+use crate::{Place, Revision, UnixMillis};
 
 /// Slots of a whole chunk.
 const CHUNK: usize = 1024;
 
 /// What a slot is charged besides its name: itself, its share of the hash tables and of sorted orders.
-const SLOT_BYTES: usize = 224;
+pub(crate) const SLOT_BYTES: usize = 256;
 
 /// What a noted end is charged.
-const ENDED_BYTES: usize = 160;
+const ENDED_BYTES: usize = 192;
+
+/// What a reason is charged besides its text.
+const REASON_BYTES: usize = 64;
 
 /// Slots of a chain that are gone through at a time.
 const ABOUT_MAX: usize = 512;
@@ -87,6 +90,14 @@ impl Slot {
         self.revision <= at && at < self.next.load(Ordering::Acquire)
     }
 
+    /// Where it is among those last seen, if it puts a version.
+    fn place(&self) -> Option<Place> {
+        self.put.map(|put| Place {
+            last_seen: put.fields.last_seen,
+            revision: self.revision,
+        })
+    }
+
     fn placed(&self) -> Option<Placed> {
         self.put.map(|put| Placed {
             pointer: Pointer {
@@ -98,6 +109,9 @@ impl Slot {
         })
     }
 }
+
+/// Reasons by their [hashes](Fields::reason).
+pub(crate) type Reasons = HashMap<u64, Arc<str>, RandomState>;
 
 /// Some slots that follow each other, and their names.
 #[derive(Default)]
@@ -138,10 +152,7 @@ impl Chunk {
     /// Its slots that put a version, the one seen last first.
     fn by_seen(&self) -> &[u16] {
         self.by_seen.get_or_init(|| {
-            let mut sorted = self.sorted(|a, b| {
-                let seen = |slot: &Slot| slot.put.map(|put| (put.fields.last_seen, slot.revision));
-                seen(b).cmp(&seen(a))
-            });
+            let mut sorted = self.sorted(|a, b| b.place().cmp(&a.place()));
             sorted.retain(|at| self.slot(*at).is_some_and(|slot| slot.put.is_some()));
             sorted
         })
@@ -169,6 +180,8 @@ struct Inner {
     names: HashMap<u64, u32, RandomState>,
     objects: HashMap<u64, u32, RandomState>,
     ended: HashMap<Revision, Ended, RandomState>,
+    /// The reasons of versions that were put or ended, by their hashes.
+    reasons: Reasons,
     bytes: usize,
 }
 
@@ -182,12 +195,6 @@ impl Inner {
     fn slot(&self, slot: u32) -> Option<(&Chunk, &Slot)> {
         let chunk = self.chunk(slot);
         Some((chunk, chunk.slots.get(slot as usize % CHUNK)?))
-    }
-
-    fn all_chunks(&self) -> Vec<Arc<Chunk>> {
-        let mut chunks = self.chunks.clone();
-        chunks.extend(self.open_chunk(Revision::MAX));
-        chunks
     }
 
     /// A copy of the chunk that is added to, if it has slots up to a revision.
@@ -336,6 +343,23 @@ impl Memtable {
         self.read().bytes
     }
 
+    /// Is told the reason of a version that is going to be put or to end.
+    pub(crate) fn know_reason(&self, fields: &Fields, reason: &str) {
+        let Some(hash) = fields.reason else {
+            return;
+        };
+        if !self.read().reasons.contains_key(&hash) {
+            let mut inner = self.write();
+            inner.bytes += REASON_BYTES + reason.len();
+            inner.reasons.insert(hash, reason.into());
+        }
+    }
+
+    /// The reasons of its versions.
+    pub(crate) fn reasons(&self) -> Reasons {
+        self.read().reasons.clone()
+    }
+
     /// Has a name point to a new version, in place of another if that lived.
     pub(crate) fn put(&self, hash: u64, name: &[u8], new: &Placed, replaced: Option<&Placed>) {
         let mut inner = self.write();
@@ -467,12 +491,15 @@ impl Memtable {
         chunks
     }
 
-    /// What is to be done to the trees, for a memtable that nothing is added to any more.
-    pub(crate) fn outcome(&self) -> Outcome {
-        let inner = self.read();
-        let ended = inner.ended.values();
+    /// What became of names and versions up to a revision; what is to be done to the trees, for a memtable that nothing is
+    /// added to any more.
+    pub(crate) fn outcome(&self, at: Revision) -> Outcome {
+        let chunks = self.chunks(at);
+        let ended = self.read().ended.values().copied().collect::<Vec<_>>();
+        let ended = ended.into_iter().filter(|ended| ended.by <= at);
         Outcome {
-            chunks: inner.all_chunks(),
+            chunks,
+            at,
             ended_before: ended.map(|ended| (ended.version, ended.by)).collect(),
         }
     }
@@ -495,6 +522,7 @@ impl Chunk {
 /// See [`Memtable::outcome`].
 pub(crate) struct Outcome {
     chunks: Vec<Arc<Chunk>>,
+    at: Revision,
     /// Versions put before this memtable that ended, and the revision of what ended them.
     pub(crate) ended_before: Vec<(Placed, Revision)>,
 }
@@ -502,13 +530,14 @@ pub(crate) struct Outcome {
 impl Outcome {
     fn slots(&self) -> impl Iterator<Item = (&Chunk, &Slot, Option<Revision>)> {
         self.chunks.iter().flat_map(|chunk| {
-            chunk.slots.iter().map(|slot| {
+            let slots = chunk
+                .slots
+                .iter()
+                .take_while(|slot| slot.revision <= self.at);
+            slots.map(|slot| {
                 let next = slot.next.load(Ordering::Acquire);
-                (
-                    &**chunk,
-                    slot,
-                    Some(next).filter(|next| *next != NEVER_CHANGED),
-                )
+                let is_seen = next != NEVER_CHANGED && next <= self.at;
+                (&**chunk, slot, Some(next).filter(|_| is_seen))
             })
         })
     }
@@ -521,6 +550,15 @@ impl Outcome {
             .collect();
         names.sort_unstable_by_key(|(name, _)| *name);
         names
+    }
+
+    /// The revision of its last change.
+    pub(crate) fn last(&self) -> Revision {
+        let last = self.chunks.iter().rev().find_map(|chunk| {
+            let next = chunk.slots.partition_point(|slot| slot.revision <= self.at);
+            chunk.slots.get(next.checked_sub(1)?)
+        });
+        last.map_or(0, |slot| slot.revision)
     }
 
     /// The versions put, and the revisions of what ended those that ended.
@@ -577,24 +615,27 @@ pub(crate) struct Seen {
     chunk: Arc<Chunk>,
     next: usize,
     at: Revision,
-    group: Option<u32>,
+    by: By,
 }
 
 impl Seen {
-    /// Those of one group of names, or all.
-    pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, group: Option<u32>) -> Self {
+    /// Those that something finds, behind a place if there is one.
+    pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, by: By, behind: Option<Place>) -> Self {
+        let is_before = |slot: &Slot| behind.is_some_and(|behind| slot.place() >= Some(behind));
+        let by_seen = chunk.by_seen();
+        let next = by_seen.partition_point(|at| chunk.slot(*at).is_some_and(is_before));
         Self {
             chunk,
-            next: 0,
+            next,
             at,
-            group,
+            by,
         }
     }
 }
 
 impl Iterator for Seen {
-    /// When it was last seen, and where it is.
-    type Item = (UnixMillis, Pointer);
+    /// Its place and its bucket.
+    type Item = (Place, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -603,10 +644,10 @@ impl Iterator for Seen {
             let Some(slot) = self.chunk.slot(slot).filter(|slot| slot.is_seen(self.at)) else {
                 continue;
             };
-            if let Some(Placed { pointer, fields }) = slot.placed()
-                && self.group.is_none_or(|group| fields.group == Some(group))
+            if let (Some(put), Some(place)) = (slot.put, slot.place())
+                && self.by.finds(&put.fields)
             {
-                return Some((fields.last_seen, pointer));
+                return Some((place, put.bucket));
             }
         }
     }
@@ -754,20 +795,29 @@ pub(crate) mod tests {
                 .collect();
             prop_assert_eq!(about, expected, "{:?}", selector);
         }
-        for group in [None, super::super::keys::group(b"a/")] {
+        let group = super::super::keys::group(b"a/");
+        for by in [By::Seen, By::Group(group.unwrap())] {
             let mut seen = Vec::new();
             for chunk in &chunks {
-                let of_chunk: Vec<_> = Seen::new(Arc::clone(chunk), at, group)
-                    .map(|(last_seen, pointer)| (last_seen, pointer.revision))
+                let of_chunk: Vec<_> = Seen::new(Arc::clone(chunk), at, by, None)
+                    .map(|(place, _)| place)
                     .collect();
+                for behind in &of_chunk {
+                    let rest = Seen::new(Arc::clone(chunk), at, by, Some(*behind));
+                    let next = of_chunk.iter().find(|place| *place < behind);
+                    prop_assert_eq!(rest.map(|(place, _)| place).next(), next.copied());
+                }
                 prop_assert!(of_chunk.is_sorted_by(|a, b| a > b));
                 seen.extend(of_chunk);
             }
             seen.sort_unstable();
             let live = expected.values().flatten();
             let mut expected: Vec<_> = live
-                .filter(|placed| group.is_none() || placed.fields.group == group)
-                .map(|placed| (placed.fields.last_seen, placed.pointer.revision))
+                .filter(|placed| by == By::Seen || placed.fields.group == group)
+                .map(|placed| Place {
+                    last_seen: placed.fields.last_seen,
+                    revision: placed.pointer.revision,
+                })
                 .collect();
             expected.sort_unstable();
             prop_assert_eq!(seen, expected);
@@ -850,7 +900,7 @@ pub(crate) mod tests {
                 check(&memtable, &model, at)?;
             }
 
-            let outcome = memtable.outcome();
+            let outcome = memtable.outcome(Revision::MAX);
             let names: Vec<_> = outcome.names();
             let expected = model.as_of(Revision::MAX);
             let expected: Vec<_> = expected

@@ -20,6 +20,7 @@ mod bucket;
 mod checkpoint;
 mod codec;
 mod committer;
+mod counts;
 mod dictionaries;
 mod disk;
 mod engine;
@@ -49,6 +50,7 @@ mod power;
 mod power_cuts;
 mod queue;
 mod read;
+mod read_counts;
 mod replay;
 mod reply;
 mod request;
@@ -77,8 +79,8 @@ use crate::clock::Reading;
 use crate::confirmed::Confirmed;
 use crate::limits::check_size;
 use crate::{
-    BoxFuture, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError, Record,
-    Revision, Stats, Store, Watch, WatchError, WriteError,
+    BoxFuture, Counts, CountsRequest, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page,
+    ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
 };
 use codec::Codec;
 use committer::Committer;
@@ -205,6 +207,7 @@ impl EmbeddedStore {
         let bytes = value.len();
         let put = Box::new(Put {
             fields: Fields::of(&index, &key),
+            reason: index.reason,
             key,
             value,
             expires_at,
@@ -295,8 +298,13 @@ impl Store for EmbeddedStore {
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(blocking(&self.shared, move |shared| {
-            let now = shared.clock.now();
-            shared.read(|view| Ok(view.newest(&request, now)?))
+            shared.newest(&request)
+        }))
+    }
+
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        Box::pin(blocking(&self.shared, move |shared| {
+            shared.read(|view| Ok(read_counts::read(view, &request)?))
         }))
     }
 

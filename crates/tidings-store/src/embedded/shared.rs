@@ -17,7 +17,8 @@ use super::request::Request;
 use crate::changes::{Bounds, Changes, Older};
 use crate::clock::Clock;
 use crate::{
-    At, Change, Fault, ListRequest, Page, ReadError, Revision, Stats, WatchError, WriteError,
+    At, Change, Fault, ListRequest, NewestRequest, Page, ReadError, Revision, Stats, WatchError,
+    WriteError,
 };
 
 /// See the module documentation.
@@ -117,6 +118,20 @@ impl Shared {
             }
             (_, read) => read,
         }
+    }
+
+    pub(crate) fn newest(&self, request: &NewestRequest) -> Result<Page, ReadError> {
+        let now = self.clock.now();
+        let engine = self.engine();
+        let engine = engine.as_ref().ok_or(Fault::Closed)?;
+        let moment = engine.moment();
+        let view = View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes);
+        let page = view.newest(request, now)?;
+        if !page.behind.is_empty() {
+            // They are read as of the same revision.
+            engine.held.keep(&moment, self.clock.steady());
+        }
+        Ok(page)
     }
 
     pub(crate) fn stats(&self) -> Result<Stats, ReadError> {

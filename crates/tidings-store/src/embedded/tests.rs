@@ -453,6 +453,7 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     let body = keys::encode_body(&key, &Index::default(), b"two");
     let put = Box::new(Put {
         fields: Fields::of(&Index::default(), &key),
+        reason: String::new(),
         key: key.clone(),
         value: Bytes::from_static(b"two"),
         expires_at: None,

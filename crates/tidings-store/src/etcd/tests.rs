@@ -25,6 +25,7 @@ fn describe(value: &[u8]) -> Description {
         object_namespace: "a".into(),
         object_name: object.into(),
         last_seen: UnixMillis(seen.parse::<i64>().unwrap_or_default() * 1000),
+        ..Index::default()
     };
     Description {
         index,
@@ -136,6 +137,7 @@ async fn compare(store: &EtcdStore, first: Revision) {
             prefix: prefix.into(),
             since,
             limit,
+            ..NewestRequest::default()
         };
         let by_index = shared.newest_by_index(&request).await.unwrap();
         let by_walk = shared.newest_by_walk(&request).await.unwrap();

@@ -93,10 +93,10 @@ fn somebody_elses_folder_is_left_alone() {
 #[test]
 fn a_newer_format_is_refused() {
     let folder = store_with(&["a"]);
-    fs::write(folder.path().join("FORMAT"), "tidings-store 4\n").unwrap();
+    fs::write(folder.path().join("FORMAT"), "tidings-store 5\n").unwrap();
     assert_eq!(
         refusal(folder.path()),
-        "the store in FOLDER has format 4, this program knows formats up to 3; use a newer one"
+        "the store in FOLDER has format 5, this program knows formats up to 4; use a newer one"
     );
     fs::write(folder.path().join("FORMAT"), "tidings-store 1\n").unwrap();
     assert_eq!(

@@ -15,7 +15,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use tidings_store::{ListRequest, NewestRequest, ObjectSelector, Store};
+use tidings_store::{CountsRequest, ListRequest, NewestRequest, ObjectSelector, Store};
 
 use kept::MADE_AT;
 
@@ -56,7 +56,8 @@ fn unpack(packed: &[u8], folder: &Path) {
     }
 }
 
-async fn check(packed: &[u8]) {
+/// `has_reasons` says whether the format has what records are for.
+async fn check(packed: &[u8], has_reasons: bool) {
     let folder = tempfile::tempdir().unwrap();
     unpack(packed, folder.path());
     let expected = filled();
@@ -92,6 +93,29 @@ async fn check(packed: &[u8]) {
     let latest = expected.values().max().unwrap();
     assert_eq!(newest.records[0].value, kept::record(*latest).value);
 
+    let of_reason = NewestRequest {
+        reason: Some("BackOff".into()),
+        limit: 300,
+        ..NewestRequest::default()
+    };
+    let found = store.newest(of_reason).await.unwrap().records.len();
+    let all = CountsRequest {
+        limit: 300,
+        ..CountsRequest::default()
+    };
+    let counts = store.counts(all).await.unwrap().counts;
+    let counted = |is_of: fn(&str) -> bool| {
+        let counts = counts.iter().filter(|count| is_of(&count.reason));
+        counts.map(|count| count.records as usize).sum::<usize>()
+    };
+    assert_eq!(counted(|_| true), expected.len());
+    let for_it = expected.values().filter(|number| *number % 3 == 1).count();
+    let for_it = if has_reasons { for_it } else { 0 };
+    assert_eq!(
+        (found, counted(|reason| reason == "BackOff")),
+        (for_it, for_it)
+    );
+
     // Its history is told from the first revision to the last, and continues.
     let mut watch = store.watch("".into(), 0).await.unwrap();
     // A store begins at revision 1.
@@ -126,7 +150,9 @@ async fn every_format_that_is_kept_opens() {
     files.sort();
     for file in files {
         println!("{}", file.display());
-        check(&fs::read(file).unwrap()).await;
+        let format = file.file_stem().unwrap().to_str().unwrap();
+        let has_reasons = format.parse::<u32>().unwrap() >= 4;
+        check(&fs::read(&file).unwrap(), has_reasons).await;
     }
 }
 
@@ -142,7 +168,7 @@ async fn todays_format_can_be_kept() {
     assert!(packed.len() < 200_000, "{} bytes", packed.len());
     let format = fs::read_to_string(folder.path().join("FORMAT")).unwrap();
     let number = format.split_whitespace().last().unwrap();
-    check(&packed).await;
+    check(&packed, true).await;
     if std::env::var_os("KEEP_FORMAT").is_some() {
         let file = Path::new(KEPT).join(format!("{number}.zst"));
         let mut file = fs::File::create_new(&file)

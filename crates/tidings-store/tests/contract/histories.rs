@@ -7,6 +7,7 @@
 //!
 //! `TIDINGS_STORE_HISTORIES` sets how many histories are run per backend (default 12).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::support::backends::Make;
@@ -15,12 +16,23 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidings_store::clock::Clock;
 use tidings_store::{
-    Change, ListRequest, NewRecord, NewestRequest, ObjectSelector, ReadError, Record, Revision,
-    UnixMillis, Watch, WatchError, WriteError,
+    Change, CountsRequest, HOUR_MILLIS, Index, ListRequest, NewRecord, NewestRequest,
+    ObjectSelector, ReadError, Record, Revision, UnixMillis, Watch, WatchError, WriteError,
 };
 
 const KEYS: [&str; 6] = ["a/1", "a/2", "a/21", "b/1", "b/2", "c"];
 const PODS: [&str; 3] = ["p", "q", "r"];
+/// What events about them are for and of.
+const REASONS: [&str; 3] = ["Killing", "Pulled", ""];
+const TYPES: [&str; 3] = ["Warning", "Normal", ""];
+
+fn index(pod: usize, last_seen: i64) -> Index {
+    Index {
+        reason: REASONS[pod].into(),
+        event_type: TYPES[pod].into(),
+        ..about(PODS[pod], last_seen * 100)
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -95,6 +107,8 @@ struct Model {
     oldest: Revision,
     latest: Revision,
     last_expired: bool,
+    /// Whether the end of any was written down.
+    has_expired: bool,
     /// Which pod and last-seen a value was written with.
     written: BTreeMap<String, (usize, i64)>,
 }
@@ -113,6 +127,7 @@ impl Model {
         let shares = expired && self.last_expired && change.revision() == self.latest;
         assert!(shares || change.revision() > self.latest, "revisions go up");
         self.last_expired = expired;
+        self.has_expired |= expired;
         self.latest = change.revision();
         self.log.push((change.revision(), show_change(change)));
         let key = String::from_utf8(change.key().to_vec()).unwrap();
@@ -182,7 +197,7 @@ impl Run {
             "-".repeat((self.values % 7 * 40) as usize)
         );
         self.model.written.insert(value.clone(), (pod, last_seen));
-        let record = NewRecord::new(value).index(about(PODS[pod], last_seen));
+        let record = NewRecord::new(value).index(index(pod, last_seen));
         NewRecord {
             expires_at: life.map(|seconds| self.fixture.after(seconds)),
             ..record
@@ -439,6 +454,8 @@ impl Run {
                 .collect::<Vec<_>>()
         );
 
+        self.look_for(back).await;
+
         let stats = store.stats().await.unwrap();
         assert_eq!(stats.records, model.now.len() as u64);
         assert_eq!(
@@ -454,6 +471,71 @@ impl Run {
             (model.latest, model.oldest)
         );
         self.look_back(past).await;
+    }
+
+    /// The newest of a reason, of a type and of a time, and counts.
+    async fn look_for(&self, back: u8) {
+        let now = self.fixture.clock.now();
+        let (store, model) = (&self.fixture.store, &self.model);
+        for (pod, reason) in REASONS.iter().enumerate() {
+            for by_reason in [true, false] {
+                let text = |text: &str, is_wanted| Some(text.to_owned()).filter(|_| is_wanted);
+                let mut request = NewestRequest {
+                    prefix: ["", "a/"][usize::from(back % 2)].into(),
+                    reason: text(reason, by_reason),
+                    event_type: text(TYPES[pod], !by_reason),
+                    since: (back > 100).then(|| index(0, i64::from(back) - 150).last_seen),
+                    limit: 1,
+                    ..NewestRequest::default()
+                };
+                let mut found = Vec::new();
+                loop {
+                    let page = store.newest(request.clone()).await.unwrap();
+                    found.extend(page.records);
+                    request.after = page.place;
+                    if !page.more {
+                        break;
+                    }
+                }
+                let mut expected: Vec<_> = live(&model.now, now)
+                    .filter(|(record, of, last_seen)| {
+                        let since = request.since.unwrap_or(UnixMillis(0));
+                        let seen = index(0, *last_seen).last_seen;
+                        *of == pod && seen >= since && record.key.starts_with(&request.prefix)
+                    })
+                    .map(|(record, _, last_seen)| (*last_seen, record.revision, record))
+                    .collect();
+                expected.sort_by_key(|(last_seen, revision, _)| Reverse((*last_seen, *revision)));
+                let expected = expected.into_iter().map(|(.., record)| record);
+                assert!(found.iter().eq(expected), "{request:?}: {found:?}");
+            }
+        }
+        let request = CountsRequest {
+            limit: 100,
+            ..CountsRequest::default()
+        };
+        let counts = store.counts(request).await.unwrap().counts;
+        let count_of = |records: &mut dyn Iterator<Item = &(Record, usize, i64)>| {
+            let mut counts = BTreeMap::<_, u64>::new();
+            for (_, pod, last_seen) in records {
+                let hour = index(0, *last_seen).last_seen.0.div_euclid(HOUR_MILLIS);
+                *counts
+                    .entry((hour * HOUR_MILLIS, REASONS[*pod]))
+                    .or_default() += 1;
+            }
+            counts
+        };
+        let found: BTreeMap<_, _> = counts
+            .iter()
+            .map(|count| ((count.hour.0, &count.reason[..]), count.records))
+            .collect();
+        let expected = count_of(&mut live(&model.now, now));
+        for (slice, records) in &expected {
+            assert!(found.get(slice) >= Some(records), "{slice:?}: {found:?}");
+        }
+        if !model.has_expired && model.now.len() == live(&model.now, now).count() {
+            assert_eq!(found, expected);
+        }
     }
 
     /// A watch from a past revision tells the same story again.

@@ -14,6 +14,7 @@ mod histories;
 mod large_values;
 mod lost_checkpoint;
 mod pages;
+mod queries;
 mod support;
 
 use std::sync::Arc;
@@ -22,6 +23,10 @@ use crate::large_values::{a_watch_takes_large_changes_few_at_a_time, limited_pag
 use crate::pages::{
     a_list_of_forgotten_revisions_ends, a_page_costs_no_more_by_what_was_written_since,
     pages_of_one_list_are_of_one_revision, pages_of_one_object_are_of_one_revision,
+};
+use crate::queries::{
+    counts_by_hour_and_reason, newest_of_a_time_and_more, pages_of_the_newest_go_on_beside_writers,
+    what_is_over_is_not_counted_for_ever,
 };
 use crate::support::{Fixture, START, about, next_changes, next_shown, show};
 use tidings_store::{
@@ -49,6 +54,10 @@ macro_rules! contract {
                 a_list_of_forgotten_revisions_ends,
                 limited_pages_end_at_a_size,
                 newest_first,
+                newest_of_a_time_and_more,
+                pages_of_the_newest_go_on_beside_writers,
+                counts_by_hour_and_reason,
+                what_is_over_is_not_counted_for_ever,
                 expired_records_are_not_there,
                 the_end_of_a_record_is_a_change,
                 writes_set_the_expiry_anew,
@@ -409,6 +418,7 @@ async fn newest_first(mut fixture: Fixture) {
             prefix: prefix.into(),
             since,
             limit,
+            ..NewestRequest::default()
         };
         let page = fixture.store.newest(request).await.unwrap();
         (page.records.iter().map(show).collect::<Vec<_>>(), page.more)

@@ -48,6 +48,8 @@ pub(crate) fn record(number: i64) -> NewRecord {
         object_kind: "Pod".into(),
         object_namespace: "default".into(),
         object_name: format!("pod-{pod}"),
+        reason: ["Pulling", "BackOff", "Started"][(number % 3) as usize].into(),
+        event_type: ["Warning", "Normal"][(number % 2) as usize].into(),
         last_seen: UnixMillis(MADE_AT + number * 1000),
     };
     let record = NewRecord::new(text).index(index);

@@ -12,8 +12,9 @@ use bytes::{Buf, BufMut, Bytes};
 use tidings_store::clock::ManualClock;
 use tidings_store::etcd::{Description, EtcdOptions, EtcdStore};
 use tidings_store::{
-    At, BoxFuture, Change, Deleted, Index, ListRequest, NewRecord, NewestRequest, Page, ReadError,
-    Record, Revision, Stats, Store, UnixMillis, VALUE_LEN_MAX, Watch, WatchError, WriteError,
+    At, BoxFuture, Change, Counts, CountsRequest, Deleted, Index, ListRequest, NewRecord,
+    NewestRequest, Page, ReadError, Record, Revision, Stats, Store, UnixMillis, VALUE_LEN_MAX,
+    Watch, WatchError, WriteError,
 };
 use tidings_testing::etcd::Cluster;
 
@@ -55,6 +56,8 @@ fn wrap(record: NewRecord) -> NewRecord {
         &record.index.object_kind,
         &record.index.object_namespace,
         &record.index.object_name,
+        &record.index.reason,
+        &record.index.event_type,
     ] {
         wrapped.put_u16(u16::try_from(text.len()).unwrap_or(u16::MAX));
         wrapped.extend_from_slice(text.as_bytes());
@@ -86,6 +89,8 @@ fn unwrap(value: &[u8]) -> (Description, Bytes) {
         object_kind: text(),
         object_namespace: text(),
         object_name: text(),
+        reason: text(),
+        event_type: text(),
         last_seen,
     };
     let description = Description { index, expires_at };
@@ -113,6 +118,9 @@ fn our_page(mut page: Page) -> Page {
     page.revision = our_revision(page.revision);
     for (_, revision) in &mut page.behind {
         *revision = our_revision(*revision);
+    }
+    if let Some(place) = &mut page.place {
+        place.revision = our_revision(place.revision);
     }
     page
 }
@@ -270,8 +278,19 @@ impl Store for Enveloped {
         })
     }
 
-    fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+    fn newest(&self, mut request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        if let Some(place) = &mut request.after {
+            place.revision = etcd_revision(place.revision);
+        }
         Box::pin(async move { self.0.newest(request).await.map(our_page) })
+    }
+
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        Box::pin(async move {
+            let mut counts = self.0.counts(request).await?;
+            counts.revision = our_revision(counts.revision);
+            Ok(counts)
+        })
     }
 
     fn watch(

@@ -195,5 +195,6 @@ pub(crate) fn about(name: &str, last_seen: i64) -> Index {
         object_namespace: "default".into(),
         object_name: name.into(),
         last_seen: UnixMillis(START + last_seen * 1000),
+        ..Index::default()
     }
 }

@@ -1,15 +1,11 @@
 //! `KubeSink` over real HTTP: a server on loopback that answers as scripted, down to what no HTTP
 //! library would send.
-#![cfg(feature = "kube")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod sink_support;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sink_support::{occurrences, states};
+use crate::support::{occurrences, states};
 use tidings::{
     Backoff, Broadcaster, CorrelatorOptions, DeliveryOptions, EventSource, EventType, KubeSink,
     Occurrence, Reference, ReferenceFields, RetryPolicy, Sink, SinkOptions, StatusFailure,

@@ -1,18 +1,13 @@
 //! `KubeSink` and the whole recording half against a real Event API server, over TLS with a token.
 
-#![cfg(feature = "kube")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod sink_support;
-
 use std::time::Duration;
 
+use crate::support::{occurrences, states};
 use k8s_openapi::api::core::v1;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::json;
-use sink_support::{occurrences, states};
 use tidings::{
     Backoff, Broadcaster, BroadcasterOptions, Clock, CorrelatorOptions, DeliveryOptions, DropCause,
     EventApi, EventSource, EventType, KubeSink, Occurrence, Reference, ReferenceFields,

@@ -1,10 +1,7 @@
 //! `MemorySink` answers as an API server does, and as it is told.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod sink_support;
-
+use crate::support::occurrences;
 use futures::FutureExt;
-use sink_support::occurrences;
 use tidings::{MemorySink, Sink, SinkAnswer, SinkVerb, WriteError, WriteErrorKind};
 
 fn code(result: Result<(), WriteError>) -> u16 {

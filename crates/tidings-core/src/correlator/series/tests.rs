@@ -596,3 +596,64 @@ proptest! {
         prop_assert_eq!(world.delivery.stats().dropped.get(DropCause::QueueFull), 0);
     }
 }
+
+/// Somebody waits for an event of a series that is behind: its next time is that of its end.
+#[test]
+fn a_series_that_is_written_early_is_not_due_before_its_end() {
+    struct Awaited;
+    impl EventContext for Awaited {
+        fn is_awaited(&self) -> bool {
+            true
+        }
+    }
+
+    let heartbeat = Duration::from_secs(60);
+    let mut bench = Bench::new(SeriesOptions::default().heartbeat(heartbeat));
+    for second in [0, 5, 6] {
+        bench.see("web", second);
+    }
+    assert_eq!(bench.due(), Some(65));
+    let event = bench.event("web", "", "Restarting", "m", 7);
+    let event = event.with_context(Arc::new(Awaited));
+    bench.series.handle_event(at(7), &event);
+    assert_eq!(bench.writes(), [(PATCH, 4, 2)]);
+    assert_eq!(bench.due(), Some(7 + 720));
+    // The second of a series is the first repeat.
+    for (second, is_repeat) in [(0, false), (1, true), (2, true)] {
+        let event = bench.event("other", "", "Restarting", "m", second);
+        let event = event.with_context(Arc::new(Awaited));
+        bench.series.handle_event(at(second), &event);
+        let write = bench.series.poll_write().expect("one that is waited for");
+        assert_eq!(write.is_repeat(), is_repeat);
+    }
+}
+
+#[test]
+fn no_more_ends_at_once_than_are_asked_for() {
+    let mut bench = Bench::new(SeriesOptions::default());
+    for pod in ["a", "b", "c"] {
+        for second in 0..3 {
+            bench.see(pod, second);
+        }
+    }
+    for written in [1, 1, 1] {
+        assert!(!bench.series.finish(1), "it may not be all");
+        assert_eq!(bench.writes().len(), written);
+    }
+    assert!(bench.series.finish(1));
+    assert_eq!(bench.writes(), []);
+}
+
+/// client-go's `finishSeries` ends what was quiet for more than six minutes.
+#[test]
+fn client_go_keeps_a_series_that_was_quiet_for_just_six_minutes() {
+    for (second, ended) in [(360, false), (361, true)] {
+        let mut bench = Bench::new(SeriesOptions::client_go());
+        assert_eq!(bench.see("web", 0), [(CREATE, 1, 1)]);
+        assert_eq!(bench.see("web", 0), [(PATCH, 2, 1)]);
+        let writes = bench.pass(second);
+        assert_eq!(!writes.is_empty(), ended, "{writes:?}");
+        let anew = bench.see("web", second);
+        assert_eq!(anew == [(CREATE, 1, 1)], ended, "{anew:?}");
+    }
+}

@@ -5,9 +5,6 @@
 //! `TIDINGS_OUTAGE_SECONDS` makes the outage longer than the second it takes in everyday runs; 60
 //! is the one of the documentation.
 
-#![cfg(feature = "kube")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
