@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::call::{Call, Foreseen};
 use crate::api::server::ApiServer;
+use crate::auth::attempts::{Attempt, Permission};
 use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::Refusal;
 use crate::auth::decision::Decision;
@@ -18,7 +19,6 @@ use crate::flow::connections::Visitor;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use crate::http::stored::Key;
-use crate::metrics::{Attempt, Permission};
 use tidings_api::codec::Api;
 
 /// Finds out whose request it is, and takes the credentials away. What is known of it is known in spite of an error.
@@ -71,7 +71,7 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status
         Err(Refusal::Unauthorized(_)) => Attempt::Failure,
         Err(Refusal::Unchecked) => Attempt::Error,
     };
-    server.metrics.policy.authenticated(attempt, took);
+    server.access.attempts.authenticated(attempt, took);
     found.map_err(|refusal| match refusal {
         Refusal::Unauthorized(why) => {
             if let Some(visitor) = parts.extensions.get::<Arc<Visitor>>() {
@@ -134,7 +134,7 @@ pub(super) async fn authorize(
         Ok(_) => Permission::NoOpinion,
         Err(_) => Permission::Error,
     };
-    server.metrics.policy.authorized(permission, took);
+    server.access.attempts.authorized(permission, took);
     allow(user, &asked, decision)
 }
 

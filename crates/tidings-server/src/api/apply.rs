@@ -74,18 +74,10 @@ pub(super) async fn apply(
         if config.pointer("/metadata/resourceVersion").is_none() {
             metadata.resource_version = None;
         }
-        let key = call.key();
-        if let Changed::Done(event) = change(
-            server,
-            call.api,
-            &key,
-            &stored,
-            event,
-            options.dry_run,
-            &mut gate,
-        )
-        .await
-        .map_err(|status| status.warning(&warnings))?
+        if let Changed::Done(event) =
+            change(server, call, &stored, event, options.dry_run, &mut gate)
+                .await
+                .map_err(|status| status.warning(&warnings))?
         {
             return answer(StatusCode::OK, &event);
         }

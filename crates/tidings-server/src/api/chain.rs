@@ -30,7 +30,6 @@ use crate::audit::{self, AUDIT_ID};
 use crate::auth::User;
 use crate::clock;
 use crate::flow::connections::Visitor;
-use crate::flow::paced;
 use crate::http::compress;
 use crate::http::present::present_status;
 use crate::http::request::RequestInfo;
@@ -40,6 +39,8 @@ use crate::http::status::Status;
 const HEADERS_MAX: usize = 200;
 /// What a header takes of memory beside its text.
 const HEADER_OVERHEAD: usize = 128;
+/// What a parameter of the query takes of memory beside its text.
+const PARAMETER_OVERHEAD: usize = 96;
 
 /// Answers a request whose path is matched, whatever it matched.
 pub(super) async fn answer(
@@ -59,12 +60,13 @@ pub(super) async fn answer(
     measured.follow(common.complete(response))
 }
 
-/// What a head takes in memory, about.
-fn head_bytes(head: &Parts) -> usize {
+/// What a head takes in memory, about: its address as sent and as read, and its headers.
+fn head_bytes(head: &Parts, info: &RequestInfo) -> usize {
     let uri = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    let read = uri + info.query.len() * PARAMETER_OVERHEAD;
     let headers = head.headers.iter();
     let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
-    headers.sum::<usize>() + uri
+    headers.sum::<usize>() + uri + read
 }
 
 fn too_many_headers() -> Response {
@@ -82,7 +84,7 @@ async fn let_in(
     let began = clock::timer();
     let (mut parts, body) = request.into_parts();
     let visitor = parts.extensions.get::<Arc<Visitor>>();
-    let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts))) {
+    let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts, &info))) {
         Some(None) => {
             server.metrics.terminated(info.labels, 429);
             return limits::too_many_requests();
@@ -212,8 +214,7 @@ async fn allowed(
     (began, gone): (Instant, Gone),
 ) -> Response {
     let allowed = access::authorize(server, user, info);
-    let end = began.checked_add(server.options.request_timeout);
-    let end = end.unwrap_or_else(|| paced::deadline(server.options.request_timeout));
+    let end = clock::deadline(began, server.options.request_timeout);
     match timeout_at(end, allowed).await {
         Ok(Ok(())) => {}
         Ok(Err(status)) => return status.into_response(),
@@ -325,5 +326,24 @@ impl Common {
             HeaderValue::from_static("nosniff"),
         );
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_of_many_parameters_counts_for_what_they_take() {
+        let head = |uri: String| {
+            let (head, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
+            let info = RequestInfo::of(&head.method, &head.uri, &head.headers);
+            head_bytes(&head, &info)
+        };
+        let (many, one) = (
+            head(format!("/?{}", "a&".repeat(1000))),
+            head(format!("/?{}", "a".repeat(2000))),
+        );
+        assert_eq!(many - one, 999 * PARAMETER_OVERHEAD);
     }
 }

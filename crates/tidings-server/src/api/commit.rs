@@ -7,12 +7,11 @@ use tidings_store::{NewRecord, Record, WriteError};
 
 use super::call::Call;
 use super::{random, rules};
-use crate::admission::Gate;
+use crate::admission::{Gate, Operation};
 use crate::api::server::ApiServer;
 use crate::http::query::ResourceVersion;
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
-use crate::metrics::Operation;
 use tidings_api::codec::{self, Api};
 use tidings_api::managed;
 
@@ -38,7 +37,7 @@ pub(super) async fn store_new(
     settle_namespace(event.metadata.get_or_insert_default(), &call.info.namespace)?;
     server
         .admission
-        .check_namespace(&server.metrics.policy, api, &call.info.namespace, &event)?;
+        .check_namespace(api, &call.info.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
     let version = metadata
         .resource_version
@@ -148,14 +147,13 @@ pub(super) enum Changed {
 /// Puts `new`, whose managed fields are settled, in the place of what is stored.
 pub(super) async fn change(
     server: &ApiServer,
-    api: Api,
-    key: &Key,
+    call: &Call,
     stored: &Stored,
     mut new: Event,
     dry_run: bool,
     gate: &mut Gate<'_>,
 ) -> Result<Changed, Status> {
-    let old = &stored.event;
+    let (api, key, old) = (call.api, call.key(), &stored.event);
     server.admission.fit(&mut new)?;
     let metadata = new.metadata.get_or_insert_default();
     let insisted = match ResourceVersion::parse(

@@ -10,11 +10,13 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::api::options::ApiOptions;
+use crate::clock;
 use crate::flow::paced;
+use crate::flow::place_counters::FlowMetrics;
 use crate::flow::places::{Level, Places};
 use crate::http::request::{RequestInfo, RequestLabels};
 use crate::http::status::Status;
-use crate::metrics::{LevelNow, Metrics};
+use crate::metrics::{Metrics, Text};
 
 /// A write of one event has this long, whatever the limit of all requests (`requestTimeoutUpperBound`).
 const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
@@ -37,6 +39,7 @@ pub(crate) struct Limits {
     writes: Places,
     /// Of the users themselves: what a cluster is asked must not hold up what nobody is asked about.
     reviews: Places,
+    flow: FlowMetrics,
     request_timeout: Duration,
     wait_limit: Duration,
 }
@@ -54,14 +57,16 @@ impl Limits {
             reads: places(Level::ReadOnly),
             writes: places(Level::Mutating),
             reviews: places(Level::Reviews),
+            flow: FlowMetrics::default(),
             request_timeout: options.request_timeout,
             wait_limit: options.request_wait_limit,
         }
     }
 
-    /// How full each level is.
-    pub(crate) fn now(&self) -> [LevelNow; 3] {
-        [&self.reads, &self.writes, &self.reviews].map(Places::now)
+    /// How full each level is, and what became of those that waited.
+    pub(crate) fn write(&self, text: &mut Text) {
+        let now = [&self.reads, &self.writes, &self.reviews].map(Places::now);
+        self.flow.write(&now, text);
     }
 
     /// Lets so many requests in at once; others wait for their turn, and those that it does not come to are told to come
@@ -84,13 +89,12 @@ impl Limits {
             Ok(Some(asked)) => asked.min(longest),
             Err(status) => return Admitted::Refused(status.into_response()),
         };
-        let deadline = began.checked_add(timeout);
-        let deadline = deadline.unwrap_or_else(|| paced::deadline(timeout));
+        let deadline = clock::deadline(began, timeout);
         let place = match self.places(info) {
             None => None,
             Some(places) => {
                 let wait = self.wait_limit.min(timeout / WAIT_DIVISOR);
-                let Ok(place) = places.take(&metrics.flow, wait, gone).await else {
+                let Ok(place) = places.take(&self.flow, wait, gone).await else {
                     metrics.terminated(info.labels, 429);
                     return Admitted::Refused(too_many_requests());
                 };

@@ -88,8 +88,7 @@ pub(crate) async fn watch(
     };
     let mut watching = Watching {
         bookmarks: tokio::time::interval_at(
-            tokio::time::Instant::from_std(crate::clock::monotonic())
-                + server.options.bookmark_interval,
+            clock::deadline(clock::timer(), server.options.bookmark_interval),
             server
                 .options
                 .bookmark_interval

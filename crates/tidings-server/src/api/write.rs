@@ -129,17 +129,7 @@ async fn replace_with(
         }
         let mut new = event.clone();
         track(&server, &call, options, Some(&stored.event), &mut new);
-        match change(
-            &server,
-            call.api,
-            &call.key(),
-            &stored,
-            new,
-            options.dry_run,
-            &mut gate,
-        )
-        .await?
-        {
+        match change(&server, &call, &stored, new, options.dry_run, &mut gate).await? {
             Changed::Done(event) => return answer(StatusCode::OK, &event),
             Changed::Overtaken => {}
         }
@@ -197,17 +187,9 @@ pub(crate) async fn patch(
             .map_err(|status| status.warning(&warnings))?;
         track(&server, &call, &options, Some(&stored.event), &mut patched);
         warnings.extend(rules::dedup_owner_references(&mut patched, AFTER_ADMISSION));
-        match change(
-            &server,
-            call.api,
-            &call.key(),
-            &stored,
-            patched,
-            options.dry_run,
-            &mut gate,
-        )
-        .await
-        .map_err(|status| status.warning(&warnings))?
+        match change(&server, &call, &stored, patched, options.dry_run, &mut gate)
+            .await
+            .map_err(|status| status.warning(&warnings))?
         {
             Changed::Done(event) => {
                 return event_response(

@@ -110,3 +110,19 @@ impl Kind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_is_named_once_and_described() {
+        let names: BTreeSet<_> = PARAMETERS.iter().map(|it| it.name).collect();
+        assert_eq!(names.len(), PARAMETERS.len());
+        for Parameter { name, about, .. } in PARAMETERS {
+            assert!(about.ends_with('.'), "{name}");
+        }
+    }
+}

@@ -39,6 +39,11 @@ impl Query {
         )
     }
 
+    /// How many pairs there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The first value of a parameter; absent and empty are the same.
     pub(crate) fn get(&self, parameter: Parameter) -> Option<&str> {
         self.values(parameter)

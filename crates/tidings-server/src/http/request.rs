@@ -38,7 +38,7 @@ pub(crate) struct RequestInfo {
 
 /// The labels that most of kube-apiserver's request metrics share, in its order, `component` aside.
 /// All are words of the program's own, whatever a request says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestLabels {
     pub(crate) verb: &'static str,
     pub(crate) group: &'static str,
@@ -239,20 +239,6 @@ impl RequestInfo {
     }
 }
 
-impl RequestLabels {
-    pub(crate) fn all(self) -> [&'static str; 7] {
-        [
-            self.verb,
-            self.group,
-            self.version,
-            self.resource,
-            self.subresource,
-            self.scope,
-            "apiserver",
-        ]
-    }
-}
-
 fn plain_verb(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -335,7 +321,14 @@ mod tests {
             ),
         ] {
             let labels = info(method, uri).labels;
-            let [verb, group, version, resource, subresource, scope, _] = labels.all();
+            let RequestLabels {
+                verb,
+                group,
+                version,
+                resource,
+                subresource,
+                scope,
+            } = labels;
             let found = [verb, group, version, resource, subresource, scope].join(" ");
             assert_eq!(found, expected, "{method} {uri}");
         }

@@ -24,7 +24,7 @@ pub(super) fn encode(kind: &str, document: &Value) -> Vec<u8> {
         }
         .encode_to_vec(),
         "APIResourceList" => APIResourceList {
-            group_version: text(&document["groupVersion"]),
+            group_version: Some(text(&document["groupVersion"])),
             resources: all(&document["resources"], resource),
         }
         .encode_to_vec(),
@@ -41,21 +41,21 @@ fn all<T>(values: &Value, read: impl Fn(&Value) -> T) -> Vec<T> {
 }
 
 /// What is not given is sent as an empty text.
-fn text(value: &Value) -> Option<String> {
-    Some(value.as_str().unwrap_or_default().to_owned())
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn texts(values: &Value) -> Vec<String> {
-    all(values, |value| text(value).unwrap_or_default())
+    all(values, text)
 }
 
 fn group(group: &Value) -> APIGroup {
     let version = |version: &Value| GroupVersionForDiscovery {
-        group_version: text(&version["groupVersion"]),
-        version: text(&version["version"]),
+        group_version: Some(text(&version["groupVersion"])),
+        version: Some(text(&version["version"])),
     };
     APIGroup {
-        name: text(&group["name"]),
+        name: Some(text(&group["name"])),
         versions: all(&group["versions"], version),
         preferred_version: Some(version(&group["preferredVersion"])),
         ..APIGroup::default()
@@ -64,30 +64,30 @@ fn group(group: &Value) -> APIGroup {
 
 fn resource(resource: &Value) -> APIResource {
     APIResource {
-        name: text(&resource["name"]),
-        singular_name: text(&resource["singularName"]),
+        name: Some(text(&resource["name"])),
+        singular_name: Some(text(&resource["singularName"])),
         namespaced: resource["namespaced"].as_bool(),
-        group: text(&resource["group"]),
-        version: text(&resource["version"]),
-        kind: text(&resource["kind"]),
+        group: Some(text(&resource["group"])),
+        version: Some(text(&resource["version"])),
+        kind: Some(text(&resource["kind"])),
         verbs: Some(Verbs {
             items: texts(&resource["verbs"]),
         }),
         short_names: texts(&resource["shortNames"]),
-        storage_version_hash: text(&resource["storageVersionHash"]),
+        storage_version_hash: Some(text(&resource["storageVersionHash"])),
         ..APIResource::default()
     }
 }
 
 fn discovered_group(group: &Value) -> APIGroupDiscovery {
     let version = |version: &Value| APIVersionDiscovery {
-        version: text(&version["version"]),
+        version: Some(text(&version["version"])),
         resources: all(&version["resources"], discovered_resource),
-        freshness: text(&version["freshness"]),
+        freshness: Some(text(&version["freshness"])),
     };
     APIGroupDiscovery {
         metadata: Some(ObjectMeta {
-            name: text(&group["metadata"]["name"]),
+            name: Some(text(&group["metadata"]["name"])),
             ..ObjectMeta::default()
         }),
         versions: all(&group["versions"], version),
@@ -97,14 +97,14 @@ fn discovered_group(group: &Value) -> APIGroupDiscovery {
 fn discovered_resource(resource: &Value) -> APIResourceDiscovery {
     let kind = &resource["responseKind"];
     APIResourceDiscovery {
-        resource: text(&resource["resource"]),
+        resource: Some(text(&resource["resource"])),
         response_kind: Some(GroupVersionKind {
-            group: text(&kind["group"]),
-            version: text(&kind["version"]),
-            kind: text(&kind["kind"]),
+            group: Some(text(&kind["group"])),
+            version: Some(text(&kind["version"])),
+            kind: Some(text(&kind["kind"])),
         }),
-        scope: text(&resource["scope"]),
-        singular_resource: text(&resource["singularResource"]),
+        scope: Some(text(&resource["scope"])),
+        singular_resource: Some(text(&resource["singularResource"])),
         verbs: texts(&resource["verbs"]),
         short_names: texts(&resource["shortNames"]),
         ..APIResourceDiscovery::default()

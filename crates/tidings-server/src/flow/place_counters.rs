@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use super::series::{Counters, Histograms, Text};
+use crate::metrics::{Counters, Histograms, Label, Text};
 
 /// Buckets of `apiserver_flowcontrol_request_wait_duration_seconds`.
 const WAITS: &[f64] = &[
     0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
 ];
-/// kube-apiserver's name of the schema that matches every request.
-const SCHEMA: &str = "catch-all";
+/// With kube-apiserver's name of the schema that matches every request.
+const SCHEMA: Label = ("flow_schema", "catch-all");
 
 /// Why a request got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,21 +34,23 @@ impl Rejection {
     }
 }
 
+fn priority(level: &'static str) -> Label {
+    ("priority_level", level)
+}
+
 #[derive(Debug)]
 pub(crate) struct FlowMetrics {
-    dispatched: Counters<2>,
-    rejected: Counters<3>,
-    waits: Histograms<3>,
+    dispatched: Counters<[Label; 2]>,
+    rejected: Counters<[Label; 3]>,
+    waits: Histograms<[Label; 3]>,
 }
 
 impl Default for FlowMetrics {
     fn default() -> Self {
-        const LEVEL: &str = "priority_level";
-        const FLOW: &str = "flow_schema";
         Self {
-            dispatched: Counters::new([LEVEL, FLOW]),
-            rejected: Counters::new([LEVEL, FLOW, "reason"]),
-            waits: Histograms::new([LEVEL, FLOW, "execute"], WAITS),
+            dispatched: Counters::default(),
+            rejected: Counters::default(),
+            waits: Histograms::of_durations(WAITS),
         }
     }
 }
@@ -68,18 +70,19 @@ pub(crate) struct LevelNow {
 impl FlowMetrics {
     /// A request got its place.
     pub(crate) fn dispatched(&self, level: &'static str) {
-        self.dispatched.of([level, SCHEMA]).add(1);
+        self.dispatched.of([priority(level), SCHEMA]).add(1);
     }
 
     /// A request got none.
     pub(crate) fn rejected(&self, level: &'static str, why: Rejection) {
-        self.rejected.of([level, SCHEMA, why.name()]).add(1);
+        let labels = [priority(level), SCHEMA, ("reason", why.name())];
+        self.rejected.of(labels).add(1);
     }
 
     /// A request waited for a place, and got one or not.
     pub(crate) fn waited(&self, level: &'static str, executed: bool, waited: Duration) {
         let executed = if executed { "true" } else { "false" };
-        let labels = [level, SCHEMA, executed];
+        let labels = [priority(level), SCHEMA, ("execute", executed)];
         self.waits.of(labels).observe_duration(waited);
     }
 
@@ -92,7 +95,7 @@ impl FlowMetrics {
         let taken: Gauge = |level| level.taken;
         let waiting: Gauge = |level| level.waiting;
         let kind: Labels = |level| vec![("request_kind", level.name)];
-        let flow: Labels = |level| vec![("priority_level", level.name), ("flow_schema", SCHEMA)];
+        let flow: Labels = |level| vec![priority(level.name), SCHEMA];
         #[rustfmt::skip]
         let gauges: [(&str, &str, Labels, Gauge); 4] = [
             ("apiserver_current_inflight_requests", TAKEN, kind, taken),
@@ -114,20 +117,20 @@ impl FlowMetrics {
         );
         for level in levels {
             if let Some(limit) = level.limit {
-                text.sample(name, &[("priority_level", level.name)], limit);
+                text.sample(name, &[priority(level.name)], limit);
             }
         }
-        text.counters(
+        text.family(
             "apiserver_flowcontrol_dispatched_requests_total",
             "Requests that got their place among those being served.",
             &self.dispatched,
         );
-        text.counters(
+        text.family(
             "apiserver_flowcontrol_rejected_requests_total",
             "Requests that got none, by reason.",
             &self.rejected,
         );
-        text.histograms(
+        text.family(
             "apiserver_flowcontrol_request_wait_duration_seconds",
             "Time requests waited that found no place at once.",
             &self.waits,

@@ -1,6 +1,6 @@
 //! Connections: how many there are, and why the server ended one.
 
-use super::series::{Counter, Counters, Text};
+use crate::metrics::{Counter, Counters, Label, Text};
 
 /// Why the server ended a connection, or refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,16 +39,16 @@ impl Ending {
 
 #[derive(Debug)]
 pub(crate) struct ConnectionMetrics {
-    ended: Counters<1>,
+    ended: Counters<[Label; 1]>,
     handshake_errors: Counter,
 }
 
 impl Default for ConnectionMetrics {
     fn default() -> Self {
-        let ended = Counters::new(["reason"]);
+        let ended = Counters::default();
         // Each is there before the first time.
         for ending in Ending::ALL {
-            ended.of([ending.name()]);
+            ended.of([("reason", ending.name())]);
         }
         Self {
             ended,
@@ -60,7 +60,7 @@ impl Default for ConnectionMetrics {
 impl ConnectionMetrics {
     /// The server ended a connection, or refused it.
     pub(crate) fn ended(&self, why: Ending) {
-        self.ended.of([why.name()]).add(1);
+        self.ended.of([("reason", why.name())]).add(1);
     }
 
     /// A TLS handshake failed or took too long.
@@ -78,7 +78,7 @@ impl ConnectionMetrics {
         );
         text.sample(name, &[("authenticated", "true")], with);
         text.sample(name, &[("authenticated", "false")], without);
-        text.counters(
+        text.family(
             "tidings_connections_ended_total",
             "Connections that the server ended or refused, by reason.",
             &self.ended,
