@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: faults put into a crate one at a time (cargo-mutants), and which of them no
-//! test notices. The crate's own tests run first; what survives them is tried against the tests of
-//! the crates that reach it. `.cargo/mutants.toml` says what is left out, and why.
+//! `cargo xtask mutants`: faults put into a crate one at a time (cargo-mutants), and which of them
+//! no test notices. The crate's own tests run first; what survives them is tried against the tests
+//! of the crates that reach it. `.cargo/mutants.toml` says what is left out, and why.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -105,7 +105,8 @@ fn draw(listed: &str, number: usize, seed: u64) -> Vec<String> {
     drawn.into_iter().map(|(_, line)| line.to_owned()).collect()
 }
 
-/// cargo-mutants with the tests of `packages`, for these faults, or for every one if there are none.
+/// cargo-mutants with the tests of `packages`, for these faults, or for every one if there are
+/// none.
 fn mutants(root: &Path, args: &Args, packages: &[&str], faults: &[String]) -> Command {
     let mut command = cargo(root, &["mutants", "-p", &args.package, "--colors", "never"]);
     for package in packages {
