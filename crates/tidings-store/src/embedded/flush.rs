@@ -12,8 +12,8 @@ use lsm_tree::{AbstractTree, AnyTree, SeqNo};
 use super::bucket::Buckets;
 use super::counts::{self, Changes};
 use super::index::Index;
-use super::keys::{self, IndexKey, Pointer};
-use super::memtable::{Memtable, Placed};
+use super::keys::{self, IndexKey, Placed, Pointer};
+use super::memtable::Memtable;
 use crate::Revision;
 
 /// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are kept short.

@@ -467,6 +467,29 @@ impl Pointer {
     }
 }
 
+/// A version, with what the trees are told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) pointer: Pointer,
+    pub(crate) fields: Fields,
+    /// Whether the index leads to its end; see [`order`](super::order). Of a version that ends, whether that is to be removed.
+    pub(crate) is_early: bool,
+}
+
+impl Placed {
+    /// All keys that lead to it in its bucket's tree.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = IndexKey> {
+        let Pointer {
+            revision,
+            expires_at,
+            ..
+        } = self.pointer;
+        let end = expires_at.filter(|_| self.is_early);
+        let early = end.map(|end| early_key(end, revision));
+        self.fields.keys(revision).chain(early)
+    }
+}
+
 fn before_end(bucket: u64, expires_at: Option<UnixMillis>) -> u64 {
     expires_at.map_or(0, |at| bucket.wrapping_sub(at.0.cast_unsigned()))
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLo
 
 use foldhash::fast::RandomState;
 
-use super::keys::{self, By, Fields, IndexKey, ObjectKey, Pointer};
+use super::keys::{By, Fields, ObjectKey, Placed, Pointer};
 use crate::{Place, Revision, UnixMillis};
 
 /// Slots of a whole chunk.
@@ -63,29 +63,6 @@ struct Put {
     expires_at: Option<UnixMillis>,
     fields: Fields,
     is_early: bool,
-}
-
-/// A version, with what the trees are told of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
-    pub(crate) pointer: Pointer,
-    pub(crate) fields: Fields,
-    /// Whether the index leads to its end; see [`order`](super::order). Of a version that ends, whether that is to be removed.
-    pub(crate) is_early: bool,
-}
-
-impl Placed {
-    /// All keys that lead to it in its bucket's tree.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = IndexKey> {
-        let Pointer {
-            revision,
-            expires_at,
-            ..
-        } = self.pointer;
-        let end = expires_at.filter(|_| self.is_early);
-        let early = end.map(|end| keys::early_key(end, revision));
-        self.fields.keys(revision).chain(early)
-    }
 }
 
 /// What a memtable says of a name.

@@ -6,7 +6,7 @@ use std::path::Path;
 use tidings_testing::copy_folder;
 
 use super::faults::Random;
-use super::keys::NEVER;
+use super::keys::{NEVER, Swept};
 use super::power::Disk;
 use super::read::View;
 use super::rewrite::{Pass, Place};
@@ -68,7 +68,11 @@ fn all(engine: &Engine) -> Pass {
     let state = engine.published().state;
     let is_forgotten = state.compacted == state.revision;
     Pass {
-        dead: is_forgotten.then_some(state.swept).unwrap_or_default(),
+        dead: if is_forgotten {
+            state.swept
+        } else {
+            Swept::default()
+        },
         spared: 0,
     }
 }

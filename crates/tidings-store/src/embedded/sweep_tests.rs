@@ -185,10 +185,10 @@ async fn after_silence() {
 #[tokio::test]
 async fn many_early_ends_at_once() {
     let mut kept = Kept::new(false);
-    // They must share a bucket: there are as many as there normally are.
-    for number in 0..24 {
-        let life = YEAR + number * YEAR / 3;
-        kept.write(&format!("years/{number}"), life).await;
+    // There are so many buckets that they must share one.
+    for number in 0..40 {
+        let life = 3 * HOUR + number * 40 * MINUTE;
+        kept.write(&format!("lasts/{number}"), life).await;
     }
     let writes = (0..3000).map(|number| {
         let record = NewRecord::new("").expires_at(UnixMillis(START + 2 * HOUR));
@@ -199,7 +199,7 @@ async fn many_early_ends_at_once() {
     kept.ends
         .extend((0..3000).map(|number| (format!("early/{number}"), START + 2 * HOUR)));
     kept.pass(HOUR).await;
-    kept.pass(HOUR + SECOND).await;
+    kept.pass(HOUR + 3 * SECOND).await;
     kept.reopen(&["CHECKPOINT"]).await;
     kept.check().await;
     kept.check_history().await;
