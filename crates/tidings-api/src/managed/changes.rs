@@ -1,6 +1,7 @@
 //! What a write did to an object's fields, found by walking two typed events side by side: no JSON is made.
 //!
-//! The tables of [`crate::codec`] say which fields there are in which version, and call back here for each.
+//! The table says which fields there are in which version; [`crate::codec`] walks it and calls
+//! here for each.
 
 use super::set::{FieldSet, PathElement};
 

@@ -136,5 +136,22 @@ pub fn manager_of(user_agent: &str) -> String {
     name
 }
 
+/// Whether the schema of applying declares the field that a JSON pointer leads to.
+#[cfg(test)]
+pub(crate) fn declares(api: codec::Api, pointer: &str) -> bool {
+    let mut schema = schema::Schema::of(api);
+    for name in pointer.split('/').skip(1) {
+        let inner = match name {
+            "0" => Some(schema.item()),
+            name => schema.declared(name),
+        };
+        match inner {
+            Some(inner) => schema = inner,
+            None => return false,
+        }
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests;

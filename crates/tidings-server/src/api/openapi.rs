@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::http::status::Status;
 use tidings_api::codec::Api;
+use tidings_core::fields::{Field, Kind, Rule, Type};
 
 /// GET /openapi/v3
 pub(crate) async fn index() -> impl IntoResponse {
@@ -114,19 +115,10 @@ fn document(api: Api) -> Value {
         },
     });
     let mut schemas = schemas(api);
-    let required: &[&str] = match api {
-        Api::Core => &["metadata", "involvedObject"],
-        Api::Events => &["eventTime"],
-    };
-    let mut event = object(
-        api,
-        "A report of something that happened to an object, kept for a limited time.",
-        event_fields(api),
-        required,
-    );
-    if let Some(event) = event.as_object_mut() {
-        event.insert("x-kubernetes-group-version-kind".into(), json!([kind]));
-    }
+    let mut event = object(api, api.event());
+    event["properties"]["apiVersion"] = json!({"type": "string", "description": api.api_version()});
+    event["properties"]["kind"] = json!({"type": "string", "description": "Event"});
+    event["x-kubernetes-group-version-kind"] = json!([kind]);
     schemas.insert(event_schema.into(), event);
     schemas.insert(
         PATCH_SCHEMA.into(),
@@ -140,289 +132,10 @@ fn document(api: Api) -> Value {
     })
 }
 
-type Field = (&'static str, &'static str, &'static str);
-
-fn event_fields(api: Api) -> &'static [Field] {
-    match api {
-        Api::Core => &[
-            ("apiVersion", "string", "v1"),
-            ("kind", "string", "Event"),
-            (
-                "metadata",
-                "ObjectMeta",
-                "Name, namespace, labels and the like.",
-            ),
-            (
-                "involvedObject",
-                "ObjectReference",
-                "The object the event is about.",
-            ),
-            (
-                "reason",
-                "string",
-                "Why the event happened, in one word for machines.",
-            ),
-            ("message", "string", "What happened, in words for humans."),
-            ("source", "EventSource", "Who reported the event."),
-            ("firstTimestamp", "Time", "When the event was first seen."),
-            ("lastTimestamp", "Time", "When the event was last seen."),
-            ("count", "int32", "How often the event was seen."),
-            ("type", "string", "Normal or Warning."),
-            (
-                "eventTime",
-                "MicroTime",
-                "When the event was first observed.",
-            ),
-            (
-                "series",
-                "EventSeries",
-                "The repetitions of the event, if it repeats.",
-            ),
-            (
-                "action",
-                "string",
-                "What was done, or failed to be done, to the object.",
-            ),
-            (
-                "related",
-                "ObjectReference",
-                "Another object that took part.",
-            ),
-            (
-                "reportingComponent",
-                "string",
-                "The controller that reported the event, e.g. kubernetes.io/kubelet.",
-            ),
-            (
-                "reportingInstance",
-                "string",
-                "Which instance of that controller.",
-            ),
-        ],
-        Api::Events => &[
-            ("apiVersion", "string", "events.k8s.io/v1"),
-            ("kind", "string", "Event"),
-            (
-                "metadata",
-                "ObjectMeta",
-                "Name, namespace, labels and the like.",
-            ),
-            (
-                "eventTime",
-                "MicroTime",
-                "When the event was first observed.",
-            ),
-            (
-                "series",
-                "EventSeries",
-                "The repetitions of the event, if it repeats.",
-            ),
-            (
-                "reportingController",
-                "string",
-                "The controller that reported the event, e.g. kubernetes.io/kubelet.",
-            ),
-            (
-                "reportingInstance",
-                "string",
-                "Which instance of that controller.",
-            ),
-            (
-                "action",
-                "string",
-                "What was done, or failed to be done, to the object.",
-            ),
-            (
-                "reason",
-                "string",
-                "Why it was done, in one word for machines.",
-            ),
-            (
-                "regarding",
-                "ObjectReference",
-                "The object the event is about.",
-            ),
-            (
-                "related",
-                "ObjectReference",
-                "Another object that took part.",
-            ),
-            ("note", "string", "What happened, in words for humans."),
-            ("type", "string", "Normal or Warning."),
-            (
-                "deprecatedSource",
-                "EventSource",
-                "Who reported the event, in core/v1's form.",
-            ),
-            (
-                "deprecatedFirstTimestamp",
-                "Time",
-                "When the event was first seen, in core/v1's form.",
-            ),
-            (
-                "deprecatedLastTimestamp",
-                "Time",
-                "When the event was last seen, in core/v1's form.",
-            ),
-            (
-                "deprecatedCount",
-                "int32",
-                "How often the event was seen, in core/v1's form.",
-            ),
-        ],
-    }
-}
-
-/// A type, what it is, its fields, those that are required, and whether it is owned as a whole.
-type Table = (
-    &'static str,
-    &'static str,
-    &'static [Field],
-    &'static [&'static str],
-    bool,
-);
-
-const TABLES: [Table; 6] = [
-    (
-        "ObjectReference",
-        "Points at an object, or at a part of it.",
-        &[
-            ("apiVersion", "string", "The version of the object's API."),
-            ("kind", "string", "The object's kind."),
-            ("namespace", "string", "The object's namespace."),
-            ("name", "string", "The object's name."),
-            ("uid", "string", "The object's uid."),
-            (
-                "resourceVersion",
-                "string",
-                "The version of the object the event is about.",
-            ),
-            (
-                "fieldPath",
-                "string",
-                "The part of the object, e.g. spec.containers{web}.",
-            ),
-        ],
-        &[],
-        true,
-    ),
-    (
-        "EventSource",
-        "Who reported an event.",
-        &[
-            ("component", "string", "The program."),
-            ("host", "string", "The node it runs on."),
-        ],
-        &[],
-        false,
-    ),
-    (
-        "EventSeries",
-        "The repetitions of an event.",
-        &[
-            ("count", "int32", "How often it was seen so far."),
-            ("lastObservedTime", "MicroTime", "When it was last seen."),
-        ],
-        &[],
-        false,
-    ),
-    (
-        "ObjectMeta",
-        "What all objects have in common.",
-        &[
-            ("name", "string", "Unique within the namespace."),
-            (
-                "generateName",
-                "string",
-                "What the name is made from if none is given.",
-            ),
-            ("namespace", "string", "Where the object lives."),
-            ("labels", "map", "What the object can be selected by."),
-            ("annotations", "map", "What tools keep with the object."),
-            ("uid", "string", "Set by the server."),
-            ("resourceVersion", "string", "Set by the server."),
-            ("generation", "int64", "Unused by events."),
-            ("creationTimestamp", "Time", "Set by the server."),
-            (
-                "deletionTimestamp",
-                "Time",
-                "Set by the server when finalizers hold back a delete.",
-            ),
-            ("deletionGracePeriodSeconds", "int64", "Set by the server."),
-            ("finalizers", "set", "What has to be done before a delete."),
-            (
-                "ownerReferences",
-                "OwnerReference[uid]",
-                "The objects this one belongs to.",
-            ),
-            (
-                "managedFields",
-                "ManagedFieldsEntry[]",
-                "Who manages which fields, once somebody applied the object.",
-            ),
-            ("selfLink", "string", "Accepted and not kept."),
-        ],
-        &[],
-        false,
-    ),
-    (
-        "OwnerReference",
-        "An object that another belongs to.",
-        &[
-            ("apiVersion", "string", "The version of the owner's API."),
-            ("kind", "string", "The owner's kind."),
-            ("name", "string", "The owner's name."),
-            ("uid", "string", "The owner's uid."),
-            (
-                "controller",
-                "boolean",
-                "Whether the owner is the controller.",
-            ),
-            (
-                "blockOwnerDeletion",
-                "boolean",
-                "Whether the owner waits for this object when it is deleted.",
-            ),
-        ],
-        &["apiVersion", "kind", "name", "uid"],
-        true,
-    ),
-    (
-        "ManagedFieldsEntry",
-        "What one manager manages.",
-        &[
-            ("manager", "string", "Who manages the fields."),
-            ("operation", "string", "How: Apply or Update."),
-            (
-                "apiVersion",
-                "string",
-                "The version whose names the fields have.",
-            ),
-            ("time", "Time", "When the manager last changed a field."),
-            ("fieldsType", "string", "FieldsV1."),
-            ("fieldsV1", "FieldsV1", "The fields."),
-            ("subresource", "string", "Unused by events."),
-        ],
-        &[],
-        false,
-    ),
-];
-
+/// The schemas of the types that an event is made of.
 fn schemas(api: Api) -> Map<String, Value> {
-    let mut schemas: Map<String, Value> = TABLES
-        .into_iter()
-        .map(|(name, what, fields, required, atomic)| {
-            let required = match (name, api) {
-                ("EventSeries", Api::Events) => &["count", "lastObservedTime"],
-                _ => required,
-            };
-            let mut schema = object(api, what, fields, required);
-            if let Some(schema) = schema.as_object_mut().filter(|_| atomic) {
-                schema.insert("x-kubernetes-map-type".into(), json!("atomic"));
-            }
-            (schema_name(api, name), schema)
-        })
-        .collect();
+    let mut schemas = Map::new();
+    add_schemas(api, api.event(), &mut schemas);
     for name in ["Time", "MicroTime"] {
         schemas.insert(
             schema_name(api, name),
@@ -436,6 +149,16 @@ fn schemas(api: Api) -> Map<String, Value> {
     schemas
 }
 
+/// Adds the schemas of the types below one.
+fn add_schemas(api: Api, of: &Type, schemas: &mut Map<String, Value>) {
+    for field in of.fields {
+        if let Kind::Object(inner) | Kind::List(inner, _) = field.kind {
+            schemas.insert(schema_name(api, inner.name), object(api, inner));
+            add_schemas(api, inner, schemas);
+        }
+    }
+}
+
 fn schema_name(api: Api, name: &str) -> String {
     match (name, api) {
         ("EventSeries", Api::Events) => format!("io.k8s.api.events.v1.{name}"),
@@ -446,48 +169,62 @@ fn schema_name(api: Api, name: &str) -> String {
     }
 }
 
-/// The schema of an object. A field's kind is a JSON type, `map` (of strings), `set` (of strings), a type's name, or a
-/// list of a type's, with the key of its items if it has one.
-fn object(api: Api, what: &str, fields: &[Field], required: &[&str]) -> Value {
+/// The schema of an object.
+fn object(api: Api, of: &Type) -> Value {
+    let properties: Map<String, Value> = of
+        .fields
+        .iter()
+        .map(|field| (field.name().to_owned(), property(api, field)))
+        .collect();
+    let required: Vec<&str> = of
+        .fields
+        .iter()
+        .filter(|field| field.rule == Rule::Required)
+        .map(Field::name)
+        .collect();
+    let mut schema = json!({"type": "object", "description": of.about, "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    if of.atomic {
+        schema["x-kubernetes-map-type"] = json!("atomic");
+    }
+    schema
+}
+
+/// The schema of a field.
+fn property(api: Api, field: &Field) -> Value {
     let reference =
         |name: &str| json!({"$ref": format!("#/components/schemas/{}", schema_name(api, name))});
-    let property = |kind: &str, what: &str| match kind {
-        "string" | "boolean" => json!({"type": kind, "description": what}),
-        "int32" | "int64" => json!({"type": "integer", "format": kind, "description": what}),
-        "map" => json!({
+    let what = field.what;
+    let other = |name: &str| json!({"allOf": [reference(name)], "description": what});
+    match field.kind {
+        Kind::Text => json!({"type": "string", "description": what}),
+        Kind::Bool => json!({"type": "boolean", "description": what}),
+        Kind::Int32 => json!({"type": "integer", "format": "int32", "description": what}),
+        Kind::Int64 => json!({"type": "integer", "format": "int64", "description": what}),
+        Kind::Time => other("Time"),
+        Kind::MicroTime => other("MicroTime"),
+        Kind::Json => other("FieldsV1"),
+        Kind::Object(inner) => other(inner.name),
+        Kind::Map => json!({
             "type": "object", "additionalProperties": {"type": "string", "default": ""}, "description": what,
         }),
-        "set" => json!({
+        Kind::Set => json!({
             "type": "array", "items": {"type": "string", "default": ""}, "description": what,
             "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge",
         }),
-        list if list.ends_with(']') => {
-            let (item, key) = list
-                .trim_end_matches(']')
-                .split_once('[')
-                .unwrap_or((list, ""));
-            let items = json!({"allOf": [reference(item)], "default": {}});
-            if key.is_empty() {
-                json!({
-                    "type": "array", "items": items, "description": what, "x-kubernetes-list-type": "atomic",
-                })
-            } else {
-                json!({
-                    "type": "array", "items": items, "description": what, "x-kubernetes-list-type": "map",
-                    "x-kubernetes-list-map-keys": [key], "x-kubernetes-patch-merge-key": key,
-                    "x-kubernetes-patch-strategy": "merge",
-                })
+        Kind::List(item, key) => {
+            let mut list = json!({
+                "type": "array", "items": {"allOf": [reference(item.name)], "default": {}}, "description": what,
+                "x-kubernetes-list-type": if key.is_some() { "map" } else { "atomic" },
+            });
+            if let Some(key) = key {
+                list["x-kubernetes-list-map-keys"] = json!([key]);
+                list["x-kubernetes-patch-merge-key"] = json!(key);
+                list["x-kubernetes-patch-strategy"] = json!("merge");
             }
+            list
         }
-        name => json!({"allOf": [reference(name)], "description": what}),
-    };
-    let properties: Map<String, Value> = fields
-        .iter()
-        .map(|(name, kind, what)| ((*name).to_owned(), property(kind, what)))
-        .collect();
-    if required.is_empty() {
-        json!({"type": "object", "description": what, "properties": properties})
-    } else {
-        json!({"type": "object", "description": what, "properties": properties, "required": required})
     }
 }

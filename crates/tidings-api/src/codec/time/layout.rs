@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use jiff::civil;
 
-use super::moment::Moment;
+use super::Moment;
 
 const TIME: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_TIME: &str = "2006-01-02T15:04:05.000000Z07:00";
