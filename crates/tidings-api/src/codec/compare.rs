@@ -10,7 +10,7 @@ use super::objects::{Anything, Object, Value};
 use crate::managed::{Atom, Changes, PathElement};
 
 /// Which fields of a version a write changed.
-pub fn compare(api: Api, old: &Event, new: &Event) -> Changes {
+pub(crate) fn compare(api: Api, old: &Event, new: &Event) -> Changes {
     let mut changes = Changes::default();
     compare_objects(api.event(), Some(old), Some(new), &mut changes);
     changes

@@ -17,13 +17,14 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectM
 use prost::Message;
 use serde::Deserializer;
 use tidings_core::fields::{Type, core_v1, events_v1};
-use tidings_core::validate::go_quote;
 use tidings_core::wire::{Members, write_fields, write_members, write_object};
 
-pub use compare::compare;
+pub(crate) use compare::compare;
 use json::{Reading, TypeMeta};
 use objects::{Anything, Written};
 use time::Moment;
+
+pub use crate::go::{not_registered, unknown_kind};
 
 /// The two API versions an event is served in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,62 +76,6 @@ impl Api {
             Self::Events => "events.events.k8s.io",
         }
     }
-}
-
-/// Kinds of `v1` that a body may turn out to be by mistake.
-const CORE_KINDS: [&str; 16] = [
-    "Binding",
-    "ConfigMap",
-    "Endpoints",
-    "EventList",
-    "LimitRange",
-    "List",
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PodTemplate",
-    "ReplicationController",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-];
-
-/// Kinds of every version.
-const META_KINDS: [&str; 7] = [
-    "CreateOptions",
-    "DeleteOptions",
-    "GetOptions",
-    "ListOptions",
-    "PatchOptions",
-    "Status",
-    "UpdateOptions",
-];
-
-/// What kube-apiserver says of a kind that is no event: that it is another one, or that nobody knows it.
-pub fn unknown_kind(group_version: &str, kind: &str) -> String {
-    match group_version {
-        "v1" | "events.k8s.io/v1" if META_KINDS.contains(&kind) => {
-            format!("converting (v1.{kind}) to (core.Event): unknown conversion")
-        }
-        "v1" if CORE_KINDS.contains(&kind) => {
-            format!("converting (v1.{kind}) to (core.Event): unknown conversion")
-        }
-        "events.k8s.io/v1" if kind == "EventList" => {
-            "converting (v1.EventList) to (core.Event): unknown conversion".to_owned()
-        }
-        _ => not_registered(group_version, kind),
-    }
-}
-
-/// No such kind is known in this version.
-pub fn not_registered(group_version: &str, kind: &str) -> String {
-    format!(
-        "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-        go_quote(kind),
-        go_quote(group_version)
-    )
 }
 
 /// A body that could not be read: a fragment for the message.

@@ -152,7 +152,7 @@ macro_rules! across {
         }
 
         /// An `events.k8s.io/v1` message as the event to store.
-        pub fn from_events(event: EventsEvent) -> CoreEvent {
+        pub(crate) fn from_events(event: EventsEvent) -> CoreEvent {
             across!(event => CoreEvent, own { $($rows)+ })
         }
     };

@@ -1,26 +1,27 @@
 //! Kubernetes' two time forms, read: `Time` (whole seconds) and `MicroTime` (exactly six fractional
 //! digits), as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` read them.
 
-mod layout;
-
 use jiff::civil;
 
-pub use tidings_core::wire::{Moment, moment};
+use crate::go;
+
+pub use tidings_core::wire::Moment;
+pub(crate) use tidings_core::wire::moment;
 
 /// Reads a `Time`: any RFC 3339 text; what is below a second is dropped.
-pub fn parse_time(text: &str) -> Result<Moment, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Moment, String> {
     let moment = match parse(text) {
         Some((moment, _)) => moment,
-        None => layout::parse(text, false)?,
+        None => go::time::parse(text, false)?,
     };
     Ok(Moment { nanos: 0, ..moment })
 }
 
 /// Reads a `MicroTime`: RFC 3339 with exactly six digits behind the point.
-pub fn parse_micro_time(text: &str) -> Result<Moment, String> {
+pub(crate) fn parse_micro_time(text: &str) -> Result<Moment, String> {
     match parse(text) {
         Some((moment, 6)) => Ok(moment),
-        _ => layout::parse(text, true),
+        _ => go::time::parse(text, true),
     }
 }
 

@@ -7,17 +7,17 @@ use super::set::{FieldSet, PathElement};
 
 /// The differences of two objects (`typed.Comparison` upstream).
 #[derive(Debug, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     path: Vec<PathElement>,
     /// What was added or got another value.
-    pub written: FieldSet,
+    pub(crate) written: FieldSet,
     /// What is not there any more.
-    pub removed: FieldSet,
+    pub(crate) removed: FieldSet,
 }
 
 impl Changes {
     /// A field that is written as a whole. `None` is a side that does not have it.
-    pub fn leaf<T: PartialEq + ?Sized>(
+    pub(crate) fn leaf<T: PartialEq + ?Sized>(
         &mut self,
         element: PathElement,
         old: Option<&T>,
@@ -32,7 +32,7 @@ impl Changes {
     }
 
     /// A field whose parts are written one by one; `parts` walks them.
-    pub fn inside(
+    pub(crate) fn inside(
         &mut self,
         element: PathElement,
         was: bool,
@@ -51,7 +51,7 @@ impl Changes {
     }
 
     /// The field the walk stands at was or is there, and differs.
-    pub fn note(&mut self, was: bool, is: bool) {
+    pub(crate) fn note(&mut self, was: bool, is: bool) {
         if is {
             self.written.insert(&self.path);
         } else if was {

@@ -21,10 +21,10 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 pub use apply::{ApplyError, Conflict, apply};
-pub use changes::Changes;
+pub(crate) use changes::Changes;
 use entries::{Managed, Manager, Operation};
 use set::FieldSet;
-pub use set::{Atom, PathElement};
+pub(crate) use set::{Atom, PathElement};
 pub use writer::Writer;
 
 use crate::codec;

@@ -10,7 +10,7 @@ use super::Changes;
 use super::set::{Atom, FieldSet, PathElement, Shown};
 use crate::bounded::BoundedList;
 use crate::codec::Api;
-use crate::quote::{GoSyntax, GoValue, go_type};
+use crate::go::{GoSyntax, GoValue, go_type};
 
 /// Longest text about what does not fit, in bytes.
 const UNFIT_BYTES_MAX: usize = 16 * 1024;

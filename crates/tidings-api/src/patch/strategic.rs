@@ -12,7 +12,7 @@ use tidings_core::fields::{Field, Kind, core_v1, events_v1};
 use tidings_core::validate::{Quoted, bounded_text};
 
 use super::operations::size;
-use crate::quote::{GoList, GoMap, GoValue, go_type};
+use crate::go::{GoList, GoMap, GoValue, go_type};
 
 /// Longest text about what is refused, in bytes; no answer says more.
 const REFUSAL_BYTES_MAX: usize = 32 * 1024;

@@ -3,14 +3,10 @@
 //! Reading `null` leaves the zero value, an unknown or repeated field is noted rather than refused
 //! (the last one wins), and what is of another kind than it has to be is told in Go's words.
 
-mod notes;
 mod read;
 mod reading;
-mod syntax;
 
-pub(crate) use notes::Notes;
+pub use crate::go::{Notes, complaint, replace_what_is_no_text};
 pub use read::TypeMeta;
 pub(super) use read::read_document;
 pub use reading::Reading;
-pub use syntax::{complaint, replace_what_is_no_text};
-pub use tidings_core::wire::{write_integer, write_members, write_string};

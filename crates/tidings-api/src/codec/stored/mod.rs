@@ -148,12 +148,12 @@ impl<'a> StoredEvent<'a> {
     }
 
     /// A text of the event itself.
-    pub fn text(&self, number: usize) -> Option<&'a str> {
+    pub(crate) fn text(&self, number: usize) -> Option<&'a str> {
         self.event.text(number)
     }
 
     /// A text of a message in the event; empty without the message.
-    pub fn text_of(&self, message: usize, number: usize) -> Option<&'a str> {
+    pub(crate) fn text_of(&self, message: usize, number: usize) -> Option<&'a str> {
         match message {
             field::METADATA => self.metadata.text(number),
             _ => match self.event.message(message)? {
@@ -164,7 +164,7 @@ impl<'a> StoredEvent<'a> {
     }
 
     /// `metadata.name`; empty if there is none.
-    pub fn name(&self) -> Option<&'a str> {
+    pub(crate) fn name(&self) -> Option<&'a str> {
         self.metadata.text(meta::NAME)
     }
 
@@ -180,12 +180,16 @@ impl<'a> StoredEvent<'a> {
     }
 
     /// The time in the field of this number; `Some(None)` if it is not set.
-    pub fn time(&self, number: usize) -> Option<Option<Moment>> {
+    #[expect(
+        clippy::option_option,
+        reason = "the outer None is the unusual, the inner one a time that is not set"
+    )]
+    pub(crate) fn time(&self, number: usize) -> Option<Option<Moment>> {
         self.event.time(number)
     }
 
     /// `count`; 0 if it is not set.
-    pub fn count(&self) -> Option<i32> {
+    pub(crate) fn count(&self) -> Option<i32> {
         Some(self.event.number(field::COUNT)? as i32)
     }
 
@@ -364,7 +368,7 @@ mod tests {
             assert_eq!(stored.write_json(Api::Core, true, &mut out), None);
         }
         let mut json = Vec::new();
-        super::super::json::write_string("x", &mut json);
+        tidings_core::wire::write_string("x", &mut json);
         // A field whose number no decoder takes.
         let mut beyond = Vec::new();
         put_varint(1 << 35 | 8, &mut beyond);
