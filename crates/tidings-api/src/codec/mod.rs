@@ -213,7 +213,7 @@ pub fn micro_time(
 }
 
 #[cfg(test)]
-mod walk;
+mod walk_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -3,7 +3,10 @@
 /// Names the numbers of a type's fields.
 macro_rules! numbers {
     ($of:path; $($constant:ident $name:literal;)+) => {
-        $(pub(crate) const $constant: usize = $of.number($name) as usize;)+
+        $(
+            pub(crate) const $constant: usize = $of.number($name) as usize;
+            const _: () = assert!($constant > 0, "the table has no such field");
+        )+
     };
 }
 
