@@ -5,6 +5,7 @@ use http::{Method, Request};
 use k8s_pb::api::core::v1::Event;
 use prost::Message;
 use serde_json::{Value, json};
+use tidings_core::fields::Kind;
 
 use crate::support::{Server, event};
 
@@ -529,35 +530,23 @@ async fn discovery() {
         let patch = format!("/{path}/namespaces/{{namespace}}/events/{{name}}");
         let patch = &document["paths"][&patch]["patch"];
         assert!(patch["requestBody"]["content"]["application/apply-patch+yaml"].is_object());
-        let declared = |path: &str, verb: &str| -> Vec<String> {
-            let parameters = document["paths"][path][verb]["parameters"]
-                .as_array()
-                .unwrap();
-            let shown = |it: &Value| format!("{}: {}", it["name"], it["schema"]["type"]);
-            parameters
-                .iter()
-                .map(|it| shown(it).replace('"', ""))
-                .collect()
+        // Every field of the table is declared.
+        let event = match path {
+            "api/v1" => &tidings_core::fields::core_v1::EVENT,
+            _ => &tidings_core::fields::events_v1::EVENT,
         };
-        let all = format!("/{path}/namespaces/{{namespace}}/events");
-        let one = format!("{all}/{{name}}");
-        for (path, verb, parameter, expected) in [
-            (&one, "patch", "fieldValidation: string", true),
-            (&one, "patch", "force: boolean", true),
-            (&one, "put", "force: boolean", false),
-            (&one, "get", "limit: integer", false),
-            (&one, "delete", "gracePeriodSeconds: integer", true),
-            (&all, "get", "limit: integer", true),
-            (&all, "get", "watch: boolean", true),
-            (&all, "delete", "labelSelector: string", true),
-            (&all, "delete", "watch: boolean", false),
-        ] {
-            let declared = declared(path, verb);
-            let found = declared.iter().any(|it| it == parameter);
-            assert_eq!(
-                found, expected,
-                "{verb} {path}: {parameter} in {declared:?}"
-            );
+        let mut types = vec![event];
+        while let Some(of) = types.pop() {
+            let suffix = format!(".{}", of.name);
+            let mut schemas = schemas.as_object().unwrap().iter();
+            let (_, schema) = schemas.find(|(name, _)| name.ends_with(&suffix)).unwrap();
+            for field in of.fields {
+                let declared = &schema["properties"][field.name()];
+                assert_eq!(declared["description"], field.what, "{}", field.name());
+                if let Kind::Object(inner) | Kind::List(inner, _) = field.kind {
+                    types.push(inner);
+                }
+            }
         }
         // Every type that is referred to is there.
         let text = document.to_string();
