@@ -20,7 +20,8 @@ pub(crate) use text::escape;
 pub use text::{write_integer, write_string};
 pub use time::{write_micro_time, write_time};
 
-/// An object that can be written. `None` is the answer of one whose bytes are not in the usual form.
+/// An object that can be written. `None` is the answer of one whose bytes are not in the usual
+/// form.
 pub trait Source {
     /// Gives the value of a field to a sink.
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()>;

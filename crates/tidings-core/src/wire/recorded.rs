@@ -1,4 +1,5 @@
-//! Events of k8s-openapi's types, which the recorder sends, as sources; and the bodies of creations.
+//! Events of k8s-openapi's types, which the recorder sends, as sources; and the bodies of
+//! creations.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ fn table(api: EventApi) -> &'static Type {
     }
 }
 
-/// `event` as client-go sends it. What is deprecated in events.k8s.io/v1 is left out there, or empty
-/// where Go cannot leave it out.
+/// `event` as client-go sends it. What is deprecated in events.k8s.io/v1 is left out there, or
+/// empty where Go cannot leave it out.
 pub(crate) fn json(api: EventApi, mut event: Event) -> Vec<u8> {
     clear_deprecated(api, &mut event);
     let mut out = Vec::with_capacity(1024);
