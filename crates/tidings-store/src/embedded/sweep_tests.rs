@@ -187,7 +187,7 @@ async fn many_early_ends_at_once() {
     let mut kept = Kept::new(false);
     // There are so many buckets that they must share one.
     for number in 0..40 {
-        let life = (3 * HOUR << (number / 4)) / 4 * (4 + number % 4);
+        let life = ((3 * HOUR) << (number / 4)) / 4 * (4 + number % 4);
         kept.write(&format!("lasts/{number}"), life).await;
     }
     let writes = (0..3000).map(|number| {
