@@ -54,7 +54,7 @@ impl Batch<'_> {
         let now = self.confirmed.0;
         let (mut failed, mut all_over) = (None, true);
         let buckets = Arc::clone(&self.view.buckets);
-        for (name, bucket) in buckets.range(self.state.swept.floor + 1..NEVER) {
+        for (name, bucket) in buckets.range(self.state.swept.floor.saturating_add(1)..NEVER) {
             let mut track = order.of(*name);
             let is_over = i64::try_from(*name).is_ok_and(|end| end <= now);
             all_over &= is_over;
@@ -206,7 +206,7 @@ impl Batch<'_> {
         budget: &mut Budget,
         versions: &mut Vec<Revision>,
     ) -> Result<(), Fault> {
-        let start = self.state.swept.mark(name) + 1;
+        let start = self.state.swept.mark(name).saturating_add(1);
         // Both run in the order of revisions, so the marks are walked along.
         let (first, last) = (keys::ended_key(start), keys::ended_key(Revision::MAX));
         let mut marks = self
@@ -299,7 +299,10 @@ impl View<'_> {
     /// By how many milliseconds the end that is overdue for longest is overdue.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
         let mut first = now;
-        for (name, bucket) in self.buckets.range(self.state.swept.floor + 1..NEVER) {
+        for (name, bucket) in self
+            .buckets
+            .range(self.state.swept.floor.saturating_add(1)..NEVER)
+        {
             first = first.min(self.first_in_order((*name, bucket))?.unwrap_or(now));
             first = first.min(self.first_early((*name, bucket), now)?.unwrap_or(now));
         }
@@ -307,7 +310,7 @@ impl View<'_> {
     }
 
     fn first_in_order(&self, (name, bucket): (u64, &Bucket)) -> Result<Option<UnixMillis>, Fault> {
-        let start = self.state.swept.mark(name) + 1;
+        let start = self.state.swept.mark(name).saturating_add(1);
         let mut walk = bucket.log.walk(start);
         let waiting = walk.next(|entry| {
             let Entry { kind, revision, .. } = entry;

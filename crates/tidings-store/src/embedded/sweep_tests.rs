@@ -167,14 +167,14 @@ async fn after_silence() {
     let mut kept = Kept::new(false);
     for number in 0..50 {
         kept.write(&format!("weeks/{number}"), 14 * DAY).await;
-        kept.pass(MINUTE).await;
+        kept.pass(HOUR).await;
     }
-    // Some of them have ended, and the others of their bucket live.
-    kept.pass(14 * DAY - 20 * MINUTE).await;
-    for number in 0..20 {
+    // Some of them have ended, and the others of their bucket live for two days.
+    kept.pass(14 * DAY - 48 * HOUR).await;
+    for number in 0..12 {
         kept.write(&format!("hour/{number}"), HOUR).await;
         kept.write(&format!("half/{number}"), HOUR / 2).await;
-        kept.pass(3 * HOUR).await;
+        kept.pass(2 * HOUR).await;
     }
     kept.pass(20 * DAY).await;
     assert_eq!(kept.store().stats().await.unwrap().records, 0);
@@ -187,7 +187,7 @@ async fn many_early_ends_at_once() {
     let mut kept = Kept::new(false);
     // There are so many buckets that they must share one.
     for number in 0..40 {
-        let life = 3 * HOUR + number * 40 * MINUTE;
+        let life = ((3 * HOUR) << (number / 4)) / 4 * (4 + number % 4);
         kept.write(&format!("lasts/{number}"), life).await;
     }
     let writes = (0..3000).map(|number| {
