@@ -68,9 +68,8 @@ impl Display for JsonString<'_> {
 /// is not printable to Go either.
 pub fn is_printable(character: char) -> bool {
     match character {
-        ' ' | '\'' | '"' | '\\' => true,
-        // Marks that join to what is before them are escaped by Rust alone.
-        '\u{300}'..='\u{36f}' => true,
+        // Marks that join to what is before them are escaped by Rust alone, as are these.
+        ' ' | '\'' | '"' | '\\' | '\u{300}'..='\u{36f}' => true,
         _ => character.escape_debug().len() == 1,
     }
 }
