@@ -15,8 +15,6 @@ mod image;
 mod kube_apiserver;
 mod mutants;
 mod outage;
-#[path = "../../crates/tidings-store/tests/support/port.rs"]
-mod port;
 mod readme;
 mod reference;
 mod test;
@@ -41,7 +39,8 @@ enum Task {
     Crash(crash::Args),
     /// Servers and recorders killed under a stream of events, and what became of every one of them
     Outage(outage::Args),
-    /// What a client can send to make the server work, and what it costs: time, memory, and the wait of others
+    /// What a client can send to make the server work, and what it costs: time, memory, and the
+    /// wait of others
     Hostile(hostile::Args),
     /// Faults put into a crate one at a time, and which of them no test notices
     Mutants(mutants::Args),

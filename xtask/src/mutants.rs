@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: faults put into a crate one at a time (cargo-mutants), and which of them no
-//! test notices. The crate's own tests run first; what survives them is tried against the tests of
-//! the crates that reach it. `.cargo/mutants.toml` says what is left out, and why.
+//! `cargo xtask mutants`: faults put into a crate one at a time (cargo-mutants), and which of them
+//! no test notices. The crate's own tests run first; what survives them is tried against the tests
+//! of the crates that reach it. `.cargo/mutants.toml` says what is left out, and why.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

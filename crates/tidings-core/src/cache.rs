@@ -1,6 +1,7 @@
 //! A map that forgets what was used longest ago, bounded by entries and by bytes.
 //!
-//! Invariants: after every call `len() <= entries_max` and `bytes <= bytes_max`; `bytes` is the sum of the weights of what is in it.
+//! Invariants: after every call `len() <= entries_max` and `bytes <= bytes_max`; `bytes` is the sum
+//! of the weights of what is in it.
 
 use std::hash::BuildHasherDefault;
 
@@ -14,13 +15,15 @@ use crate::key::{Hashed, Key};
 pub struct CacheStats {
     /// Entries in it now.
     pub entries: usize,
-    /// About how many bytes these keep in memory. An event that several entries share counts for each.
+    /// About how many bytes these keep in memory. An event that several entries share counts for
+    /// each.
     pub bytes: usize,
     /// Lookups that found something.
     pub hits: u64,
     /// Lookups that found nothing.
     pub misses: u64,
-    /// Entries that had to go for others. Each means that a repeat may be taken for something new: raise the cache's bounds.
+    /// Entries that had to go for others. Each means that a repeat may be taken for something new:
+    /// raise the cache's bounds.
     pub evictions: u64,
 }
 
@@ -49,7 +52,8 @@ const SLOT_BYTES: usize = 48;
 impl<V> Cache<V> {
     pub(crate) fn new(entries_max: usize, bytes_max: usize) -> Self {
         Self {
-            // Unbounded as far as `lru` goes: it would reserve room for all entries at once, and it knows no bytes.
+            // Unbounded as far as `lru` goes: it would reserve room for all entries at once, and it
+            // knows no bytes.
             slots: LruCache::unbounded_with_hasher(BuildHasherDefault::default()),
             entries_max,
             bytes_max,
@@ -76,8 +80,8 @@ impl<V> Cache<V> {
         self.slots.peek_mut(key).map(|slot| &mut slot.value)
     }
 
-    /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra` is how many bytes the value keeps in memory
-    /// beside itself and its key.
+    /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra`
+    /// is how many bytes the value keeps in memory beside itself and its key.
     pub(crate) fn put(&mut self, key: Key, value: V, extra: usize) {
         self.insert(key, value, extra);
         self.trim();
@@ -120,7 +124,8 @@ impl<V> Cache<V> {
         self.slots.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    /// Notes how many bytes the value under `key` keeps now beside itself and its key, and forgets what is too much.
+    /// Notes how many bytes the value under `key` keeps now beside itself and its key, and forgets
+    /// what is too much.
     pub(crate) fn weigh(&mut self, key: &Key, extra: usize) {
         self.reweigh(key, extra);
         self.trim();

@@ -1,8 +1,10 @@
-//! Several short strings in one allocation, so that an event costs a handful of allocations and its key fields compare as one run of bytes.
+//! Several short strings in one allocation, so that an event costs a handful of allocations and its
+//! key fields compare as one run of bytes.
 //!
-//! Invariant: `ends` never decreases, its last value is `text.len()`, and every value lies on a character boundary of `text`.
-//! Two values are equal in their first `n` strings exactly when those ends and the bytes up to the last of them are equal:
-//! the ends take part, so ("ab", "c") and ("a", "bc") differ.
+//! Invariant: `ends` never decreases, its last value is `text.len()`, and every value lies on a
+//! character boundary of `text`. Two values are equal in their first `n` strings exactly when those
+//! ends and the bytes up to the last of them are equal: the ends take part, so ("ab", "c") and
+//! ("a", "bc") differ.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -98,7 +100,8 @@ impl<const N: usize> Packer<N> {
         self.close();
     }
 
-    /// Adds the next string, cut to `limit` bytes (on a character boundary, ending in `marker`) when it is longer.
+    /// Adds the next string, cut to `limit` bytes (on a character boundary, ending in `marker`)
+    /// when it is longer.
     pub(crate) fn push_cut(&mut self, part: &str, limit: usize, marker: &str) {
         if part.len() <= limit {
             return self.push(part);
@@ -118,7 +121,8 @@ impl<const N: usize> Packer<N> {
             room: limit,
             cut: false,
         };
-        // A Display that fails keeps what it wrote so far: an event with half a message beats no event.
+        // A Display that fails keeps what it wrote so far: an event with half a message beats no
+        // event.
         let _ = write!(writer, "{part}");
         if writer.cut {
             let keep = floor_char_boundary(&self.text, start + limit.saturating_sub(marker.len()));
@@ -178,7 +182,7 @@ impl fmt::Write for Cutting<'_> {
         if keep < part.len() {
             self.cut = true;
             self.room = 0;
-            // Stops a Display that would go on for ever.
+            // Stops an endless Display.
             return Err(fmt::Error);
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! What an event is about: client-go's `tools/reference`, as a value that is cheap to clone and to compare.
+//! What an event is about: client-go's `tools/reference`, as a value that is cheap to clone and to
+//! compare.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -9,17 +10,20 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::packed::Packed;
 use crate::validate::is_dns1123_subdomain;
 
-/// The longest object name that still leaves room for `.` and sixteen hexadecimal digits in an event's name (253 bytes).
+/// The longest object name that still leaves room for `.` and sixteen hexadecimal digits in an
+/// event's name (253 bytes).
 const NAMEABLE_BYTES: usize = 236;
 
-/// How many of the fields, in packed order, say which object is meant: kind, namespace, name, uid, apiVersion.
+/// How many of the fields, in packed order, say which object is meant: kind, namespace, name, uid,
+/// apiVersion.
 pub(crate) const OBJECT_FIELDS: usize = 5;
 /// The same, and which part of the object: fieldPath.
 pub(crate) const PART_FIELDS: usize = 6;
 /// The same, and which version of it: resourceVersion.
 pub(crate) const ALL_FIELDS: usize = 7;
 
-/// A reference to the object an event is about: kind, namespace, name, uid, apiVersion, resourceVersion and fieldPath.
+/// A reference to the object an event is about: kind, namespace, name, uid, apiVersion,
+/// resourceVersion and fieldPath.
 ///
 /// Cloning it copies a pointer: make one per object where many events are recorded about it.
 /// The Kubernetes name is `ObjectReference`; every field may be empty.
@@ -64,7 +68,8 @@ pub struct ReferenceFields<'a> {
 }
 
 impl Reference {
-    /// A reference made of `fields`. Nothing is checked: client-go too takes an `ObjectReference` as it is.
+    /// A reference made of `fields`. Nothing is checked: client-go too takes an `ObjectReference`
+    /// as it is.
     pub fn new(fields: ReferenceFields<'_>) -> Self {
         let ReferenceFields {
             kind,

@@ -1,5 +1,5 @@
-//! The Kubernetes API for Events over a [`tidings_store::Store`]: to kubectl, client-go and kube-rs it is a
-//! kube-apiserver that knows one kind.
+//! The Kubernetes API for Events over a [`tidings_store::Store`]. To kubectl, client-go and kube-rs it
+//! is a kube-apiserver with a single kind.
 //!
 //! # A whole server
 //!
@@ -22,8 +22,8 @@
 //!
 //! # Only the API
 //!
-//! [`router`] is the same API as a service without a socket, over any store, with any clock and any tokens: put it behind
-//! a listener with [`serve()`], or call it directly from a test.
+//! [`router`] is the same API as a service without a socket, over any store, with any clock and any
+//! tokens: put it behind a listener with [`serve()`], or call it directly from a test.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -49,92 +49,57 @@
 //!
 //! # What it serves
 //!
-//! - `v1` and `events.k8s.io/v1` Events, two views of one stored object: get, list, watch, create, update (which creates,
-//!   too), JSON, merge and strategic merge patch, server-side apply, delete, deletecollection; dry runs, field validation,
-//!   generated names.
+//! - `v1` and `events.k8s.io/v1` Events, two views of one stored object: get, list, watch, create,
+//!   update (which also creates), JSON, merge and strategic merge patch, server-side apply, delete,
+//!   deletecollection; dry runs, field validation, generated names.
 //! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch stream.
 //! - JSON as Go writes it, YAML, Kubernetes' protobuf, `Table` and `PartialObjectMetadata`.
-//! - Users by token, client certificate or a cluster's `TokenReview`; permissions by RBAC from a file or a cluster's
-//!   `SubjectAccessReview`; impersonation, and reviews of oneself. Without any of these only `system:masters` may touch events,
-//!   and who shows no credentials sees health and version, as with a kube-apiserver's default policy.
-//! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works), OpenAPI v3 as far as
-//!   kubectl reads it, health, metrics. Long answers are compressed for who accepts it.
+//! - Users by token, client certificate or a cluster's `TokenReview`; permissions by RBAC from a file
+//!   or a cluster's `SubjectAccessReview`; impersonation, and reviews of oneself. Without any of these
+//!   only `system:masters` may access events, and anonymous clients see health and version, as with
+//!   kube-apiserver's default policy.
+//! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works),
+//!   OpenAPI v3 as far as kubectl reads it, health, metrics. Long answers are compressed for clients
+//!   that accept it.
 //!
 //! # What it does not do
 //!
 //! - Namespaces are not objects: they are a setting ([`Namespaces`]), by default every valid name.
 
-mod activity;
 mod admission;
+mod api;
 mod audit;
 mod auth;
-mod bounded;
 pub mod clock;
-mod codec;
-mod compress;
-mod connections;
-mod continuation;
-mod encoded;
-mod error;
+mod flow;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod indent;
-mod limits;
-mod managed;
+mod http;
 mod metrics;
-mod negotiate;
-mod observed;
-mod options;
-mod paced;
-mod patch;
-mod places;
-mod present;
-mod private;
-mod query;
-mod quote;
-mod random;
-mod remaining;
-mod request_body;
-mod request_kind;
-mod retention;
-mod routes;
-mod rules;
-mod security;
-mod selector;
-mod serve;
-mod server;
-mod settings;
 mod start;
-mod start_error;
-mod storage;
-mod stored;
-mod table;
-mod tls;
-mod warnings;
-mod yaml;
 
+pub use admission::retention::RetentionRules;
 pub use admission::{
     AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
+pub use api::options::{ApiOptions, ManagedFields};
+pub use api::router;
+pub use api::server::ApiServer;
 pub use audit::{AuditCounts, AuditLevel, AuditLog, AuditOptions};
+pub use auth::settings::SettingsError;
 pub use auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
     ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
 };
-pub use options::{ApiOptions, ManagedFields};
-pub use query::parse_go_duration;
-pub use retention::RetentionRules;
-pub use routes::router;
-pub use security::{AuthorizationMode, SecurityOptions};
-pub use serve::serve;
-pub use server::ApiServer;
-pub use settings::SettingsError;
-pub use start::{Running, StartOptions, start, start_with_store};
-pub use start_error::StartError;
-pub use storage::Storage;
+pub use http::query::parse_go_duration;
+pub use start::error::StartError;
+pub use start::security::{AuthorizationMode, SecurityOptions};
+pub use start::serve::serve;
+pub use start::storage::Storage;
 #[cfg(feature = "etcd")]
-pub use storage::describe;
-pub use table::human_duration;
-pub use tls::{Tls, TlsError};
+pub use start::storage::describe;
+pub use start::tls::{Tls, TlsError};
+pub use start::{Running, StartOptions, start, start_with_store};
+pub use tidings_api::table::human_duration;

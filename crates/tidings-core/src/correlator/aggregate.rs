@@ -1,7 +1,9 @@
-//! Events that differ in nothing but their message: from the tenth on they are combined into one. client-go's `EventAggregator`.
+//! Events that differ in nothing but their message: from the tenth on they are combined into one.
+//! client-go's `EventAggregator`.
 //!
-//! A group takes members until it has one less than are combined; then it is full, and every event that is not one of its members is
-//! combined. A member that is repeated goes on being counted by itself.
+//! A group takes members until it has one less than are combined; then it is full, and every event
+//! that is not one of its members is combined. A repeated member continues to be counted by
+//! itself.
 
 use std::time::Duration;
 
@@ -21,7 +23,8 @@ struct Group {
 struct Member {
     /// What tells it apart.
     text: Box<str>,
-    /// How often client-go has dropped one of the group's members, perhaps this one, since this was last known to be one.
+    /// How often client-go has dropped one of the group's members, perhaps this one, since this was
+    /// last known to be one.
     drops: u32,
 }
 
@@ -134,7 +137,8 @@ impl Member {
     }
 }
 
-/// How often one of `members` can be dropped at random before a given one is more likely gone than not.
+/// How often one of `members` can be dropped at random before a given one is more likely gone than
+/// not.
 fn drops_survived(members: usize) -> u32 {
     let stays = 1. - 1. / members as f64;
     // Half of them are gone after ln 2 / -ln(stays) drops.
@@ -165,8 +169,8 @@ mod tests {
         let start = Monotonic::ZERO;
         let later = start.saturating_add(2 * second);
         let member = |text: &str| size_of::<Member>() + text.len();
-        // The text, when it is said, whether it is combined, and the members then: by our rules, and by client-go's,
-        // where two are enough and none stays for another.
+        // The text, when it is said, whether it is combined, and the members then: by our rules,
+        // and by client-go's, where two are enough and none stays for another.
         let rows = [
             ("a", start, false, member("a"), false, member("a")),
             ("bc", start, false, member("a") + member("bc"), true, 0),

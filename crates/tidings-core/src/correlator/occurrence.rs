@@ -1,6 +1,7 @@
 //! An event after correlation: what is to be written to the API server, and how.
 //!
-//! Invariant: an occurrence never changes. Its wire forms are made when somebody asks, from the shared events it points to.
+//! Invariant: an occurrence never changes. Its wire forms are made on request, from the
+//! shared events it points to.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +16,8 @@ use crate::context::absorb;
 use crate::event_limits::cut;
 use crate::key::CountKey;
 use crate::validate::MESSAGE_BYTES_MAX;
-use crate::{Event, EventApi, EventContext, wire_json, wire_protobuf};
+use crate::wire::recorded;
+use crate::{Event, EventApi, EventContext};
 
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +28,8 @@ pub enum OccurrenceKind {
     Patch,
 }
 
-/// An event as a correlator wants it written. client-go's `EventCorrelateResult`. Cloning it copies pointers.
+/// An event as a correlator wants it written. client-go's `EventCorrelateResult`. Cloning it copies
+/// pointers.
 #[derive(Clone)]
 pub struct Occurrence {
     pub(super) key: CountKey,
@@ -77,8 +80,8 @@ impl Occurrence {
         self.kind
     }
 
-    /// The same occurrence, to be created whatever it was before: what is done when the event to patch is gone (expired or deleted), or
-    /// when its creation was not sent yet.
+    /// The same occurrence, to be created whatever it was before: what is done when the event to
+    /// patch is gone (expired or deleted), or when its creation was not sent yet.
     #[must_use]
     pub fn as_create(&self) -> Self {
         Self {
@@ -103,7 +106,8 @@ impl Occurrence {
     }
 
     /// How often it was seen, this time included. Stops at `i32::MAX`; with
-    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it goes on at `i32::MIN`, as client-go's does.
+    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it continues at
+    /// `i32::MIN`, as client-go's does.
     pub fn count(&self) -> i32 {
         self.count
     }
@@ -135,8 +139,9 @@ impl Occurrence {
         }
     }
 
-    /// How many recorded events are settled with this write: its own, those of its series that no write before it settled, and those whose
-    /// writes gave way to this one. 0 of a write that gave way itself.
+    /// How many recorded events are settled with this write: its own, those of its series that no
+    /// write before it settled, and those whose writes gave way to this one. 0 of a write that gave
+    /// way itself.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -156,7 +161,7 @@ impl Occurrence {
         self.context.as_ref()
     }
 
-    /// Whether somebody waits to hear what becomes of it.
+    /// Whether a caller waits for its outcome.
     pub(crate) fn is_awaited(&self) -> bool {
         self.context
             .as_ref()
@@ -201,7 +206,8 @@ impl Occurrence {
             && brings(self.event.labels(), earlier.event.labels()))
     }
 
-    /// About how many bytes of memory it keeps, for bounds on queues: itself, the event, the first of its kind, and what it is compared by.
+    /// About how many bytes of memory it keeps, for bounds on queues: itself, the event, the first
+    /// of its kind, and what it is compared by.
     pub fn size(&self) -> usize {
         let first = if self.first.is_same(&self.event) {
             0
@@ -214,7 +220,8 @@ impl Occurrence {
 
     /// The whole event, without a resourceVersion: fit to be created.
     ///
-    /// That of a series has what events.k8s.io/v1 asks for, and none of the fields that are deprecated there.
+    /// That of a series has what events.k8s.io/v1 asks for, and none of the fields that are
+    /// deprecated there.
     pub fn to_wire(&self) -> v1::Event {
         if let Some(last) = self.series {
             return self.to_series_wire(last);
@@ -261,18 +268,12 @@ impl Occurrence {
 
     /// The body of its creation: JSON as client-go sends it, in the shape of [`Occurrence::api`].
     pub fn create_body(&self) -> Vec<u8> {
-        match self.api() {
-            EventApi::Core => wire_json::event(&self.to_wire()),
-            EventApi::Events => wire_json::events_v1(&self.to_wire()),
-        }
+        recorded::json(self.api(), self.to_wire())
     }
 
     /// The same as Kubernetes protobuf, in its envelope: about half the bytes.
     pub fn create_body_protobuf(&self) -> Vec<u8> {
-        match self.api() {
-            EventApi::Core => wire_protobuf::event(&self.to_wire()),
-            EventApi::Events => wire_protobuf::events_v1(&self.to_wire()),
-        }
+        recorded::protobuf(self.api(), self.to_wire())
     }
 
     /// What its patch is made of.

@@ -117,7 +117,8 @@ fn the_first_answer_ends_the_waits_of_all() {
     }
 }
 
-/// Each of these is an answer: it neither begins a pause nor makes one longer, however many keys get it.
+/// Each of these is an answer: it neither begins a pause nor makes one longer, however many keys
+/// get it.
 #[test]
 fn an_event_the_server_cannot_write_holds_up_no_other() {
     for code in [401, 408, 409, 425, 500, 501, 507] {
@@ -209,7 +210,8 @@ fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
     assert!(!bench.delivery.is_paused());
 }
 
-/// Every event is tried at its own pace and no oftener, also where the server is out of reach in between.
+/// Every event is tried at its own pace and no oftener, also where the server is out of reach in
+/// between.
 #[test]
 fn a_server_that_answers_nothing_but_500_costs_no_more_than_the_back_off_allows() {
     for out_of_reach in [false, true] {

@@ -369,7 +369,8 @@ fn what_takes_the_place_of_a_create_is_created() {
     );
 }
 
-/// Keys point to events, and what they keep in memory is to be accounted for by the events that are held.
+/// Keys point to events, and what they keep in memory is to be accounted for by the events that are
+/// held.
 #[test]
 fn no_key_of_an_event_that_is_gone_is_kept() {
     #[derive(Clone)]
@@ -603,8 +604,9 @@ fn a_failing_key_holds_up_no_other() {
     assert_eq!(bench.delivery.stats().pauses, 0);
 }
 
-/// client-go `rest` TestCheckRetryClosesBody: a server that asks for a second, again and again, is given one each time. client-go waits
-/// exactly that, the default a little longer at random, and longer with each failure.
+/// client-go `rest` TestCheckRetryClosesBody: a server that asks for a second, again and again, is
+/// given one each time. client-go waits exactly that, the default a little longer at random, and
+/// longer with each failure.
 #[test]
 fn a_server_that_asks_for_a_wait_is_given_it_each_time() {
     for (options, longest) in [
@@ -748,7 +750,8 @@ fn draining_tries_at_once_what_waits_of_our_own_accord() {
     bench.check_sums();
 }
 
-/// Where events can wait, what every write meets is no reason to give up one of them; what others do not meet is.
+/// Where events can wait, what every write meets is no reason to give up one of them; what others
+/// do not meet is.
 #[test]
 fn a_refusal_of_everything_gives_up_nothing_that_can_wait() {
     let retry = RetryPolicy {

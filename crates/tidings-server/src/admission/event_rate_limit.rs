@@ -17,7 +17,7 @@ use lru::LruCache;
 use tidings_core::{Monotonic, TokenBucket, TokenRate};
 
 pub use self::configuration::ConfigurationError;
-use crate::codec::Api;
+use tidings_api::codec::Api;
 
 /// Buckets of a limit that does not say how many; EventRateLimit's own default.
 const CACHE_SIZE: u32 = 4096;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use tidings_core::validate::check_dns1123_label;
 
-use crate::settings::{self, SettingsError};
+use crate::auth::settings::{self, SettingsError};
 
 /// The namespaces every cluster has.
 const ALWAYS: [&str; 3] = ["default", "kube-public", "kube-system"];

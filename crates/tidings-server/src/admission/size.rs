@@ -3,7 +3,7 @@
 use k8s_pb::api::core::v1::Event;
 use prost::Message;
 
-use crate::error::Status;
+use crate::http::status::Status;
 
 /// On an event whose message was cut: how many bytes the message had.
 pub const TRUNCATED_ANNOTATION: &str = "tidings/message-truncated";

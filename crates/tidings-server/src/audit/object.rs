@@ -8,10 +8,10 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use prost::Message;
 use serde_json::{Map, Value};
 
-use crate::codec::json::replace_what_is_no_text;
-use crate::codec::{self, Api};
-use crate::negotiate::{Media, body_media};
-use crate::yaml::first_document;
+use crate::http::negotiate::{Media, body_media};
+use tidings_api::codec::json::replace_what_is_no_text;
+use tidings_api::codec::{self, Api};
+use tidings_api::yaml::first_document;
 
 /// What a body is expected to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

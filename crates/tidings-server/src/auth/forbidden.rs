@@ -4,7 +4,7 @@ use http::StatusCode;
 use tidings_core::validate::{Quoted, bounded_text};
 
 use super::attributes::Attributes;
-use crate::error::{Details, MESSAGE_BYTES_MAX, Status};
+use crate::http::status::{Details, MESSAGE_BYTES_MAX, Status};
 
 /// The user may not do this (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
 pub(crate) fn forbidden(user: &str, asked: &Attributes<'_>, why: &str) -> Status {

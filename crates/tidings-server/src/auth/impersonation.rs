@@ -9,7 +9,7 @@ use tidings_core::validate::{check_dns1123_label, is_dns1123_subdomain};
 
 use super::attributes::{Attributes, ResourceAttributes};
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, UserInfo};
-use crate::error::Status;
+use crate::http::status::Status;
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";

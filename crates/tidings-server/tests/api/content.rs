@@ -1,10 +1,11 @@
-//! Forms of bodies and answers, paths that are none, who is let in.
+//! Forms of bodies and answers, unknown paths, authentication.
 
 use axum::body::Body;
 use http::{Method, Request};
 use k8s_pb::api::core::v1::Event;
 use prost::Message;
 use serde_json::{Value, json};
+use tidings_core::fields::Kind;
 
 use crate::support::{Server, event};
 
@@ -366,7 +367,8 @@ async fn protobuf_both_ways() {
             .starts_with(b"k8s\0\n\x0b\n\x02v1\x12\x05Event\x12")
     );
 
-    // What was read is posted under another name, as client-go does: every string present, empty or not.
+    // What was read is posted under another name, as client-go does: every string present, empty or
+    // not.
     let body = answer.body.clone();
     let start = body
         .windows(5)
@@ -528,6 +530,24 @@ async fn discovery() {
         let patch = format!("/{path}/namespaces/{{namespace}}/events/{{name}}");
         let patch = &document["paths"][&patch]["patch"];
         assert!(patch["requestBody"]["content"]["application/apply-patch+yaml"].is_object());
+        // Every field of the table is declared.
+        let event = match path {
+            "api/v1" => &tidings_core::fields::core_v1::EVENT,
+            _ => &tidings_core::fields::events_v1::EVENT,
+        };
+        let mut types = vec![event];
+        while let Some(of) = types.pop() {
+            let suffix = format!(".{}", of.name);
+            let mut schemas = schemas.as_object().unwrap().iter();
+            let (_, schema) = schemas.find(|(name, _)| name.ends_with(&suffix)).unwrap();
+            for field in of.fields {
+                let declared = &schema["properties"][field.name()];
+                assert_eq!(declared["description"], field.what, "{}", field.name());
+                if let Kind::Object(inner) | Kind::List(inner, _) = field.kind {
+                    types.push(inner);
+                }
+            }
+        }
         // Every type that is referred to is there.
         let text = document.to_string();
         for reference in text.split("\"#/components/schemas/").skip(1) {

@@ -275,7 +275,7 @@ async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
         let first = *engine.buckets().keys().next().unwrap();
         let published = engine.published();
         let state = keys::State {
-            swept: (first, Revision::MAX),
+            swept: keys::Swept::up_to(first, Revision::MAX),
             compacted: revision,
             ..published.state
         };
@@ -454,6 +454,7 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     let body = keys::encode_body(&key, &Index::default(), b"two");
     let put = Box::new(Put {
         fields: Fields::of(&Index::default(), &key),
+        reason: String::new(),
         key: key.clone(),
         value: Bytes::from_static(b"two"),
         expires_at: None,

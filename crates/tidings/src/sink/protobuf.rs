@@ -2,15 +2,15 @@
 //! server refuses what was asked for in protobuf, and the version of an event, which is of its
 //! answer to a write.
 //!
-//! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is not understood is left out.
+//! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is
+//! not understood is left out.
+
+use tidings_core::wire::{MAGIC, varint};
 
 use super::said::Said;
 
 /// The media type.
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-
-/// What every enveloped message starts with.
-const MAGIC: &[u8] = b"k8s\0";
 
 /// What the `Status` in `body` says, if it is one in protobuf.
 pub(super) fn status(body: &[u8]) -> Option<Said> {
@@ -109,26 +109,14 @@ fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    /// An event of a namespace that is being deleted is refused, and a wait asked for: the messages of apimachinery's `generated.proto`.
+    /// An event of a namespace that is being deleted is refused, and a wait asked for: the messages
+    /// of apimachinery's `generated.proto`.
     const REFUSAL: &[u8] = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x88\x01\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x1eforbidden: is being terminated\
         \x22\x09Forbidden\x2aG\x0a\x03web\x12\0\x1a\x06events\x22\x32\x0a\x14NamespaceTerminating\x12\x06gone: \x1a\x12metadata.namespace\x28\x02\x32\0\x30\x93\x03\x1a\0\x22\0";
 

@@ -1,4 +1,5 @@
-//! What the default does better than client-go, what can be set, and what happens at the ends of ranges.
+//! What the default does better than client-go, what can be set, and what happens at the ends of
+//! ranges.
 
 use std::hash::Hasher;
 use std::time::Duration;

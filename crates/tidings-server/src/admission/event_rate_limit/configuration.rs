@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{CACHE_SIZE, EventLimit, EventRateLimitOptions, LimitType};
-use crate::settings::{self, SettingsError};
+use crate::auth::settings::{self, SettingsError};
 
 const PLUGIN: &str = "EventRateLimit";
 

@@ -1,0 +1,390 @@
+//! Events between wire, store and memory.
+//!
+//! In memory there is one type: the core/v1 protobuf message, in canonical form (what is empty is
+//! unset). At rest it is that message in Kubernetes' envelope, without resourceVersion and
+//! selfLink, as kube-apiserver keeps it in etcd, but that kube-apiserver also writes what is empty.
+//! On the wire it is either API version's JSON, YAML or protobuf.
+
+mod compare;
+pub mod json;
+pub(crate) mod objects;
+pub mod protobuf;
+pub mod stored;
+pub mod time;
+
+use bytes::Bytes;
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta};
+use prost::Message;
+use serde::Deserializer;
+use tidings_core::fields::{Type, core_v1, events_v1};
+use tidings_core::wire::{Members, write_fields, write_members, write_object};
+
+pub(crate) use compare::compare;
+use json::{Reading, TypeMeta};
+use objects::{Anything, Written};
+use time::Moment;
+
+pub use crate::go::{not_registered, unknown_kind};
+
+/// The two API versions an event is served in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// `v1`.
+    Core,
+    /// `events.k8s.io/v1`.
+    Events,
+}
+
+impl Api {
+    /// What a group's events are; those of any other than core's are its own.
+    pub fn of_group(group: &str) -> Self {
+        if group.is_empty() {
+            Self::Core
+        } else {
+            Self::Events
+        }
+    }
+
+    /// The group, empty for core.
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Core => "",
+            Self::Events => "events.k8s.io",
+        }
+    }
+
+    /// `apiVersion`.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::Core => "v1",
+            Self::Events => "events.k8s.io/v1",
+        }
+    }
+
+    /// What an event is made of.
+    pub fn event(self) -> &'static Type {
+        match self {
+            Self::Core => &core_v1::EVENT,
+            Self::Events => &events_v1::EVENT,
+        }
+    }
+
+    /// `events` or `events.events.k8s.io`, as messages name the resource.
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::Core => "events",
+            Self::Events => "events.events.k8s.io",
+        }
+    }
+}
+
+/// A body that could not be read: a fragment for the message.
+pub type Unreadable = String;
+
+/// Reads an event of either version from any self-describing data (JSON bytes, a JSON value).
+pub fn read_event<'de, D: Deserializer<'de>>(
+    api: Api,
+    value: D,
+    reading: &mut Reading,
+) -> Result<(TypeMeta, Event), D::Error> {
+    let (type_meta, mut event) = json::read_document::<Event, D>(api.event(), value, reading)?;
+    canonicalize(&mut event);
+    Ok((type_meta, event))
+}
+
+/// Reads of a document only what it says it is.
+pub fn read_type_meta<'de, D: Deserializer<'de>>(value: D) -> Result<TypeMeta, D::Error> {
+    let (type_meta, _) =
+        json::read_document::<Anything, D>(&objects::ANYTHING, value, &mut Reading::default())?;
+    Ok(type_meta)
+}
+
+/// Reads the options of a delete, which are the same in every version.
+pub fn read_delete_options<'de, D: Deserializer<'de>>(
+    value: D,
+    reading: &mut Reading,
+) -> Result<DeleteOptions, D::Error> {
+    let (_, options) =
+        json::read_document::<DeleteOptions, D>(&objects::DELETE_OPTIONS, value, reading)?;
+    Ok(options)
+}
+
+/// Reads an event from an opened protobuf envelope.
+pub fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
+    let mut event = match api {
+        Api::Core => Event::decode(raw),
+        Api::Events => k8s_pb::api::events::v1::Event::decode(raw).map(protobuf::from_events),
+    }
+    .map_err(|error| error.to_string())?;
+    objects::check_times(Api::Core.event(), &mut event, "")?;
+    canonicalize(&mut event);
+    Ok(event)
+}
+
+fn canonicalize(event: &mut Event) {
+    objects::canonicalize(Api::Core.event(), event);
+}
+
+/// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go
+/// without).
+pub fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
+    write_members(out, |members| {
+        if alone {
+            write_type(members, "Event", api.api_version());
+        }
+        // What is decoded can be written.
+        members.rest(|out| {
+            let _ = write_fields(api.event(), &Written(event), out);
+        });
+    });
+}
+
+/// Appends the members every document starts with.
+pub(crate) fn write_type(members: &mut Members<'_>, kind: &str, api_version: &str) {
+    members.text("kind", kind);
+    members.text("apiVersion", api_version);
+}
+
+/// Appends a list's metadata.
+pub fn write_list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
+    let _ = write_object(&objects::LIST_META, &Written(meta), out);
+}
+
+/// Appends a `PartialObjectMetadata`, with `kind` and `apiVersion` when it stands alone.
+pub fn write_partial(metadata: &ObjectMeta, api_version: &str, alone: bool, out: &mut Vec<u8>) {
+    write_members(out, |members| {
+        if alone {
+            write_type(members, "PartialObjectMetadata", api_version);
+        }
+        members.raw("metadata", |out| {
+            let _ = write_object(&core_v1::OBJECT_META, &Written(metadata), out);
+        });
+    });
+}
+
+/// Appends the event as an enveloped protobuf message.
+pub fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
+    match api {
+        Api::Core => protobuf::envelop(api.api_version(), "Event", &event),
+        Api::Events => protobuf::envelop(api.api_version(), "Event", &protobuf::to_events(event)),
+    }
+}
+
+/// The event's bytes at rest. The event is in its canonical form afterwards, without what is not
+/// kept: resourceVersion and selfLink.
+pub fn encode_stored(event: &mut Event) -> Bytes {
+    canonicalize(event);
+    if let Some(metadata) = &mut event.metadata {
+        metadata.resource_version = None;
+        metadata.self_link = None;
+    }
+    protobuf::envelop("v1", "Event", event).into()
+}
+
+/// Reads an event from its bytes at rest and gives it the revision it was stored at.
+///
+/// # Errors
+/// What is wrong with the bytes: they are damaged, or another program's.
+pub fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unreadable> {
+    let enveloped = protobuf::open(value)?;
+    if enveloped.kind != "Event" || enveloped.api_version != "v1" {
+        return Err(format!(
+            "the record holds a {} of {:?}",
+            enveloped.kind, enveloped.api_version
+        ));
+    }
+    let mut event = Event::decode(enveloped.raw).map_err(|error| error.to_string())?;
+    // Of kube-apiserver's: what is empty is written there, and is not there for a patch.
+    canonicalize(&mut event);
+    let metadata = event.metadata.get_or_insert_default();
+    metadata.resource_version = Some(revision.to_string());
+    Ok(event)
+}
+
+/// When a `Time` is, if it is set.
+pub fn time(time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::Time>) -> Option<Moment> {
+    time::moment(time.map(|time| (time.seconds, time.nanos)))
+}
+
+/// When a `MicroTime` is, if it is set.
+pub fn micro_time(
+    time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::MicroTime>,
+) -> Option<Moment> {
+    time::moment(time.map(|time| (time.seconds, time.nanos)))
+}
+
+#[cfg(test)]
+mod walk_tests;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text() -> impl Strategy<Value = Option<String>> {
+        proptest::option::of(prop_oneof![
+            any::<String>(),
+            "[a-z<>&\u{2028}\u{7f}\"\\\\]{0,12}".prop_map(|text| text)
+        ])
+    }
+
+    /// Any event in canonical form.
+    pub(crate) fn event() -> impl Strategy<Value = Event> {
+        use k8s_pb::api::core::v1::{EventSeries, EventSource, ObjectReference};
+        use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+        let seconds = -62_135_596_799_i64..253_402_300_800;
+        let time = proptest::option::of(seconds.clone().prop_map(|s| Time {
+            seconds: Some(s),
+            nanos: Some(0),
+        }));
+        let micro_time = proptest::option::of((seconds, 0..1_000_000).prop_map(
+            |(seconds, micros)| MicroTime {
+                seconds: Some(seconds),
+                nanos: Some(micros * 1000),
+            },
+        ));
+        let reference =
+            (text(), text(), text()).prop_map(|(kind, name, field_path)| ObjectReference {
+                kind,
+                name,
+                field_path,
+                ..ObjectReference::default()
+            });
+        let labels = proptest::collection::btree_map(any::<String>(), any::<String>(), 0..3);
+        let texts = (text(), text(), text(), text(), text());
+        let series = proptest::option::of((any::<i32>(), micro_time.clone()));
+        (
+            texts,
+            labels,
+            reference,
+            (time, micro_time),
+            any::<i32>(),
+            series,
+        )
+            .prop_map(
+                |(
+                    (name, reason, message, action, reporting),
+                    labels,
+                    object,
+                    (first, micro),
+                    count,
+                    series,
+                )| {
+                    let mut event = Event {
+                        metadata: Some(ObjectMeta {
+                            name,
+                            labels,
+                            ..ObjectMeta::default()
+                        }),
+                        involved_object: Some(object.clone()),
+                        related: series.is_some().then_some(object),
+                        source: Some(EventSource {
+                            component: action.clone(),
+                            host: None,
+                        }),
+                        reason,
+                        message,
+                        action,
+                        reporting_component: reporting,
+                        first_timestamp: first,
+                        event_time: micro,
+                        count: Some(count),
+                        series: series.map(|(count, last_observed_time)| EventSeries {
+                            count: Some(count),
+                            last_observed_time,
+                        }),
+                        ..Event::default()
+                    };
+                    canonicalize(&mut event);
+                    event
+                },
+            )
+    }
+
+    proptest! {
+        /// Whatever goes through JSON, protobuf or the store comes out as it was, in both versions.
+        #[test]
+        fn events_survive_every_form(event in event()) {
+            for api in [Api::Core, Api::Events] {
+                let mut json = Vec::new();
+                write_event(api, &event, true, &mut json);
+                let mut reading = Reading::default();
+                let mut deserializer = serde_json::Deserializer::from_slice(&json);
+                let (type_meta, read) = read_event(api, &mut deserializer, &mut reading)
+                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                prop_assert_eq!(&read, &event);
+                prop_assert_eq!(reading.notes.texts, Vec::<String>::new());
+                prop_assert_eq!(type_meta.api_version.as_deref(), Some(api.api_version()));
+
+                let enveloped = protobuf::open(&protobuf_event(api, event.clone()).into()).map_err(TestCaseError::fail)?;
+                let read = read_protobuf_event(api, enveloped.raw).map_err(TestCaseError::fail)?;
+                prop_assert_eq!(&read, &event);
+            }
+            let mut stored = decode_stored(&encode_stored(&mut event.clone()), 7).map_err(TestCaseError::fail)?;
+            let version = stored.metadata.as_mut().and_then(|metadata| metadata.resource_version.take());
+            prop_assert_eq!(version.as_deref(), Some("7"));
+            prop_assert_eq!(&stored, &event);
+        }
+
+        /// Bytes of any kind are read or refused, without a panic.
+        #[test]
+        fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut enveloped = protobuf::MAGIC.to_vec();
+            enveloped.extend(&bytes);
+            for bytes in [bytes, enveloped] {
+                let bytes = Bytes::from(bytes);
+                let _ = decode_stored(&bytes, 1);
+                for api in [Api::Core, Api::Events] {
+                    let _ = read_protobuf_event(api, bytes.clone());
+                    let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
+                    let _ = read_event(api, &mut deserializer, &mut Reading::default());
+                }
+            }
+        }
+    }
+
+    /// Go's encoder writes every field that is no pointer.
+    #[test]
+    fn what_is_stored_empty_is_unset() {
+        let written = Event {
+            reason: Some("BackOff".into()),
+            message: Some(String::new()),
+            count: Some(0),
+            source: Some(k8s_pb::api::core::v1::EventSource {
+                component: Some(String::new()),
+                host: Some(String::new()),
+            }),
+            event_time: Some(k8s_pb::apimachinery::pkg::apis::meta::v1::MicroTime::default()),
+            ..Event::default()
+        };
+        let mut lean = Event {
+            reason: Some("BackOff".into()),
+            ..Event::default()
+        };
+        canonicalize(&mut lean);
+        let stored: Bytes = protobuf::envelop("v1", "Event", &written).into();
+        assert_ne!(stored, encode_stored(&mut lean.clone()));
+        let expected = decode_stored(&encode_stored(&mut lean.clone()), 1).unwrap();
+        assert_eq!(decode_stored(&stored, 1).unwrap(), expected);
+    }
+
+    #[test]
+    fn times_that_cannot_be_printed_are_refused() {
+        use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
+        let late = Time {
+            seconds: Some(i64::MAX),
+            nanos: None,
+        };
+        let event = Event {
+            last_timestamp: Some(late),
+            ..Event::default()
+        };
+        let error = read_protobuf_event(Api::Core, event.encode_to_vec().into()).unwrap_err();
+        assert_eq!(
+            error,
+            "lastTimestamp: 9223372036854775807 s is not in the years 0 to 9999"
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Kubernetes' protobuf: the envelope around a message, and the `events.k8s.io/v1` message made
+//! from the stored one.
+//!
+//! The envelope is `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`'s: four magic bytes, then
+//! `runtime.Unknown`.
+
+use bytes::Bytes;
+use k8s_pb::api::core::v1::{Event as CoreEvent, EventSeries as CoreSeries};
+use k8s_pb::api::events::v1::{Event as EventsEvent, EventSeries as EventsSeries};
+use prost::Message;
+pub use tidings_core::wire::MAGIC;
+use tidings_core::wire::put_varint;
+
+#[derive(Clone, PartialEq, Message)]
+struct TypeMeta {
+    #[prost(string, tag = "1")]
+    api_version: String,
+    #[prost(string, tag = "2")]
+    kind: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Unknown {
+    #[prost(message, optional, tag = "1")]
+    type_meta: Option<TypeMeta>,
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+    #[prost(string, tag = "3")]
+    content_encoding: String,
+    #[prost(string, tag = "4")]
+    content_type: String,
+}
+
+/// An opened envelope; `raw` shares the bytes it was opened from.
+#[derive(Debug)]
+pub struct Enveloped {
+    /// `apiVersion` of the object.
+    pub api_version: String,
+    /// `kind` of the object.
+    pub kind: String,
+    /// The object's own bytes.
+    pub raw: Bytes,
+}
+
+/// Opens an envelope.
+///
+/// # Errors
+/// A fragment saying what is wrong: the magic bytes are missing, nothing follows them, or not the
+/// envelope's message.
+pub fn open(bytes: &Bytes) -> Result<Enveloped, String> {
+    if bytes.is_empty() {
+        return Err("empty data".into());
+    }
+    if !bytes.starts_with(MAGIC) {
+        return Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".into());
+    }
+    let body = bytes.slice(MAGIC.len()..);
+    if body.is_empty() {
+        return Err("empty body".into());
+    }
+    let unknown = Unknown::decode(body).map_err(|error| error.to_string())?;
+    if !unknown.content_encoding.is_empty() {
+        return Err(format!(
+            "the content encoding {:?} inside the envelope is not supported",
+            unknown.content_encoding
+        ));
+    }
+    let TypeMeta { api_version, kind } = unknown.type_meta.unwrap_or_default();
+    Ok(Enveloped {
+        api_version,
+        kind,
+        raw: unknown.raw,
+    })
+}
+
+/// Puts a message into an envelope, byte for byte as the API server does.
+pub fn envelop(api_version: &str, kind: &str, message: &impl Message) -> Vec<u8> {
+    envelop_with(api_version, kind, message.encoded_len(), |out| {
+        put(message, out);
+    })
+}
+
+/// The same around a message that is encoded already.
+pub fn envelop_bytes(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    envelop_with(api_version, kind, message.len(), |out| {
+        out.extend_from_slice(message);
+    })
+}
+
+fn envelop_with(
+    api_version: &str,
+    kind: &str,
+    len: usize,
+    put_message: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
+    let type_meta = TypeMeta {
+        api_version: api_version.into(),
+        kind: kind.into(),
+    };
+    let mut out = Vec::with_capacity(len + api_version.len() + kind.len() + 32);
+    out.extend_from_slice(MAGIC);
+    out.push(0x0a);
+    put_varint(type_meta.encoded_len() as u64, &mut out);
+    put(&type_meta, &mut out);
+    out.push(0x12);
+    put_varint(len as u64, &mut out);
+    put_message(&mut out);
+    // contentEncoding and contentType, empty but present.
+    out.extend_from_slice(&[0x1a, 0, 0x22, 0]);
+    out
+}
+
+/// A frame of a protobuf watch: its length in four bytes, then a bare `WatchEvent` around an
+/// enveloped object.
+pub fn watch_frame(kind: &str, object: &[u8]) -> Vec<u8> {
+    use k8s_pb::apimachinery::pkg::{apis::meta::v1::WatchEvent, runtime::RawExtension};
+    let event = WatchEvent {
+        r#type: Some(kind.to_owned()),
+        object: Some(RawExtension {
+            raw: Some(object.to_vec()),
+        }),
+    };
+    let len = event.encoded_len();
+    let mut frame = Vec::with_capacity(len + 4);
+    // A frame holds one event, which is far below 4 GiB.
+    frame.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
+    put(&event, &mut frame);
+    frame
+}
+
+/// Appends a message; a `Vec` grows, so this cannot fail.
+fn put(message: &impl Message, out: &mut Vec<u8>) {
+    message.encode_raw(out);
+}
+
+/// A value of one version's message in another's.
+trait Across<T> {
+    fn across(self) -> T;
+}
+
+impl<T> Across<T> for T {
+    fn across(self) -> T {
+        self
+    }
+}
+
+/// Takes the fields of the two types that both versions have, from one to the other.
+macro_rules! across {
+    ($($table:ident $type:ident $($atomic:ident)? $about:literal { $($rows:tt)+ })+) => {
+        $(across!(@$table $($rows)+);)+
+    };
+    (@EVENT $($rows:tt)+) => {
+        /// The stored event as an `events.k8s.io/v1` message.
+        pub fn to_events(event: CoreEvent) -> EventsEvent {
+            across!(event => EventsEvent, other { $($rows)+ })
+        }
+
+        /// An `events.k8s.io/v1` message as the event to store.
+        pub(crate) fn from_events(event: EventsEvent) -> CoreEvent {
+            across!(event => CoreEvent, own { $($rows)+ })
+        }
+    };
+    (@EVENT_SERIES $($rows:tt)+) => {
+        impl Across<Option<EventsSeries>> for Option<CoreSeries> {
+            fn across(self) -> Option<EventsSeries> {
+                self.map(|series| across!(series => EventsSeries, other { $($rows)+ }))
+            }
+        }
+
+        impl Across<Option<CoreSeries>> for Option<EventsSeries> {
+            fn across(self) -> Option<CoreSeries> {
+                self.map(|series| across!(series => CoreSeries, own { $($rows)+ }))
+            }
+        }
+    };
+    ($from:ident => $to:ident, $side:ident {
+        $($field:ident: $kind:ident $(($($of:tt)+))? = $number:literal $name:literal $rule:ident
+            $what:literal | $other:ident $events_number:literal $events_name:literal
+            $events_rule:ident $events_what:literal;)+
+    }) => {
+        across!(@$side $from $to, $($field $other)+)
+    };
+    (@other $from:ident $to:ident, $($field:ident $other:ident)+) => {
+        $to { $($other: $from.$field.across(),)+ }
+    };
+    (@own $from:ident $to:ident, $($field:ident $other:ident)+) => {
+        $to { $($field: $from.$other.across(),)+ }
+    };
+    (@$table:ident $($rows:tt)+) => {};
+}
+tidings_core::event_types!(across);

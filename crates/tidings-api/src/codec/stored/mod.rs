@@ -1,0 +1,400 @@
+//! Events as they lie in the store, served from their bytes: listed, watched and selected without
+//! being decoded.
+//!
+//! Decoding an event takes some thirty allocations and encoding it again walks all of them; a list
+//! of thousands does nothing else. Here JSON is written from the bytes, and protobuf is the bytes
+//! themselves with the resource version put in. Every method answers `None` for bytes that are not
+//! in the form every API server writes; the caller then takes the long way by
+//! [`decode_stored`](super::decode_stored), which also says what is wrong, if something is. Both
+//! ways give the same answer, which a property test holds them to.
+
+mod in_place;
+mod numbers;
+mod wire;
+
+use std::collections::BTreeMap;
+
+use in_place::Versioned;
+pub(crate) use numbers::{field, meta};
+use tidings_core::fields::{core_v1, events_v1};
+pub use tidings_core::wire::{put_varint, varint_len};
+use tidings_core::wire::{write_fields, write_members, write_object};
+pub use wire::put_bytes;
+use wire::{Message, put_field};
+
+use super::protobuf::MAGIC;
+use super::time::Moment;
+use super::{Api, write_type};
+
+/// `TypeMeta{apiVersion: "v1", kind: "Event"}` as the envelope's first field.
+const TYPE_OF_STORED: &[u8] = b"\x0a\x02v1\x12\x05Event";
+
+/// An event in the bytes of its record. See the module documentation for what `None` means everywhere.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredEvent<'a> {
+    event: Message<'a>,
+    metadata: Message<'a>,
+    revision: u64,
+}
+
+impl<'a> StoredEvent<'a> {
+    /// Looks at a record's value that was written at a revision.
+    pub fn open(value: &'a [u8], revision: u64) -> Option<Self> {
+        let envelope = Message::read(value.strip_prefix(MAGIC)?)?;
+        let plain = envelope.get(1)??.bytes()? == TYPE_OF_STORED && envelope.text(3)?.is_empty();
+        // Nothing is made of its content type, but one that is no text is refused.
+        envelope.text(4)?;
+        let event = Message::read(envelope.get(2)??.bytes()?).filter(|_| plain)?;
+        let metadata = event.message(field::METADATA)?.unwrap_or(Message::EMPTY);
+        // The one field that is not read here, as another is put in its place.
+        metadata.text(meta::RESOURCE_VERSION)?;
+        (!metadata.has(meta::MANAGED_FIELDS)).then_some(Self {
+            event,
+            metadata,
+            revision,
+        })
+    }
+
+    /// Appends its JSON, as [`write_event`](super::write_event) does.
+    pub fn write_json(&self, api: Api, alone: bool, out: &mut Vec<u8>) -> Option<()> {
+        let mut written = Some(());
+        write_members(out, |members| {
+            if alone {
+                write_type(members, "Event", api.api_version());
+            }
+            members.rest(|out| {
+                written = self.versioned(|event| write_fields(api.event(), event, out));
+            });
+        });
+        written
+    }
+
+    /// Appends its `PartialObjectMetadata`, as [`write_partial`](super::write_partial) does.
+    pub fn write_partial_json(
+        &self,
+        api_version: &str,
+        alone: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let mut written = Some(());
+        write_members(out, |members| {
+            if alone {
+                write_type(members, "PartialObjectMetadata", api_version);
+            }
+            members.raw("metadata", |out| {
+                written = self
+                    .versioned(|event| write_object(&core_v1::OBJECT_META, &event.metadata(), out));
+            });
+        });
+        written
+    }
+
+    /// With the revision as its resourceVersion.
+    fn versioned<T>(&self, write: impl FnOnce(&Versioned<'_, 'a>) -> T) -> T {
+        let mut version = itoa::Buffer::new();
+        write(&Versioned {
+            event: &self.event,
+            metadata: &self.metadata,
+            version: version.format(self.revision),
+        })
+    }
+
+    /// Appends its protobuf message.
+    pub fn write_protobuf(&self, api: Api, out: &mut Vec<u8>) -> Option<()> {
+        self.write_partial_protobuf(out)?;
+        match api {
+            Api::Core => {
+                for field in self.event.fields() {
+                    let (number, value) = field?;
+                    if number != field::METADATA {
+                        put_field(number, value, out);
+                    }
+                }
+            }
+            Api::Events => {
+                for row in events_v1::EVENT.by_number {
+                    let stored = row.stored as usize;
+                    if stored != field::METADATA
+                        && let Some(value) = self.event.get(stored)?
+                    {
+                        put_field(row.number as usize, value, out);
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Appends the protobuf message of its metadata alone, which is both a `PartialObjectMetadata`
+    /// and the first field of an event.
+    pub fn write_partial_protobuf(&self, out: &mut Vec<u8>) -> Option<()> {
+        let mut metadata = Vec::with_capacity(256);
+        let version = self.revision.to_string();
+        let mut put_version = Some(version.as_bytes());
+        for field in self.metadata.fields() {
+            let (number, value) = field?;
+            if number >= meta::RESOURCE_VERSION
+                && let Some(version) = put_version.take()
+            {
+                put_bytes(meta::RESOURCE_VERSION, version, &mut metadata);
+            }
+            if number != meta::RESOURCE_VERSION {
+                put_field(number, value, &mut metadata);
+            }
+        }
+        if let Some(version) = put_version {
+            put_bytes(meta::RESOURCE_VERSION, version, &mut metadata);
+        }
+        put_bytes(field::METADATA, &metadata, out);
+        Some(())
+    }
+
+    /// A text of the event itself.
+    pub(crate) fn text(&self, number: usize) -> Option<&'a str> {
+        self.event.text(number)
+    }
+
+    /// A text of a message in the event; empty without the message.
+    pub(crate) fn text_of(&self, message: usize, number: usize) -> Option<&'a str> {
+        match message {
+            field::METADATA => self.metadata.text(number),
+            _ => match self.event.message(message)? {
+                Some(message) => message.text(number),
+                None => Some(""),
+            },
+        }
+    }
+
+    /// `metadata.name`; empty if there is none.
+    pub(crate) fn name(&self) -> Option<&'a str> {
+        self.metadata.text(meta::NAME)
+    }
+
+    /// `metadata.labels`.
+    pub fn labels(&self) -> Option<BTreeMap<String, String>> {
+        self.metadata
+            .each(meta::LABELS)
+            .map(|entry| {
+                let entry = Message::read(entry?)?;
+                Some((entry.text(1)?.to_owned(), entry.text(2)?.to_owned()))
+            })
+            .collect()
+    }
+
+    /// The time in the field of this number; `Some(None)` if it is not set.
+    #[expect(
+        clippy::option_option,
+        reason = "the outer None is the unusual, the inner one a time that is not set"
+    )]
+    pub(crate) fn time(&self, number: usize) -> Option<Option<Moment>> {
+        self.event.time(number)
+    }
+
+    /// `count`; 0 if it is not set.
+    pub(crate) fn count(&self) -> Option<i32> {
+        Some(self.event.number(field::COUNT)? as i32)
+    }
+
+    /// Count and last time of the series, if there is one.
+    pub fn series(&self) -> Option<Option<(i32, Option<Moment>)>> {
+        match self.event.message(field::SERIES)? {
+            Some(series) => Some(Some((series.number(1)? as i32, series.time(2)?))),
+            None => Some(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::{Event, EventSeries};
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::{
+        ObjectMeta, OwnerReference, PartialObjectMetadata,
+    };
+    use proptest::prelude::*;
+    use prost::Message as _;
+
+    use super::super::{decode_stored, encode_stored, protobuf, write_event, write_partial};
+    use super::*;
+
+    use super::super::canonicalize;
+
+    fn check(value: &bytes::Bytes) -> Result<(), TestCaseError> {
+        let event = decode_stored(value, 7).map_err(TestCaseError::fail)?;
+        let stored =
+            StoredEvent::open(value, 7).ok_or_else(|| TestCaseError::fail("not opened"))?;
+        let metadata = event.metadata.clone().unwrap_or_default();
+        for (api, alone) in [
+            (Api::Core, true),
+            (Api::Core, false),
+            (Api::Events, true),
+            (Api::Events, false),
+        ] {
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            write_event(api, &event, alone, &mut expected);
+            prop_assert_eq!(stored.write_json(api, alone, &mut found), Some(()));
+            prop_assert_eq!(
+                String::from_utf8_lossy(&found),
+                String::from_utf8_lossy(&expected)
+            );
+
+            expected.clear();
+            found.clear();
+            write_partial(&metadata, "meta.k8s.io/v1", alone, &mut expected);
+            prop_assert_eq!(
+                stored.write_partial_json("meta.k8s.io/v1", alone, &mut found),
+                Some(())
+            );
+            prop_assert_eq!(&found, &expected);
+        }
+        let mut bytes = Vec::new();
+        prop_assert_eq!(stored.write_protobuf(Api::Core, &mut bytes), Some(()));
+        let mut read =
+            Event::decode(&bytes[..]).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        // What was stored empty is sent empty: it is the same to every reader.
+        canonicalize(&mut read);
+        prop_assert_eq!(&read, &event);
+        bytes.clear();
+        prop_assert_eq!(stored.write_protobuf(Api::Events, &mut bytes), Some(()));
+        let read = k8s_pb::api::events::v1::Event::decode(&bytes[..])
+            .map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let mut read = protobuf::from_events(read);
+        canonicalize(&mut read);
+        prop_assert_eq!(read, event);
+        bytes.clear();
+        prop_assert_eq!(stored.write_partial_protobuf(&mut bytes), Some(()));
+        let read = PartialObjectMetadata::decode(&bytes[..])
+            .map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let mut read = Event {
+            metadata: read.metadata,
+            ..Event::default()
+        };
+        canonicalize(&mut read);
+        prop_assert_eq!(read.metadata, Some(metadata));
+        Ok(())
+    }
+
+    fn metadata() -> impl Strategy<Value = ObjectMeta> {
+        let map = proptest::collection::btree_map(any::<String>(), any::<String>(), 0..3);
+        let owner = (any::<String>(), proptest::option::of(any::<bool>())).prop_map(
+            |(name, controller)| OwnerReference {
+                name: Some(name),
+                controller,
+                ..OwnerReference::default()
+            },
+        );
+        (
+            map.clone(),
+            map,
+            proptest::collection::vec(owner, 0..3),
+            proptest::collection::vec(any::<String>(), 0..3),
+            proptest::option::of(any::<i64>()),
+        )
+            .prop_map(
+                |(labels, annotations, owner_references, finalizers, number)| ObjectMeta {
+                    labels,
+                    annotations,
+                    owner_references,
+                    finalizers,
+                    generation: number,
+                    deletion_grace_period_seconds: number.map(|number| number / 2),
+                    uid: Some("u".into()),
+                    ..ObjectMeta::default()
+                },
+            )
+    }
+
+    proptest! {
+        /// What is served from the bytes is what is served from the event.
+        #[test]
+        fn both_ways_give_the_same(event in super::super::tests::event(), metadata in metadata()) {
+            check(&encode_stored(&mut event.clone()))?;
+            let name = event.metadata.as_ref().and_then(|metadata| metadata.name.clone());
+            let event = Event { metadata: Some(ObjectMeta { name, ..metadata }), ..event };
+            check(&encode_stored(&mut event.clone()))?;
+            // Not in canonical form, as Go's encoder leaves it: empty fields are there.
+            let event = Event { action: Some(String::new()), count: Some(0), series: Some(EventSeries::default()), ..event };
+            check(&protobuf::envelop("v1", "Event", &event).into())?;
+        }
+
+        /// Bytes of any kind are looked at or left to the decoder, without a panic.
+        #[test]
+        fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut enveloped = MAGIC.to_vec();
+            put_bytes(1, TYPE_OF_STORED, &mut enveloped);
+            put_bytes(2, &bytes, &mut enveloped);
+            for bytes in [bytes, enveloped] {
+                if let Some(stored) = StoredEvent::open(&bytes, 1) {
+                    let mut out = Vec::new();
+                    for api in [Api::Core, Api::Events] {
+                        stored.write_json(api, true, &mut out);
+                        stored.write_protobuf(api, &mut out);
+                    }
+                    stored.write_partial_json("v1", true, &mut out);
+                    stored.labels();
+                    stored.series();
+                }
+            }
+        }
+
+        #[test]
+        fn numbers_are_as_long_as_said(value in any::<u64>(), shift in 0_u32..64) {
+            let value = value >> shift;
+            let mut bytes = Vec::new();
+            put_varint(value, &mut bytes);
+            prop_assert_eq!(bytes.len(), varint_len(value));
+        }
+    }
+
+    /// What prost and Go would merge or sort is left to them.
+    #[test]
+    fn the_unusual_is_left_to_the_decoder() {
+        let twice = [1, 1].map(|_| {
+            let mut object = Vec::new();
+            put_bytes(field::INVOLVED_OBJECT, b"", &mut object);
+            object
+        });
+        let mut unsorted = Vec::new();
+        for key in ["b", "a"] {
+            let mut entry = Vec::new();
+            put_bytes(1, key.as_bytes(), &mut entry);
+            put_bytes(meta::LABELS, &entry, &mut unsorted);
+        }
+        let mut labels = Vec::new();
+        put_bytes(field::METADATA, &unsorted, &mut labels);
+        for raw in [twice.concat(), labels, b"\x1a\x01\xff".to_vec()] {
+            let mut value = MAGIC.to_vec();
+            put_bytes(1, TYPE_OF_STORED, &mut value);
+            put_bytes(2, &raw, &mut value);
+            let mut out = Vec::new();
+            let stored = StoredEvent::open(&value, 1).unwrap();
+            assert_eq!(stored.write_json(Api::Core, true, &mut out), None);
+        }
+        let mut json = Vec::new();
+        tidings_core::wire::write_string("x", &mut json);
+        // A field whose number no decoder takes.
+        let mut beyond = Vec::new();
+        put_varint(1 << 35 | 8, &mut beyond);
+        beyond.push(1);
+        let mut numbered = MAGIC.to_vec();
+        put_bytes(1, TYPE_OF_STORED, &mut numbered);
+        put_bytes(2, &beyond, &mut numbered);
+        assert!(super::super::decode_stored(&numbered.clone().into(), 1).is_err());
+        // An invalid text, where another takes its place.
+        let mut version = Vec::new();
+        put_bytes(meta::RESOURCE_VERSION, b"\xff", &mut version);
+        let mut metadata = Vec::new();
+        put_bytes(field::METADATA, &version, &mut metadata);
+        let mut versioned = MAGIC.to_vec();
+        put_bytes(1, TYPE_OF_STORED, &mut versioned);
+        put_bytes(2, &metadata, &mut versioned);
+        assert!(super::super::decode_stored(&versioned.clone().into(), 1).is_err());
+        let mut enveloped = MAGIC.to_vec();
+        put_bytes(1, TYPE_OF_STORED, &mut enveloped);
+        put_bytes(2, b"", &mut enveloped);
+        enveloped.extend_from_slice(&[4 << 3, 1]);
+        assert!(super::super::decode_stored(&enveloped.clone().into(), 1).is_err());
+        for value in [json, numbered, versioned, enveloped] {
+            assert!(StoredEvent::open(&value, 1).is_none());
+        }
+    }
+}

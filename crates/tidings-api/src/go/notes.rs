@@ -1,0 +1,89 @@
+//! Notes on fields that are unknown or given twice: each once, and bounded in number and in bytes.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hasher};
+
+use tidings_core::validate::{Quoted, text_within};
+
+use crate::bounded::text_len;
+
+/// Notes on one body; the API server's own bound.
+const NOTES_MAX: usize = 100;
+/// All notes on one body together, in bytes. No answer says more.
+const NOTES_BYTES_MAX: usize = 32 * 1024;
+
+/// The notes on one body, such as `unknown field "metadata.foo"`.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// A text for each field, in the order of the document.
+    pub texts: Vec<String>,
+    /// Digests of what was noted. Two paths of one digest are noted once.
+    told: HashSet<u64>,
+    bytes: usize,
+}
+
+impl Notes {
+    /// Notes a field by its path.
+    pub(crate) fn note(&mut self, what: &str, path: &str) {
+        let mut digest = DefaultHasher::new();
+        digest.write(path.as_bytes());
+        self.note_digested(what, digest, path);
+    }
+
+    /// The same, told apart by a digest of the path, so that what is told already costs no look at
+    /// all of the path.
+    pub(crate) fn note_digested(&mut self, what: &str, mut path_digest: DefaultHasher, path: &str) {
+        if self.texts.len() >= NOTES_MAX || self.bytes >= NOTES_BYTES_MAX {
+            return;
+        }
+        path_digest.write(what.as_bytes());
+        if self.told.insert(path_digest.finish()) {
+            let text = format_args!("{what} field {}", Quoted(path));
+            match text_within(text, NOTES_BYTES_MAX - self.bytes) {
+                Ok(text) => {
+                    self.bytes += text_len(&text);
+                    self.texts.push(text);
+                }
+                Err(cut) => {
+                    self.bytes = NOTES_BYTES_MAX;
+                    self.texts.push(cut);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_told_once_and_bounded() {
+        let mut notes = Notes::default();
+        for path in ["a.b", "a.c", "a.b"] {
+            notes.note("unknown", path);
+        }
+        notes.note("duplicate", "a.b");
+        let expected = [
+            "unknown field \"a.b\"",
+            "unknown field \"a.c\"",
+            "duplicate field \"a.b\"",
+        ];
+        assert_eq!(notes.texts, expected);
+
+        for number in 0..1000 {
+            notes.note("unknown", &number.to_string());
+        }
+        assert_eq!(notes.texts.len(), NOTES_MAX);
+
+        let mut long = Notes::default();
+        for number in 0..10 {
+            long.note("unknown", &format!("{}{number}", "a".repeat(10_000)));
+        }
+        let lens: Vec<usize> = long.texts.iter().map(String::len).collect();
+        assert_eq!(lens[..3], [10_017; 3]);
+        // The quotes take two bytes each.
+        assert_eq!(lens[3..], [NOTES_BYTES_MAX - 3 * 10_019 - 1]);
+        assert!(long.texts[3].ends_with("a…"));
+    }
+}

@@ -1,0 +1,336 @@
+//! What Go's `encoding/json` says of text that is no JSON. Asked only after a reader of ours has
+//! refused it, so that the client is told in the words it is told everywhere in Kubernetes.
+
+/// Deeper than this is refused, as Go does.
+const DEPTH_MAX: usize = 10_000;
+
+/// What is wrong with a text; `None` if it is JSON to Go.
+pub fn complaint(text: &[u8]) -> Option<String> {
+    let mut scanner = Scanner {
+        state: State::Value,
+        open: Vec::new(),
+    };
+    for &byte in text {
+        if let Err(complaint) = scanner.step(byte) {
+            return Some(complaint);
+        }
+    }
+    // A number ends where the text does.
+    let ended = scanner.open.is_empty()
+        && matches!(
+            scanner.state,
+            State::End | State::Zero | State::Digits | State::Fraction | State::Exponent
+        );
+    (!ended).then(|| "unexpected end of JSON input".to_owned())
+}
+
+/// What the scanner expects next.
+#[derive(Clone, Copy)]
+enum State {
+    Value,
+    /// Behind `[`.
+    ValueOrEnd,
+    /// Behind `{`.
+    KeyOrEnd,
+    /// Behind a comma of an object.
+    Key,
+    /// Behind a value.
+    End,
+    String,
+    Escape,
+    /// Hexadecimal digits to come.
+    Hex(u8),
+    /// Letters of the word that are read.
+    Word(&'static str, usize),
+    Minus,
+    Zero,
+    Digits,
+    Point,
+    Fraction,
+    ExponentStart,
+    ExponentSign,
+    Exponent,
+}
+
+/// What is open around the place.
+#[derive(Clone, Copy, PartialEq)]
+enum Open {
+    Array,
+    ObjectKey,
+    ObjectValue,
+}
+
+struct Scanner {
+    state: State,
+    open: Vec<Open>,
+}
+
+impl Scanner {
+    fn step(&mut self, byte: u8) -> Result<(), String> {
+        self.state = match self.state {
+            State::Value | State::ValueOrEnd | State::KeyOrEnd | State::Key | State::End
+                if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') =>
+            {
+                self.state
+            }
+            State::ValueOrEnd if byte == b']' => self.close(),
+            State::Value | State::ValueOrEnd => self.value(byte)?,
+            State::KeyOrEnd if byte == b'}' => self.close(),
+            State::KeyOrEnd | State::Key if byte == b'"' => State::String,
+            State::KeyOrEnd | State::Key => {
+                return invalid(byte, "looking for beginning of object key string");
+            }
+            State::String => match byte {
+                b'"' => State::End,
+                b'\\' => State::Escape,
+                0..0x20 => return invalid(byte, "in string literal"),
+                _ => State::String,
+            },
+            State::Escape => match byte {
+                b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => State::String,
+                b'u' => State::Hex(4),
+                _ => return invalid(byte, "in string escape code"),
+            },
+            State::Hex(left) if byte.is_ascii_hexdigit() => match left {
+                ..=1 => State::String,
+                _ => State::Hex(left - 1),
+            },
+            State::Hex(_) => return invalid(byte, "in \\u hexadecimal character escape"),
+            State::Word(word, read) => match word.as_bytes().get(read) {
+                Some(expected) if *expected == byte && read + 1 == word.len() => State::End,
+                Some(expected) if *expected == byte => State::Word(word, read + 1),
+                expected => {
+                    let expected = char::from(*expected.unwrap_or(&b' '));
+                    let context = format!("in literal {word} (expecting '{expected}')");
+                    return invalid(byte, &context);
+                }
+            },
+            State::Minus => match byte {
+                b'0' => State::Zero,
+                b'1'..=b'9' => State::Digits,
+                _ => return invalid(byte, "in numeric literal"),
+            },
+            State::Zero | State::Digits => match byte {
+                b'0'..=b'9' if matches!(self.state, State::Digits) => State::Digits,
+                b'.' => State::Point,
+                b'e' | b'E' => State::ExponentStart,
+                _ => self.after_value(byte)?,
+            },
+            State::Point if byte.is_ascii_digit() => State::Fraction,
+            State::Point => return invalid(byte, "after decimal point in numeric literal"),
+            State::Fraction => match byte {
+                b'0'..=b'9' => State::Fraction,
+                b'e' | b'E' => State::ExponentStart,
+                _ => self.after_value(byte)?,
+            },
+            State::ExponentStart if matches!(byte, b'+' | b'-') => State::ExponentSign,
+            State::ExponentStart | State::ExponentSign | State::Exponent
+                if byte.is_ascii_digit() =>
+            {
+                State::Exponent
+            }
+            State::ExponentStart | State::ExponentSign => {
+                return invalid(byte, "in exponent of numeric literal");
+            }
+            State::End | State::Exponent => self.after_value(byte)?,
+        };
+        Ok(())
+    }
+
+    fn value(&mut self, byte: u8) -> Result<State, String> {
+        Ok(match byte {
+            b'{' => self.enter(Open::ObjectKey, State::KeyOrEnd)?,
+            b'[' => self.enter(Open::Array, State::ValueOrEnd)?,
+            b'"' => State::String,
+            b'-' => State::Minus,
+            b'0' => State::Zero,
+            b'1'..=b'9' => State::Digits,
+            b't' => State::Word("true", 1),
+            b'f' => State::Word("false", 1),
+            b'n' => State::Word("null", 1),
+            _ => return invalid(byte, "looking for beginning of value"),
+        })
+    }
+
+    fn enter(&mut self, open: Open, state: State) -> Result<State, String> {
+        self.open.push(open);
+        if self.open.len() > DEPTH_MAX {
+            return Err("exceeded max depth".to_owned());
+        }
+        Ok(state)
+    }
+
+    fn close(&mut self) -> State {
+        self.open.pop();
+        State::End
+    }
+
+    fn after_value(&mut self, byte: u8) -> Result<State, String> {
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+            return Ok(State::End);
+        }
+        let Some(open) = self.open.last_mut() else {
+            return invalid(byte, "after top-level value");
+        };
+        match (*open, byte) {
+            (Open::ObjectKey, b':') => {
+                *open = Open::ObjectValue;
+                Ok(State::Value)
+            }
+            (Open::ObjectKey, _) => invalid(byte, "after object key"),
+            (Open::ObjectValue, b',') => {
+                *open = Open::ObjectKey;
+                Ok(State::Key)
+            }
+            (Open::ObjectValue, b'}') | (Open::Array, b']') => Ok(self.close()),
+            (Open::ObjectValue, _) => invalid(byte, "after object key:value pair"),
+            (Open::Array, b',') => Ok(State::Value),
+            (Open::Array, _) => invalid(byte, "after array element"),
+        }
+    }
+}
+
+/// Go takes a byte for the letter of that number.
+fn invalid<T>(byte: u8, context: &str) -> Result<T, String> {
+    let letter = match byte {
+        b'\'' => "\\'".to_owned(),
+        b'"' => "\"".to_owned(),
+        _ => {
+            let quoted =
+                tidings_core::validate::go_quote(char::from(byte).encode_utf8(&mut [0; 4]));
+            quoted.trim_matches('"').to_owned()
+        }
+    };
+    Err(format!("invalid character '{letter}' {context}"))
+}
+
+/// Makes text that only Go accepts as JSON valid for every parser: halves of surrogate pairs and
+/// bytes that are no UTF-8 become U+FFFD, as they do in Go's strings.
+pub fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(text);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_ref();
+    while let Some((before, behind)) = rest.split_once('\\') {
+        out.push_str(before);
+        let unit = |text: &str| {
+            let digits = text.strip_prefix('u')?.get(..4)?;
+            u16::from_str_radix(digits, 16).ok()
+        };
+        rest = match unit(behind) {
+            Some(0xd800..0xdc00) => {
+                let second = behind.get(5..).and_then(|text| text.strip_prefix('\\'));
+                if let Some(0xdc00..0xe000) = second.and_then(unit) {
+                    out.push('\\');
+                    out.push_str(behind.get(..11).unwrap_or_default());
+                    behind.get(11..).unwrap_or_default()
+                } else {
+                    out.push_str("\\ufffd");
+                    behind.get(5..).unwrap_or_default()
+                }
+            }
+            Some(0xdc00..0xe000) => {
+                out.push_str("\\ufffd");
+                behind.get(5..).unwrap_or_default()
+            }
+            _ => {
+                // An escaped backslash begins no escape of its own.
+                let len = behind.chars().next().map_or(0, char::len_utf8);
+                out.push('\\');
+                out.push_str(behind.get(..len).unwrap_or_default());
+                behind.get(len..).unwrap_or_default()
+            }
+        };
+    }
+    out.push_str(rest);
+    out.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers of Go 1.26's encoding/json.
+    #[test]
+    fn complaints_are_those_of_go() {
+        for (text, expected) in [
+            ("", Some("unexpected end of JSON input")),
+            ("{\"a\":", Some("unexpected end of JSON input")),
+            ("tru", Some("unexpected end of JSON input")),
+            ("{} x", Some("invalid character 'x' after top-level value")),
+            (
+                "name: a",
+                Some("invalid character 'a' in literal null (expecting 'u')"),
+            ),
+            (
+                "{a:1}",
+                Some("invalid character 'a' looking for beginning of object key string"),
+            ),
+            ("{\"a\" 1}", Some("invalid character '1' after object key")),
+            (
+                "{\"a\":1 \"b\"}",
+                Some("invalid character '\"' after object key:value pair"),
+            ),
+            (
+                "{\"a\":1,}",
+                Some("invalid character '}' looking for beginning of object key string"),
+            ),
+            ("[1 2]", Some("invalid character '2' after array element")),
+            (
+                "[1,]",
+                Some("invalid character ']' looking for beginning of value"),
+            ),
+            (
+                "'a'",
+                Some("invalid character '\\'' looking for beginning of value"),
+            ),
+            ("01", Some("invalid character '1' after top-level value")),
+            ("-x", Some("invalid character 'x' in numeric literal")),
+            (
+                "1.x",
+                Some("invalid character 'x' after decimal point in numeric literal"),
+            ),
+            (
+                "1ex",
+                Some("invalid character 'x' in exponent of numeric literal"),
+            ),
+            ("\"\n\"", Some("invalid character '\\n' in string literal")),
+            (
+                "\"\\x\"",
+                Some("invalid character 'x' in string escape code"),
+            ),
+            (
+                "\"\\u12g\"",
+                Some("invalid character 'g' in \\u hexadecimal character escape"),
+            ),
+            ("{\"a\":[1,{\"b\":null}], \"c\":-0.5e+3}", None),
+            ("\"\\ud800\"", None),
+            (" 0 ", None),
+        ] {
+            assert_eq!(complaint(text.as_bytes()).as_deref(), expected, "{text}");
+        }
+        assert_eq!(
+            complaint(b"\x9e").as_deref(),
+            Some("invalid character '\\u009e' looking for beginning of value")
+        );
+        let deep = "[".repeat(DEPTH_MAX + 1);
+        assert_eq!(
+            complaint(deep.as_bytes()).as_deref(),
+            Some("exceeded max depth")
+        );
+    }
+
+    #[test]
+    fn halves_of_pairs_are_replaced() {
+        for (text, expected) in [
+            (r#""\ud800""#, r#""\ufffd""#),
+            (r#""\udc00x""#, r#""\ufffdx""#),
+            (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
+            (r#""\ud83d\u0041""#, r#""\ufffd\u0041""#),
+            (r#""\\ud800""#, r#""\\ud800""#),
+            (r#""\n\u00e9""#, r#""\n\u00e9""#),
+        ] {
+            let replaced = replace_what_is_no_text(text.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&replaced), expected, "{text}");
+        }
+    }
+}

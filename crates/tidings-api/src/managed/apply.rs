@@ -1,0 +1,277 @@
+//! Server-side apply of one configuration to one event (`managedfields/internal`:
+//! `fieldmanager.go`, `structuredmerge.go`, `skipnonapplied.go`, `lastappliedmanager.go`,
+//! `lastappliedupdater.go`).
+//!
+//! What is applied is partial, so it is handled as JSON; what is stored is typed. An apply that
+//! changes nothing leaves the event as it is, and the time of its manager, too.
+
+use std::sync::Arc;
+
+use k8s_pb::api::core::v1::Event;
+use serde::de::Error;
+use serde_json::Value;
+
+use super::entries::{Entry, Managed, Manager, Operation};
+use super::merge::{merge, prune};
+use super::schema::{self, Schema};
+use super::set::{FieldSet, PathElement, Shown};
+use super::{BEFORE_FIRST_APPLY, Writer, managed_fields, strip, update};
+use crate::codec::{self, Api, json::Reading};
+
+/// A field of another manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Who: `"name" using v1`.
+    pub manager: Arc<str>,
+    /// Which, as in `.metadata.labels.app`.
+    pub field: String,
+}
+
+/// Why a configuration is not applied.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// It is no configuration of this kind.
+    #[error("{0}")]
+    Unacceptable(String),
+    /// It does not fit the kind's schema, or what is stored does not.
+    #[error("{0}")]
+    Unfit(String),
+    /// Others manage what it would change.
+    #[error("others manage what would change")]
+    Conflicts(Vec<Conflict>),
+}
+
+/// Where kubectl keeps what it applied on the client's side.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The manager whose server-side apply continues its client-side ones.
+const KUBECTL: &str = "kubectl";
+/// An annotation that makes all together longer than this is left out.
+const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+
+/// Applies a configuration to an event, or makes one of it if there is none.
+///
+/// # Errors
+/// [`ApplyError`] says what is wrong with the configuration, or which fields others manage (never
+/// if `force`).
+pub fn apply(
+    live: Option<&Event>,
+    config: &Value,
+    writer: Writer<'_>,
+    force: bool,
+) -> Result<Event, ApplyError> {
+    check_type(config, writer.api)?;
+    let mut managed = Managed::decode(managed_fields(live))
+        .map_err(|why| ApplyError::Unfit(format!("failed to decode managed fields: {why}")))?;
+    let mut event = live.cloned().unwrap_or_default();
+    event
+        .metadata
+        .get_or_insert_default()
+        .managed_fields
+        .clear();
+    if managed.is_empty() {
+        let before = Writer {
+            manager: BEFORE_FIRST_APPLY,
+            ..writer
+        };
+        managed = update(None, &event, managed, before);
+    }
+    if !matches!(
+        config.pointer("/metadata/managedFields"),
+        None | Some(Value::Null)
+    ) {
+        return Err(ApplyError::Unacceptable(
+            "metadata.managedFields must be nil".into(),
+        ));
+    }
+    let schema = Schema::of(writer.api);
+    schema::check(schema, config).map_err(|why| {
+        ApplyError::Unfit(format!(
+            "failed to create typed patch object ({}): {why}",
+            describe(config)
+        ))
+    })?;
+    managed.keep_version(writer.api.api_version());
+
+    let live_value = to_value(writer.api, &event)?;
+    let manager = Manager::new(writer.manager, Operation::Apply, "");
+    let last = managed.0.remove(&manager);
+    let own = schema::field_set(schema, config);
+    let merged = merge(schema, &live_value, config);
+    let merged = match &last {
+        Some(last) => {
+            let mut all = own.clone();
+            managed.0.values().for_each(|entry| all.unite(&entry.set));
+            prune(schema, merged, &last.set, &all)
+        }
+        None => merged,
+    };
+
+    let changes = schema::compare(schema, &live_value, &merged);
+    if !force {
+        let mut conflicts = conflicts(&managed, &changes.written);
+        if writer.manager == KUBECTL && !conflicts.is_empty() {
+            let ours = applied_by_client(schema, &event, &live_value, writer.api);
+            conflicts.retain(|(_, path)| !ours.has_path(path));
+        }
+        if !conflicts.is_empty() {
+            let conflict = |(manager, path): (Arc<str>, Vec<PathElement>)| Conflict {
+                manager,
+                field: Shown(&path).to_string(),
+            };
+            return Err(ApplyError::Conflicts(
+                conflicts.into_iter().map(conflict).collect(),
+            ));
+        }
+    }
+    managed.take(&changes);
+    let unchanged = live.is_some() && merged == live_value;
+    let mut own = own;
+    strip(&mut own);
+    if !own.is_empty() {
+        let time = if unchanged {
+            last.and_then(|last| last.time)
+        } else {
+            Some(writer.now)
+        };
+        let entry = Entry {
+            set: own,
+            api_version: writer.api.api_version().to_owned(),
+            time,
+        };
+        managed.0.insert(manager, entry);
+    }
+    if !unchanged {
+        event = to_event(writer.api, merged).map_err(|why| {
+            ApplyError::Unfit(format!(
+                "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {why}",
+                describe(config),
+                group_version_kind(config)
+            ))
+        })?;
+    }
+    if writer.manager == KUBECTL {
+        renew_last_applied(&mut event, config);
+    }
+    event.metadata.get_or_insert_default().managed_fields = managed.encode();
+    Ok(event)
+}
+
+/// A configuration has to say what it is, and that has to be what the request is for.
+fn check_type(config: &Value, api: Api) -> Result<(), ApplyError> {
+    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
+    if text("apiVersion") == api.api_version() && text("kind") == "Event" {
+        return Ok(());
+    }
+    Err(ApplyError::Unacceptable(format!(
+        "invalid object type: {}",
+        group_version_kind(config)
+    )))
+}
+
+/// As Go prints a `GroupVersionKind`.
+fn group_version_kind(config: &Value) -> String {
+    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = match text("apiVersion").split_once('/') {
+        None => ("", text("apiVersion")),
+        Some((group, version)) if !version.contains('/') => (group, version),
+        Some(_) => return "/, Kind=".into(),
+    };
+    format!("{group}/{version}, Kind={}", text("kind"))
+}
+
+/// Which object a configuration is for, as messages say it.
+fn describe(config: &Value) -> String {
+    let text = |pointer: &str| {
+        let value = config.pointer(pointer).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
+    };
+    format!(
+        "{}/{}; {}",
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+        group_version_kind(config)
+    )
+}
+
+fn to_value(api: Api, event: &Event) -> Result<Value, ApplyError> {
+    let mut json = Vec::with_capacity(1024);
+    codec::write_event(api, event, true, &mut json);
+    serde_json::from_slice(&json).map_err(|error| ApplyError::Unfit(error.to_string()))
+}
+
+fn to_event(api: Api, value: Value) -> Result<Event, serde_json::Error> {
+    let mut reading = Reading::of_unstructured();
+    let (_, event) = codec::read_event(api, value, &mut reading)?;
+    match reading.uninterpretable().or(reading.complaint()) {
+        Some(why) => Err(serde_json::Error::custom(why)),
+        None => Ok(event),
+    }
+}
+
+/// Who manages what was written, in the order messages list them.
+fn conflicts(managed: &Managed, written: &FieldSet) -> Vec<(Arc<str>, Vec<PathElement>)> {
+    let by_manager = managed.0.iter().flat_map(|(manager, entry)| {
+        let paths = entry.set.intersection(written).paths();
+        let manager: Arc<str> = manager.describe().into();
+        paths.into_iter().map(move |path| (manager.clone(), path))
+    });
+    by_manager.collect()
+}
+
+/// What kubectl applied on the client's side and what is still so: `kubectl apply --server-side` may take it over.
+fn applied_by_client(schema: Schema, event: &Event, live: &Value, api: Api) -> FieldSet {
+    let metadata = event.metadata.as_ref();
+    let applied: Option<Value> = metadata
+        .and_then(|metadata| metadata.annotations.get(LAST_APPLIED))
+        .and_then(|text| serde_json::from_str(text).ok());
+    let Some(applied) = applied.filter(|applied| {
+        applied.get("apiVersion").and_then(Value::as_str) == Some(api.api_version())
+            && schema::check(schema, applied).is_ok()
+    }) else {
+        return FieldSet::default();
+    };
+    let mut ours = schema::field_set(schema, &applied);
+    let changes = schema::compare(schema, &applied, live);
+    ours.subtract(&changes.written);
+    ours.subtract(&changes.removed);
+    ours
+}
+
+/// Lets the annotation of kubectl's client-side apply follow, if there is one.
+fn renew_last_applied(event: &mut Event, config: &Value) {
+    let annotations = &mut event.metadata.get_or_insert_default().annotations;
+    if annotations.get(LAST_APPLIED).is_none_or(String::is_empty) {
+        return;
+    }
+    let mut config = config.clone();
+    if let Some(annotations) = config
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
+        annotations.remove(LAST_APPLIED);
+    }
+    annotations.insert(LAST_APPLIED.into(), as_go_encodes(&config));
+    let bytes: usize = annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    if bytes > ANNOTATIONS_BYTES_MAX {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// JSON as Go's encoder writes it: these characters, which stand in texts only, are escaped.
+fn as_go_encodes(value: &Value) -> String {
+    let mut json = value.to_string();
+    for (character, escaped) in [
+        ("<", "\\u003c"),
+        (">", "\\u003e"),
+        ("&", "\\u0026"),
+        ("\u{2028}", "\\u2028"),
+        ("\u{2029}", "\\u2029"),
+    ] {
+        json = json.replace(character, escaped);
+    }
+    json + "\n"
+}

@@ -1,0 +1,172 @@
+//! Merging what is applied into an event, and removing what is not applied any more
+//! (`typed/merge.go`, `typed/remove.go`, and `prune` in `merge/update.go` of
+//! structured-merge-diff). All on JSON in one version.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::schema::{Schema, field_set};
+use super::set::{FieldSet, PathElement};
+
+/// The live value with the applied one laid over it.
+pub(super) fn merge(schema: Schema, live: &Value, applied: &Value) -> Value {
+    merge_at(schema, Some(live), Some(applied)).unwrap_or(Value::Null)
+}
+
+fn merge_at(schema: Schema, live: Option<&Value>, applied: Option<&Value>) -> Option<Value> {
+    let whole = || applied.or(live).cloned();
+    match schema {
+        Schema::Struct(_) | Schema::Texts => {
+            let none = Map::new();
+            let members = |side: Option<&'_ Value>| side.and_then(Value::as_object).cloned();
+            let (old, new) = (members(live), members(applied));
+            let (old, new) = (old.as_ref().unwrap_or(&none), new.as_ref().unwrap_or(&none));
+            if old.is_empty() && new.is_empty() {
+                return whole();
+            }
+            let added = new.keys().filter(|name| !old.contains_key(*name));
+            let merged = old.keys().chain(added).filter_map(|name| {
+                let value = merge_at(schema.member(name), old.get(name), new.get(name))?;
+                Some((name.clone(), value))
+            });
+            Some(Value::Object(merged.collect()))
+        }
+        Schema::Set | Schema::Keyed(..) => {
+            let items = |side: Option<&Value>| -> Vec<(PathElement, Value)> {
+                let items = side.and_then(Value::as_array).into_iter().flatten();
+                items
+                    .filter_map(|item| Some((schema.item_element(item).ok()?, item.clone())))
+                    .collect()
+            };
+            let (old, new) = (items(live), items(applied));
+            if old.is_empty() && new.is_empty() {
+                return whole();
+            }
+            Some(Value::Array(merge_items(&old, &new)))
+        }
+        _ => whole(),
+    }
+}
+
+/// Items of both lists, each once: shared ones in the applied order, those only in the live list
+/// where they stood between shared ones.
+fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) -> Vec<Value> {
+    let [in_live, in_applied] = [live, applied].map(|list| {
+        list.iter()
+            .map(|(element, _)| element)
+            .collect::<BTreeSet<_>>()
+    });
+    let mut shared = applied
+        .iter()
+        .map(|(element, _)| element)
+        .filter(|element| in_live.contains(element));
+    let mut next_shared = shared.next();
+    let (mut live, mut applied) = (live.iter().peekable(), applied.iter().peekable());
+    let mut merged = Vec::new();
+    loop {
+        match (live.peek(), applied.peek()) {
+            (None, None) => return merged,
+            // Only in the live list: it stays where it is.
+            (Some((element, item)), _) if !in_applied.contains(element) => {
+                merged.push(item.clone());
+                live.next();
+            }
+            // In both, but it is another's turn, or it had its own.
+            (Some((element, _)), _) if next_shared != Some(element) => {
+                live.next();
+            }
+            (_, Some((element, item))) => {
+                merged.push(item.clone());
+                if live.peek().is_some_and(|(other, _)| other == element) {
+                    live.next();
+                }
+                if next_shared == Some(element) {
+                    next_shared = shared.next();
+                }
+                applied.next();
+            }
+            (Some(_), None) => {
+                live.next();
+            }
+        }
+    }
+}
+
+/// The value without the fields of a set; `null` if nothing is left of it.
+fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
+    match (schema, value) {
+        (Schema::Struct(_) | Schema::Texts, Value::Object(members)) => {
+            let kept = members.iter().filter_map(|(name, value)| {
+                let element = PathElement::named(name.as_str());
+                if set.has(&element) {
+                    return None;
+                }
+                let value = match set.below(&element) {
+                    Some(below) => remove(schema.member(name), value, below),
+                    None => value.clone(),
+                };
+                Some((name.clone(), value))
+            });
+            let kept: Map<String, Value> = kept.collect();
+            if kept.is_empty() {
+                Value::Null
+            } else {
+                Value::Object(kept)
+            }
+        }
+        (Schema::Set | Schema::Keyed(..), Value::Array(items)) => {
+            let kept = items.iter().filter(|item| {
+                schema
+                    .item_element(item)
+                    .is_ok_and(|element| !set.has(&element))
+            });
+            let kept: Vec<Value> = kept.cloned().collect();
+            if kept.is_empty() {
+                Value::Null
+            } else {
+                Value::Array(kept)
+            }
+        }
+        // Of what is owned as a whole no part can go alone.
+        (Schema::Text | Schema::Number | Schema::Bool | Schema::Any, value) => value.clone(),
+        _ => Value::Null,
+    }
+}
+
+/// Takes out of a merged value what its applier applied `last` time and nobody manages now; `managed` is what all
+/// managers have, the applier's new fields among them.
+pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &FieldSet) -> Value {
+    if last.is_empty() {
+        return merged;
+    }
+    let named = |set: &FieldSet| with_named(schema, set);
+    let last = named(last);
+    let of_merged = named(&field_set(schema, &merged));
+
+    // Managed fields are put back.
+    let pruned = remove(schema, &merged, &last);
+    let mut gone = of_merged.clone();
+    gone.subtract(&named(&field_set(schema, &pruned)));
+    gone.subtract(&named(managed));
+    let pruned = remove(schema, &merged, &gone);
+
+    // And so does what went with it but was never applied.
+    let mut gone = of_merged;
+    gone.subtract(&named(&field_set(schema, &pruned)));
+    remove(schema, &merged, &gone.intersection(&last))
+}
+
+/// The set with the named members around its fields (`EnsureNamedFieldsAreMembers`): `source.host` brings `source`, but
+/// `labels.app` does not bring the map of labels' own inner maps.
+fn with_named(schema: Schema, set: &FieldSet) -> FieldSet {
+    let member = |schema: Schema, element: &PathElement| match element {
+        PathElement::Field(name) => schema.declared(name),
+        _ => None,
+    };
+    set.with_members(
+        schema,
+        &|schema, element| member(schema, element).is_some(),
+        &|schema, element| member(schema, element).unwrap_or(Schema::Any),
+    )
+}

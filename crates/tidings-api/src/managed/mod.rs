@@ -1,0 +1,161 @@
+//! Who manages which field of an event: `metadata.managedFields`, and server-side apply, which
+//! rests on it (`k8s.io/apimachinery/pkg/util/managedfields`, `sigs.k8s.io/structured-merge-diff`).
+//!
+//! - Every create, PUT and patch goes through [`track`], which gives the writer the fields it
+//!   changed and takes them from all others. Whether an event that was never applied is
+//!   tracked at all is an option.
+//! - [`apply()`] merges an applied configuration into an event, refuses to take what others manage,
+//!   and removes what that manager applied before and does not any more.
+//!
+//! Fields are named as in the API version of the write. What was managed through the other version
+//! is forgotten by the next write, as kube-apiserver does: its converter has no way between the two
+//! groups.
+
+mod apply;
+mod changes;
+mod entries;
+mod merge;
+mod schema;
+mod set;
+mod writer;
+
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+
+pub use apply::{ApplyError, Conflict, apply};
+pub(crate) use changes::Changes;
+use entries::{Managed, Manager, Operation};
+use set::FieldSet;
+pub(crate) use set::{Atom, PathElement};
+pub use writer::Writer;
+
+use crate::codec;
+
+/// The manager of the fields set before the first apply.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The fields of metadata without a manager, in addition to metadata itself.
+const UNMANAGED: [&str; 9] = [
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
+
+/// Settles the managed fields of an event about to be created (then `live` is `None`) or written
+/// over `live`.
+///
+/// What the client sent as managedFields counts if it can be read; sent empty, it makes the event
+/// forget them. An event without any is tracked from its creation if `track_on_create`, otherwise
+/// from the first apply.
+pub fn track(live: Option<&Event>, new: &mut Event, writer: Writer<'_>, track_on_create: bool) {
+    let metadata = new.metadata.get_or_insert_default();
+    let sent = std::mem::take(&mut metadata.managed_fields);
+    let managed = if is_reset(&sent) {
+        Managed::default()
+    } else {
+        match Managed::decode(&sent) {
+            Ok(managed) if !managed.is_empty() => managed,
+            _ => Managed::decode(managed_fields(live)).unwrap_or_default(),
+        }
+    };
+    if managed.is_empty() && (live.is_some() || !track_on_create) {
+        return;
+    }
+    let managed = update(live, new, managed, writer);
+    new.metadata.get_or_insert_default().managed_fields = managed.encode();
+}
+
+/// Gives the writer what it changed.
+fn update(live: Option<&Event>, new: &Event, mut managed: Managed, writer: Writer<'_>) -> Managed {
+    let changes = codec::compare(writer.api, live.unwrap_or(&Event::default()), new);
+    managed.keep_version(writer.api.api_version());
+    managed.take(&changes);
+    let mut own = changes.written;
+    strip(&mut own);
+    if !own.is_empty() {
+        let manager = Manager::new(writer.manager, Operation::Update, writer.api.api_version());
+        managed.add(manager, &own, writer);
+    }
+    managed.cap();
+    managed
+}
+
+/// Leaves out fields without a manager.
+fn strip(set: &mut FieldSet) {
+    for element in ["apiVersion", "kind"] {
+        set.strip(&PathElement::known(element), &[]);
+    }
+    set.strip(&PathElement::known("metadata"), &UNMANAGED);
+}
+
+/// Whether the client asks to forget all managers: an empty list, which is read as one empty entry.
+fn is_reset(sent: &[ManagedFieldsEntry]) -> bool {
+    matches!(sent, [only] if *only == ManagedFieldsEntry::default())
+}
+
+fn managed_fields(event: Option<&Event>) -> &[ManagedFieldsEntry] {
+    event
+        .and_then(|event| event.metadata.as_ref())
+        .map(|metadata| metadata.managed_fields.as_slice())
+        .unwrap_or_default()
+}
+
+/// Gives back the old times if nothing but times changed, so that they alone make no write
+/// (`IgnoreManagedFieldsTimestampsTransformer`).
+pub fn keep_times(new: &mut ObjectMeta, old: &ObjectMeta) {
+    let timeless = |entries: &[ManagedFieldsEntry]| -> Vec<ManagedFieldsEntry> {
+        let timeless = |entry: &ManagedFieldsEntry| ManagedFieldsEntry {
+            time: None,
+            ..entry.clone()
+        };
+        entries.iter().map(timeless).collect()
+    };
+    if new.managed_fields != old.managed_fields
+        && timeless(&new.managed_fields) == timeless(&old.managed_fields)
+    {
+        new.managed_fields.clone_from(&old.managed_fields);
+    }
+}
+
+/// The manager's name when the client gives none: its User-Agent up to the first slash.
+pub fn manager_of(user_agent: &str) -> String {
+    const BYTES_MAX: usize = 128;
+    let mut name = String::new();
+    let printable = |character: &char| !character.is_control();
+    for character in user_agent.split('/').next().unwrap_or_default().chars() {
+        if !printable(&character) {
+            continue;
+        }
+        if name.len() + character.len_utf8() > BYTES_MAX {
+            break;
+        }
+        name.push(character);
+    }
+    name
+}
+
+/// Whether the schema of applying declares the field that a JSON pointer leads to.
+#[cfg(test)]
+pub(crate) fn declares(api: codec::Api, pointer: &str) -> bool {
+    let mut schema = schema::Schema::of(api);
+    for name in pointer.split('/').skip(1) {
+        let inner = match name {
+            "0" => Some(schema.item()),
+            name => schema.declared(name),
+        };
+        match inner {
+            Some(inner) => schema = inner,
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

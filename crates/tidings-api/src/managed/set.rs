@@ -1,0 +1,465 @@
+//! Sets of fields of an object, and their text form `FieldsV1`
+//! (`sigs.k8s.io/structured-merge-diff/v6/fieldpath`: `Set`, `PathElement`, `serialize.go`).
+//!
+//! A set is a tree. An inner node need not be a member itself: owning `metadata.labels.app` is not
+//! owning `metadata.labels`. No node is kept that is neither a member nor has members below it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+use tidings_core::wire::write_string;
+
+/// One step of a path. The order is upstream's `PathElement.Compare`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PathElement {
+    /// `f:`, a member of an object.
+    Field(Cow<'static, str>),
+    /// `k:`, an item of a list, by the fields that tell its items apart.
+    Key(Vec<(String, Atom)>),
+    /// `v:`, an item of a list that is a set.
+    Value(Atom),
+    /// `i:`, an item of a list by its place.
+    Index(i64),
+}
+
+/// A value that tells items of a list apart, in the order of upstream's `value.Compare`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Atom {
+    /// A whole number.
+    Integer(i64),
+    /// A string.
+    Text(String),
+    /// A boolean.
+    Bool(bool),
+    /// JSON of anything else: no list of an event has such items.
+    Other(String),
+}
+
+impl Atom {
+    /// The key of a JSON value.
+    pub(crate) fn from_json(value: &Value) -> Self {
+        match value {
+            Value::String(text) => Self::Text(text.clone()),
+            Value::Bool(bool) => Self::Bool(*bool),
+            Value::Number(number) if number.is_i64() => {
+                Self::Integer(number.as_i64().unwrap_or_default())
+            }
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Atom {
+    /// As JSON.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Text(text) => write!(f, "{}", Value::from(text.as_str())),
+            Self::Bool(bool) => write!(f, "{bool}"),
+            Self::Other(json) => f.write_str(json),
+        }
+    }
+}
+
+impl PathElement {
+    /// A member whose name is known at compile time.
+    pub(crate) const fn known(name: &'static str) -> Self {
+        Self::Field(Cow::Borrowed(name))
+    }
+
+    /// The member of this name.
+    pub(crate) fn named(name: impl Into<String>) -> Self {
+        Self::Field(Cow::Owned(name.into()))
+    }
+
+    /// The item of a list with this key field.
+    pub(crate) fn keyed(field: &str, value: Atom) -> Self {
+        Self::Key(vec![(field.to_owned(), value)])
+    }
+
+    /// Reads a key of `FieldsV1`; `None` for a kind that is not known, which is skipped.
+    fn parse(text: &str) -> Result<Option<Self>, String> {
+        let unreadable = |error: &dyn fmt::Display| format!("{text:?}: {error}");
+        let Some((kind, rest)) = text.split_at_checked(2) else {
+            return Err(format!("{text:?}: a kind and a colon are missing"));
+        };
+        Ok(Some(match kind {
+            "f:" => Self::named(rest),
+            "v:" => {
+                let value = serde_json::from_str(rest).map_err(|error| unreadable(&error))?;
+                Self::Value(Atom::from_json(&value))
+            }
+            "k:" => {
+                let fields: BTreeMap<String, Value> =
+                    serde_json::from_str(rest).map_err(|error| unreadable(&error))?;
+                let fields = fields.into_iter();
+                Self::Key(
+                    fields
+                        .map(|(name, value)| (name, Atom::from_json(&value)))
+                        .collect(),
+                )
+            }
+            "i:" => Self::Index(rest.parse().map_err(|error| unreadable(&error))?),
+            _ if kind.ends_with(':') => return Ok(None),
+            _ => return Err(format!("{text:?}: a colon is missing")),
+        }))
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Field(name) => format!("f:{name}"),
+            Self::Value(value) => format!("v:{value}"),
+            Self::Index(index) => format!("i:{index}"),
+            Self::Key(fields) => {
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
+                    .collect();
+                format!("k:{{{}}}", fields.join(","))
+            }
+        }
+    }
+}
+
+impl fmt::Display for PathElement {
+    /// As in `.metadata.ownerReferences[uid="1"]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, ".{name}"),
+            Self::Value(value) => write!(f, "[={value}]"),
+            Self::Index(index) => write!(f, "[{index}]"),
+            Self::Key(fields) => {
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
+                write!(f, "[{}]", fields.join(","))
+            }
+        }
+    }
+}
+
+/// Prints a path as messages show it.
+pub(crate) struct Shown<'a>(pub &'a [PathElement]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|element| write!(f, "{element}"))
+    }
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldSet(BTreeMap<PathElement, Node>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    member: bool,
+    below: FieldSet,
+}
+
+impl Node {
+    fn is_needed(&self) -> bool {
+        self.member || !self.below.is_empty()
+    }
+}
+
+impl FieldSet {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds one field, not those around it. The empty path is none.
+    pub(crate) fn insert(&mut self, path: &[PathElement]) {
+        let Some((last, way)) = path.split_last() else {
+            return;
+        };
+        let mut set = self;
+        for element in way {
+            set = &mut set.0.entry(element.clone()).or_default().below;
+        }
+        set.0.entry(last.clone()).or_default().member = true;
+    }
+
+    /// Whether this very element is a member.
+    pub(crate) fn has(&self, element: &PathElement) -> bool {
+        self.0.get(element).is_some_and(|node| node.member)
+    }
+
+    /// Whether the field a path leads to is a member.
+    pub(crate) fn has_path(&self, path: &[PathElement]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.has(last),
+            [first, rest @ ..] => self.below(first).is_some_and(|below| below.has_path(rest)),
+        }
+    }
+
+    /// The members below an element, if there are any.
+    pub(crate) fn below(&self, element: &PathElement) -> Option<&Self> {
+        let below = &self.0.get(element)?.below;
+        (!below.is_empty()).then_some(below)
+    }
+
+    pub(crate) fn unite(&mut self, other: &Self) {
+        for (element, theirs) in &other.0 {
+            let node = self.0.entry(element.clone()).or_default();
+            node.member |= theirs.member;
+            node.below.unite(&theirs.below);
+        }
+    }
+
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        let both = self.0.iter().filter_map(|(element, node)| {
+            let theirs = other.0.get(element)?;
+            let node = Node {
+                member: node.member && theirs.member,
+                below: node.below.intersection(&theirs.below),
+            };
+            node.is_needed().then(|| (element.clone(), node))
+        });
+        Self(both.collect())
+    }
+
+    /// Takes the other's members out. What lies below such a member stays.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        self.0.retain(|element, node| {
+            if let Some(theirs) = other.0.get(element) {
+                node.member &= !theirs.member;
+                node.below.subtract(&theirs.below);
+            }
+            node.is_needed()
+        });
+    }
+
+    /// Takes out members of the object below one element; used for what nobody manages.
+    pub(crate) fn strip(&mut self, element: &PathElement, names: &[&'static str]) {
+        let Some(node) = self.0.get_mut(element) else {
+            return;
+        };
+        node.member = false;
+        for name in names {
+            let name = PathElement::known(name);
+            if let Some(inner) = node.below.0.get_mut(&name) {
+                inner.member = false;
+                if !inner.is_needed() {
+                    node.below.0.remove(&name);
+                }
+            }
+        }
+        if !node.is_needed() {
+            self.0.remove(element);
+        }
+    }
+
+    /// Makes members of all inner nodes for which `is_named` holds, level by level.
+    pub(crate) fn with_members<C: Copy>(
+        &self,
+        context: C,
+        is_named: &impl Fn(C, &PathElement) -> bool,
+        inner: &impl Fn(C, &PathElement) -> C,
+    ) -> Self {
+        let nodes = self.0.iter().map(|(element, node)| {
+            let below = if node.below.is_empty() {
+                Self::default()
+            } else {
+                node.below
+                    .with_members(inner(context, element), is_named, inner)
+            };
+            let member = node.member || (!below.is_empty() && is_named(context, element));
+            (element.clone(), Node { member, below })
+        });
+        Self(nodes.collect())
+    }
+
+    /// All paths, the members of a level before those below it.
+    pub(crate) fn paths(&self) -> Vec<Vec<PathElement>> {
+        let mut paths = Vec::new();
+        self.collect(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect(&self, prefix: &mut Vec<PathElement>, paths: &mut Vec<Vec<PathElement>>) {
+        for (element, node) in &self.0 {
+            if node.member {
+                paths.push(prefix.iter().chain([element]).cloned().collect());
+            }
+        }
+        for (element, node) in &self.0 {
+            prefix.push(element.clone());
+            node.below.collect(prefix, paths);
+            prefix.pop();
+        }
+    }
+
+    /// The set as `FieldsV1`.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        self.write(false, &mut out);
+        out
+    }
+
+    fn write(&self, with_self: bool, out: &mut Vec<u8>) {
+        out.push(b'{');
+        if with_self && !self.is_empty() {
+            out.extend_from_slice(b"\".\":{}");
+        }
+        for (element, node) in &self.0 {
+            if out.last() != Some(&b'{') {
+                out.push(b',');
+            }
+            write_string(&element.text(), out);
+            out.push(b':');
+            node.below.write(node.member, out);
+        }
+        out.push(b'}');
+    }
+
+    /// Reads `FieldsV1`.
+    ///
+    /// # Errors
+    /// What is no such set.
+    pub(crate) fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice::<Node>(json).map(|node| node.below)
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of fields")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut node = Node::default();
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == "." {
+                map.next_value::<IgnoredAny>()?;
+                node.member = true;
+                continue;
+            }
+            match PathElement::parse(&key).map_err(de::Error::custom)? {
+                Some(element) => {
+                    let inner = map.next_value()?;
+                    node.below.0.insert(element, inner);
+                }
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        node.member |= node.below.is_empty();
+        Ok(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(json: &str) -> FieldSet {
+        FieldSet::from_json(json.as_bytes()).unwrap()
+    }
+
+    fn text(set: &FieldSet) -> String {
+        String::from_utf8(set.to_json()).unwrap()
+    }
+
+    /// What kube-apiserver 1.36 stored for what it was sent.
+    #[test]
+    fn fields_v1_is_read_and_written_as_upstream() {
+        for (sent, kept) in [
+            ("{}", "{}"),
+            (
+                r#"{"f:foo":{"f:bar":{".":{}}},"z:":{},"f:count":{},"i:3":{}}"#,
+                r#"{"f:count":{},"f:foo":{"f:bar":{}},"i:3":{}}"#,
+            ),
+            (
+                r#"{"f:metadata":{"f:finalizers":{".":{},"v:\"a.com/y\"":{}},"f:ownerReferences":{"k:{\"uid\":\"u1\"}":{}}}}"#,
+                r#"{"f:metadata":{"f:finalizers":{".":{},"v:\"a.com/y\"":{}},"f:ownerReferences":{"k:{\"uid\":\"u1\"}":{}}}}"#,
+            ),
+        ] {
+            assert_eq!(text(&set(sent)), kept);
+        }
+        for refused in ["3", "[]", r#"{"f:a":3}"#, r#"{"f":{}}"#, r#"{"v:x":{}}"#] {
+            assert!(
+                FieldSet::from_json(refused.as_bytes()).is_err(),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn paths_in_messages() {
+        let set = set(
+            r#"{"f:type":{},"f:count":{},"f:metadata":{"f:labels":{".":{},"f:x":{}},"f:finalizers":{"v:\"a\"":{}},"f:ownerReferences":{"k:{\"uid\":\"u\"}":{}}}}"#,
+        );
+        let paths: Vec<String> = set
+            .paths()
+            .iter()
+            .map(|path| Shown(path).to_string())
+            .collect();
+        assert_eq!(
+            paths,
+            [
+                ".count",
+                ".type",
+                ".metadata.labels",
+                ".metadata.finalizers[=\"a\"]",
+                ".metadata.labels.x",
+                ".metadata.ownerReferences[uid=\"u\"]",
+            ]
+        );
+        assert!(set.paths().iter().all(|path| set.has_path(path)));
+    }
+
+    fn path() -> impl Strategy<Value = Vec<PathElement>> {
+        let element = prop_oneof![
+            "[a-c]".prop_map(PathElement::named),
+            "[a-b]".prop_map(|text| PathElement::Value(Atom::Text(text))),
+            "[a-b]".prop_map(|text| PathElement::keyed("uid", Atom::Text(text))),
+        ];
+        proptest::collection::vec(element, 1..4)
+    }
+
+    fn paths() -> impl Strategy<Value = std::collections::BTreeSet<Vec<PathElement>>> {
+        proptest::collection::btree_set(path(), 0..12)
+    }
+
+    fn tree(paths: impl IntoIterator<Item = Vec<PathElement>>) -> FieldSet {
+        let mut set = FieldSet::default();
+        paths.into_iter().for_each(|path| set.insert(&path));
+        set
+    }
+
+    proptest! {
+        /// The tree does what a plain set of paths does.
+        #[test]
+        fn trees_are_sets(a in paths(), b in paths()) {
+            let (left, right) = (tree(a.clone()), tree(b.clone()));
+            prop_assert_eq!(left.intersection(&right), tree(a.intersection(&b).cloned()));
+            let mut united = left.clone();
+            united.unite(&right);
+            prop_assert_eq!(&united, &tree(a.union(&b).cloned()));
+            let mut rest = left.clone();
+            rest.subtract(&right);
+            prop_assert_eq!(rest, tree(a.difference(&b).cloned()));
+            prop_assert_eq!(FieldSet::from_json(&united.to_json()).unwrap(), united);
+        }
+    }
+}

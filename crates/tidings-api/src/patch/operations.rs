@@ -1,0 +1,392 @@
+//! JSON patch as `evanphx/json-patch` applies it, which is what kube-apiserver uses: beyond the
+//! standard, a value left out is null, what is not there can be replaced and copied (as null), and
+//! places of lists count from the end if negative.
+
+use serde_json::Value;
+
+use crate::go::{Notes, cannot_unmarshal, kind};
+
+/// So deep may a patch reach; an event has no more than five levels.
+const POINTER_DEPTH_MAX: usize = 64;
+
+/// Values that all operations of a patch together may look through or move along. An event has a
+/// few dozen.
+const WORK_MAX: usize = 4 * 1024 * 1024;
+
+/// Most operations of a patch.
+pub(super) const OPERATIONS_MAX: usize = 10_000;
+
+/// What all copies of a patch together may add, in bytes; as much as kube-apiserver reads of a
+/// body.
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The operation cannot be done; clients are not told why.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Impossible;
+
+/// One step of a JSON patch. What is not said is empty, but for the path, which has to be said.
+#[derive(Debug, Default)]
+pub(super) struct Operation {
+    op: Option<String>,
+    path: Option<String>,
+    from: Option<String>,
+    value: Value,
+}
+
+/// Reads a list of operations, and notes the members none has.
+///
+/// # Errors
+/// Go's words for what is of another kind than it has to be.
+pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String> {
+    let mut notes = Notes::default();
+    let items = match patch {
+        Value::Null => Vec::new(),
+        Value::Array(items) => items,
+        other => return Err(mismatch(&other, "value of type []handlers.jsonPatchOp")),
+    };
+    let mut operations = Vec::new();
+    for (place, item) in items.into_iter().enumerate() {
+        let mut operation = Operation::default();
+        let members = match item {
+            Value::Null => serde_json::Map::new(),
+            Value::Object(members) => members,
+            other => return Err(mismatch(&other, "value of type handlers.jsonPatchOp")),
+        };
+        for (name, value) in members {
+            let text = match name.as_str() {
+                "value" => {
+                    operation.value = value;
+                    continue;
+                }
+                "op" => &mut operation.op,
+                "path" => &mut operation.path,
+                "from" => &mut operation.from,
+                _ => {
+                    notes.note("unknown", &format!("[{place}].{name}"));
+                    continue;
+                }
+            };
+            match value {
+                Value::String(given) => *text = Some(given),
+                Value::Null => {}
+                other => {
+                    let place = format!("struct field jsonPatchOp.{name} of type string");
+                    return Err(mismatch(&other, &place));
+                }
+            }
+        }
+        operations.push(operation);
+    }
+    Ok((operations, notes.texts))
+}
+
+fn mismatch(found: &Value, place: &str) -> String {
+    cannot_unmarshal(kind(found), place)
+}
+
+/// Values that operations may still look through or move along: each operation may be short, and go
+/// over a list as long as a body.
+struct Work(usize);
+
+impl Work {
+    fn spend(&mut self, values: usize) -> Result<(), Impossible> {
+        self.0 = self.0.checked_sub(values).ok_or(Impossible)?;
+        Ok(())
+    }
+}
+
+/// Applies operations one by one, keeping an eye on what copying may multiply, and on the work.
+pub(super) fn apply(target: &mut Value, operations: &[Operation]) -> Result<(), Impossible> {
+    let mut copied = 0;
+    let mut work = Work(WORK_MAX);
+    for operation in operations {
+        let path = operation.path.as_deref().ok_or(Impossible)?;
+        let op = operation.op.as_deref().unwrap_or_default();
+        let from = operation.from.as_deref().unwrap_or_default();
+        if path.is_empty() && op == "replace" {
+            *target = operation.value.clone();
+            continue;
+        }
+        let to = Place::parse(path)?;
+        match op {
+            "add" => to.add(target, operation.value.clone(), &mut work)?,
+            "remove" => drop(to.remove(target, &mut work)?),
+            "replace" => to.replace(target, operation.value.clone())?,
+            "move" => {
+                let moved = Place::parse(from)?.remove(target, &mut work)?;
+                to.bounded(&moved, &mut work)?;
+                to.add(target, moved, &mut work)?;
+            }
+            "copy" => {
+                let from = Place::parse(from)?;
+                let value = from.get(target)?.unwrap_or(&Value::Null);
+                to.bounded(value, &mut work)?;
+                copied += size(value);
+                if copied > COPIED_BYTES_MAX {
+                    return Err(Impossible);
+                }
+                let value = value.clone();
+                to.add(target, value, &mut work)?;
+            }
+            "test" => {
+                let found = to.get(target)?.unwrap_or(&Value::Null);
+                if *found != operation.value {
+                    return Err(Impossible);
+                }
+            }
+            _ => return Err(Impossible),
+        }
+    }
+    Ok(())
+}
+
+/// Where a pointer points: the steps to what is around the place, and the last one.
+struct Place {
+    around: Vec<String>,
+    last: String,
+}
+
+impl Place {
+    fn parse(pointer: &str) -> Result<Self, Impossible> {
+        let mut steps = pointer.split('/');
+        steps.next();
+        let decode = |step: &str| step.replace("~1", "/").replace("~0", "~");
+        let mut around: Vec<String> = steps.map(decode).collect();
+        let last = around.pop().ok_or(Impossible)?;
+        if around.len() >= POINTER_DEPTH_MAX {
+            return Err(Impossible);
+        }
+        Ok(Self { around, last })
+    }
+
+    /// Moved again and again a value could grow deeper than any recursion over it can bear.
+    fn bounded(&self, value: &Value, work: &mut Work) -> Result<(), Impossible> {
+        let levels = POINTER_DEPTH_MAX.saturating_sub(self.around.len() + 1);
+        check_depth(value, levels, work)
+    }
+
+    fn container<'a>(&self, target: &'a mut Value) -> Result<&'a mut Value, Impossible> {
+        let mut found = target;
+        for step in &self.around {
+            found = match found {
+                Value::Object(members) => members.get_mut(step),
+                Value::Array(items) => {
+                    let place = index(step, items.len())?;
+                    items.get_mut(place)
+                }
+                _ => None,
+            }
+            .ok_or(Impossible)?;
+        }
+        match found {
+            Value::Object(_) | Value::Array(_) => Ok(found),
+            _ => Err(Impossible),
+        }
+    }
+
+    /// What stands there, which in an object may be nothing.
+    fn get<'a>(&self, target: &'a mut Value) -> Result<Option<&'a Value>, Impossible> {
+        match self.container(target)? {
+            Value::Array(items) => {
+                let place = index(&self.last, items.len())?;
+                items.get(place).map(Some).ok_or(Impossible)
+            }
+            Value::Object(members) => Ok(members.get(&self.last)),
+            _ => Err(Impossible),
+        }
+    }
+
+    fn add(&self, target: &mut Value, value: Value, work: &mut Work) -> Result<(), Impossible> {
+        match self.container(target)? {
+            Value::Array(items) if self.last == "-" => items.push(value),
+            Value::Array(items) => {
+                let place = index(&self.last, items.len())?;
+                work.spend(items.len().checked_sub(place).ok_or(Impossible)?)?;
+                items.insert(place, value);
+            }
+            Value::Object(members) => {
+                members.insert(self.last.clone(), value);
+            }
+            _ => return Err(Impossible),
+        }
+        Ok(())
+    }
+
+    fn replace(&self, target: &mut Value, value: Value) -> Result<(), Impossible> {
+        match self.container(target)? {
+            Value::Array(items) => {
+                let place = index(&self.last, items.len())?;
+                *items.get_mut(place).ok_or(Impossible)? = value;
+            }
+            Value::Object(members) => {
+                members.insert(self.last.clone(), value);
+            }
+            _ => return Err(Impossible),
+        }
+        Ok(())
+    }
+
+    fn remove(&self, target: &mut Value, work: &mut Work) -> Result<Value, Impossible> {
+        match self.container(target)? {
+            Value::Array(items) => {
+                let place = index(&self.last, items.len())?;
+                if place >= items.len() {
+                    return Err(Impossible);
+                }
+                work.spend(items.len() - place)?;
+                Ok(items.remove(place))
+            }
+            Value::Object(members) => members.remove(&self.last).ok_or(Impossible),
+            _ => Err(Impossible),
+        }
+    }
+}
+
+/// A place in a list of a given length, counted from the end if negative; it may be the one behind
+/// the last.
+fn index(step: &str, len: usize) -> Result<usize, Impossible> {
+    let place: i64 = step.parse().map_err(|_| Impossible)?;
+    let place = if place < 0 {
+        place + i64::try_from(len).map_err(|_| Impossible)?
+    } else {
+        place
+    };
+    usize::try_from(place).map_err(|_| Impossible)
+}
+
+/// Refuses a value of more levels than that.
+fn check_depth(value: &Value, levels: usize, work: &mut Work) -> Result<(), Impossible> {
+    work.spend(1)?;
+    let inside = || levels.checked_sub(1).ok_or(Impossible);
+    match value {
+        Value::Array(items) => {
+            let levels = inside()?;
+            items
+                .iter()
+                .try_for_each(|item| check_depth(item, levels, work))
+        }
+        Value::Object(members) => {
+            let levels = inside()?;
+            members
+                .values()
+                .try_for_each(|member| check_depth(member, levels, work))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// About how many bytes a value takes as JSON.
+pub(super) fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
+        Value::Object(members) => {
+            members
+                .iter()
+                .map(|(key, value)| key.len() + 4 + size(value))
+                .sum::<usize>()
+                + 2
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn applied(patch: Value) -> Option<Value> {
+        let mut target = json!({"a": {"b": [1, 2]}, "c/d": "x"});
+        let (operations, _) = read(patch).unwrap();
+        apply(&mut target, &operations).ok().map(|()| target)
+    }
+
+    /// Answers of kube-apiserver 1.36.
+    #[test]
+    fn operations_are_applied_as_upstream_applies_them() {
+        let whole = |a: Value| Some(json!({"a": a, "c/d": "x"}));
+        for (patch, expected) in [
+            (json!([]), whole(json!({"b": [1, 2]}))),
+            (json!(null), whole(json!({"b": [1, 2]}))),
+            (
+                json!([{"op": "add", "path": "/a/b/-", "value": 3}]),
+                whole(json!({"b": [1, 2, 3]})),
+            ),
+            (
+                json!([{"op": "add", "path": "/a/b/0", "value": 3}]),
+                whole(json!({"b": [3, 1, 2]})),
+            ),
+            (json!([{"op": "add", "path": "/a/b/3", "value": 3}]), None),
+            (
+                json!([{"op": "replace", "path": "/a/b/-1", "value": 3}]),
+                whole(json!({"b": [1, 3]})),
+            ),
+            (
+                json!([{"op": "replace", "path": "/a/e", "value": 3}]),
+                whole(json!({"b": [1, 2], "e": 3})),
+            ),
+            (
+                json!([{"op": "replace", "path": "/a/b"}]),
+                whole(json!({"b": null})),
+            ),
+            (
+                json!([{"op": "remove", "path": "/a/b/0"}]),
+                whole(json!({"b": [2]})),
+            ),
+            (json!([{"op": "remove", "path": "/a/e"}]), None),
+            (
+                json!([{"op": "move", "from": "/c~1d", "path": "/a"}]),
+                Some(json!({"a": "x"})),
+            ),
+            (
+                json!([{"op": "copy", "from": "/nothing", "path": "/a"}]),
+                whole(json!(null)),
+            ),
+            (
+                json!([{"op": "test", "path": "/c~1d", "value": "x"}]),
+                whole(json!({"b": [1, 2]})),
+            ),
+            (
+                json!([{"op": "test", "path": "/nothing"}]),
+                whole(json!({"b": [1, 2]})),
+            ),
+            (json!([{"op": "test", "path": "/a"}]), None),
+            (json!([{"op": "fly", "path": "/a"}]), None),
+            (json!([{"path": "/a"}]), None),
+            (
+                json!([{"op": "replace", "path": "", "value": {"a": 1}}]),
+                Some(json!({"a": 1})),
+            ),
+            (json!([{"op": "replace", "value": {"a": 1}}]), None),
+            (json!([{"op": "add", "value": 1}]), None),
+            (json!([{"op": "add", "path": "a", "value": 1}]), None),
+            (json!([{"op": "add", "path": "/x/y", "value": 1}]), None),
+        ] {
+            assert_eq!(applied(patch.clone()), expected, "{patch}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_patch_is_told_in_the_words_of_go() {
+        for (patch, expected) in [
+            (
+                json!({}),
+                "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+            ),
+            (
+                json!([3]),
+                "json: cannot unmarshal number into Go value of type handlers.jsonPatchOp",
+            ),
+            (
+                json!([{"op": 3}]),
+                "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+            ),
+        ] {
+            assert_eq!(read(patch).unwrap_err(), expected);
+        }
+        let (_, notes) = read(json!([{"op": "test", "x": 1}])).unwrap();
+        assert_eq!(notes, ["unknown field \"[0].x\""]);
+    }
+}

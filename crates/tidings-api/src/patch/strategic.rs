@@ -1,0 +1,724 @@
+//! Strategic merge patch (`k8s.io/apimachinery/pkg/util/strategicpatch`), as far as an event's
+//! schema reaches.
+//!
+//! Maps merge key by key and `null` deletes, as in a merge patch. Two lists merge instead of being
+//! replaced: `metadata.ownerReferences` by `uid`, and `metadata.finalizers` as a set. The
+//! directives `$patch`, `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…` are
+//! heeded where there is something to merge with; what is new is taken as it is, without what has a
+//! `$patch`.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+use tidings_core::fields::{Field, Kind, core_v1, events_v1};
+use tidings_core::validate::{Quoted, bounded_text};
+
+use super::operations::size;
+use crate::go::{GoList, GoMap, GoValue, go_type};
+
+/// Longest text about what is refused, in bytes; no answer says more.
+const REFUSAL_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of lists that a patch may go over, as a multiple of its own and its target's. Each list is
+/// gone over a few times; only patches that name one owner again and again need more.
+const WORK_FACTOR: usize = 16;
+
+/// Why a patch is not applied, in kube-apiserver's words.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// 400: the patch is not well formed.
+    BadRequest(&'static str),
+    /// 422: it has lists of lists.
+    ListOfLists,
+    /// 422: it goes over lists too often.
+    TooMuchWork,
+    /// 500: so kube-apiserver answers where it does not expect an error.
+    Unexpected(String),
+}
+
+const BAD_RETAIN_KEYS: Refused = Refused::BadRequest("invalid patch format of retainKeys");
+const BAD_ORDER: Refused = Refused::BadRequest("invalid patch format of setElementOrder list");
+const BAD_DELETION: Refused = Refused::BadRequest("invalid patch format of primitive list");
+
+const ORDER: &str = "$setElementOrder";
+const DELETION: &str = "$deleteFromPrimitiveList";
+
+/// Applies a patch to an event's JSON.
+///
+/// # Errors
+/// The directive or list that is not accepted.
+pub(super) fn apply(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+) -> Result<(), Refused> {
+    let size: usize = target
+        .iter()
+        .chain(patch)
+        .map(|(_, value)| size(value))
+        .sum();
+    let mut place = Place {
+        path: Vec::new(),
+        work: size.saturating_mul(WORK_FACTOR),
+    };
+    merge(target, patch.clone(), &mut place)
+}
+
+/// Where a merge stands, and how many bytes of lists it may still go over.
+struct Place {
+    path: Vec<String>,
+    work: usize,
+}
+
+impl Place {
+    fn spend(&mut self, lists: [&[Value]; 2]) -> Result<(), Refused> {
+        let bytes: usize = lists.into_iter().flatten().map(size).sum();
+        self.work = self.work.checked_sub(bytes).ok_or(Refused::TooMuchWork)?;
+        Ok(())
+    }
+}
+
+/// A refusal in kube-apiserver's words, where it does not expect an error.
+fn unexpected(why: impl std::fmt::Display) -> Refused {
+    Refused::Unexpected(bounded_text(why, REFUSAL_BYTES_MAX))
+}
+
+/// The field of an event, in either version, that a path leads to.
+fn field(path: &[String]) -> Option<&'static Field> {
+    core_v1::EVENT
+        .at(path)
+        .or_else(|| events_v1::EVENT.at(path))
+}
+
+/// How the list at a path merges, if there is one.
+fn list_at(path: &[String]) -> Option<ListKind> {
+    match field(path)?.kind {
+        Kind::Set => Some(ListKind::Set),
+        Kind::List(_, Some(key)) => Some(ListKind::Keyed(key)),
+        Kind::List(_, None) => Some(ListKind::Whole),
+        _ => None,
+    }
+}
+
+/// How a list merges.
+#[derive(Clone, Copy, PartialEq)]
+enum ListKind {
+    /// As a set.
+    Set,
+    /// By this member of its items.
+    Keyed(&'static str),
+    /// Not at all: it is replaced.
+    Whole,
+}
+
+fn merge_key(path: &[String]) -> Option<&'static str> {
+    match list_at(path)? {
+        ListKind::Keyed(key) => Some(key),
+        ListKind::Set | ListKind::Whole => None,
+    }
+}
+
+fn merge(
+    target: &mut Map<String, Value>,
+    mut patch: Map<String, Value>,
+    place: &mut Place,
+) -> Result<(), Refused> {
+    match patch.get("$patch").map(Value::as_str) {
+        None => {}
+        Some(Some("replace")) => {
+            patch.remove("$patch");
+            *target = patch;
+            return Ok(());
+        }
+        Some(Some("delete")) => {
+            target.clear();
+            return Ok(());
+        }
+        Some(_) => return Err(unknown_directive(&patch)),
+    }
+    if let Some(retained) = patch.remove("$retainKeys") {
+        retain(target, &patch, &retained)?;
+    }
+    let ordered: Vec<String> = patch
+        .keys()
+        .filter(|key| key.starts_with(ORDER))
+        .cloned()
+        .collect();
+    for directive in ordered {
+        merge_in_order(target, &mut patch, &directive, place)?;
+    }
+    for (key, value) in patch {
+        let deletion = key.strip_prefix(DELETION);
+        let name = match deletion.map(|rest| rest.strip_prefix('/')) {
+            None | Some(Some("")) => key.clone(),
+            Some(Some(name)) => name.to_owned(),
+            Some(None) => return Err(BAD_DELETION),
+        };
+        place.path.push(name.clone());
+        match (value, target.get_mut(&name)) {
+            (Value::Null, _) => {
+                target.remove(&name);
+            }
+            (Value::Object(patch), Some(Value::Object(inner))) => merge(inner, patch, place)?,
+            (Value::Array(patch), Some(Value::Array(items))) => {
+                let merges = list_at(&place.path).is_some_and(|list| list != ListKind::Whole);
+                if deletion.is_some() || merges {
+                    let merged =
+                        merge_lists(std::mem::take(items), patch, place, deletion.is_some())?;
+                    *items = merged;
+                } else {
+                    *items = patch;
+                }
+            }
+            _ if deletion.is_some() => {}
+            (mut value, _) => {
+                discard_nulls(&mut value);
+                match without_directives(value) {
+                    Some(value) => target.insert(name, value),
+                    None => target.remove(&name),
+                };
+            }
+        }
+        place.path.pop();
+    }
+    Ok(())
+}
+
+/// Takes away what a patch does not retain.
+fn retain(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    retained: &Value,
+) -> Result<(), Refused> {
+    let retained: HashSet<&str> = match retained {
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => return Err(BAD_RETAIN_KEYS),
+    };
+    let mut sent = patch.iter().filter(|(key, value)| {
+        !value.is_null() && !key.starts_with(DELETION) && !key.starts_with(ORDER)
+    });
+    if sent.any(|(key, _)| !retained.contains(key.as_str())) {
+        return Err(BAD_RETAIN_KEYS);
+    }
+    target.retain(|key, _| retained.contains(key.as_str()));
+    Ok(())
+}
+
+/// Merges the list that a directive names, and puts it into the order it wants.
+fn merge_in_order(
+    target: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+    directive: &str,
+    place: &mut Place,
+) -> Result<(), Refused> {
+    let order = list(patch.remove(directive).unwrap_or_default())?;
+    let name = directive
+        .strip_prefix(ORDER)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .ok_or(BAD_ORDER)?;
+    let before = target.get(name).cloned().map(list).transpose()?;
+    let sent = patch.get(name).cloned().map(list).transpose()?;
+    place.path.push(name.to_owned());
+    let path = &place.path;
+    let key = merge_key(path);
+    if list_at(path).is_none() {
+        let known = before.is_some() || target.contains_key(name);
+        return Err(no_list(path, known));
+    }
+    check_order(sent.as_deref().unwrap_or_default(), &order, key)?;
+    let merged = match (before.clone(), sent.clone()) {
+        (Some(before), None) => before,
+        (None, Some(sent)) => sent.into_iter().filter_map(without_directives).collect(),
+        (Some(before), Some(sent)) => merge_lists(before, sent, place, false)?,
+        (None, None) => {
+            place.path.pop();
+            return Ok(());
+        }
+    };
+    place.path.pop();
+    let before = before.unwrap_or_default();
+    kind_of_items(&[&before, sent.as_deref().unwrap_or_default()])?;
+    let merged = put_together(merged, &order, &before, key)?;
+    target.insert(name.to_owned(), merged.into());
+    patch.remove(name);
+    Ok(())
+}
+
+/// The list of a patch that says how it is ordered has to be in that order.
+fn check_order(sent: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refused> {
+    if order.is_empty() {
+        return Ok(());
+    }
+    let mut wanted = order.iter();
+    for item in sent.iter().filter(|item| item.get("$patch").is_none()) {
+        let own = identity(item, key)?;
+        loop {
+            let Some(other) = wanted.next() else {
+                let [sent, order] = [sent, order].map(GoList);
+                return Err(unexpected(format_args!(
+                    "The order in patch list:\n{sent}\n doesn't match {ORDER} list:\n{order}\n"
+                )));
+            };
+            if identity(other, key)? == own {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `mergeSlice`.
+fn merge_lists(
+    mut items: Vec<Value>,
+    patch: Vec<Value>,
+    place: &mut Place,
+    deletion: bool,
+) -> Result<Vec<Value>, Refused> {
+    if items.is_empty() && patch.is_empty() {
+        return Ok(items);
+    }
+    place.spend([&items, &patch])?;
+    if kind_of_items(&[&items, &patch])? != MAP {
+        let mut sent = HashSet::new();
+        if deletion {
+            sent.extend(patch.iter().map(Value::to_string));
+            items.retain(|item| !sent.contains(&item.to_string()));
+            return Ok(items);
+        }
+        let before = items.clone();
+        items.retain(|item| sent.insert(item.to_string()));
+        let new = patch.iter().filter(|item| sent.insert(item.to_string()));
+        items.extend(new.cloned());
+        return put_together(items, &patch, &before, None);
+    }
+    let Some(key) = merge_key(&place.path) else {
+        let why = "cannot merge lists without merge key for struct";
+        return Err(Refused::Unexpected(why.to_owned()));
+    };
+    let (mut replaces, mut gone, mut sent) = (false, HashSet::new(), Vec::new());
+    for item in patch {
+        match item.get("$patch").map(Value::as_str) {
+            None => sent.push(item),
+            Some(Some("delete")) => {
+                gone.insert(identity(&item, Some(key))?.to_string());
+            }
+            Some(Some("replace")) => replaces = true,
+            Some(Some("merge")) => {
+                let why = "merging lists cannot yet be specified in the patch";
+                return Err(Refused::Unexpected(why.to_owned()));
+            }
+            Some(_) => {
+                return Err(unknown_directive(item.as_object().unwrap_or(&Map::new())));
+            }
+        }
+    }
+    if replaces {
+        return put_together(sent, &[], &[], Some(key));
+    }
+    let own_of = |item: &Value| item.get(key).map(Value::to_string);
+    items.retain(|item| own_of(item).is_none_or(|own| !gone.contains(&own)));
+    let before = items.clone();
+    // Looked up, for both lists may be as long as a body.
+    let mut places = HashMap::new();
+    for (place, own) in items.iter().map(own_of).enumerate() {
+        if let Some(own) = own {
+            places.entry(own).or_insert(place);
+        }
+    }
+    for item in &sent {
+        let own = identity(item, Some(key))?.to_string();
+        let same = places.get(&own).and_then(|place| items.get_mut(*place));
+        if let (Some(Value::Object(existing)), Value::Object(fields)) = (same, item) {
+            place.path.push(String::new());
+            merge(existing, fields.clone(), place)?;
+            place.path.pop();
+        } else {
+            places.entry(own).or_insert(items.len());
+            items.push(item.clone());
+        }
+    }
+    put_together(items, &sent, &before, Some(key))
+}
+
+/// A list of items that a patch sends, in its order, and of those it leaves alone, in the order of
+/// `before` (`mergeSortedSlice`): as `before` has it where both were there, otherwise what is sent
+/// first.
+fn put_together(
+    merged: Vec<Value>,
+    order: &[Value],
+    before: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, Refused> {
+    let places = |list: &[Value]| -> Result<HashMap<String, usize>, Refused> {
+        let mut places = HashMap::new();
+        for (place, item) in list.iter().enumerate() {
+            places
+                .entry(identity(item, key)?.to_string())
+                .or_insert(place);
+        }
+        Ok(places)
+    };
+    if key.is_some()
+        && !merged.is_empty()
+        && let Some(place) = order.iter().position(|item| !item.is_object())
+    {
+        let why = format!("value for key {place} is not a map");
+        return Err(Refused::Unexpected(why));
+    }
+    let (wanted, known) = (places(order)?, places(before)?);
+    let (mut sent, mut left_alone) = (Vec::new(), Vec::new());
+    for item in merged {
+        let own = identity(&item, key)?.to_string();
+        let place = known.get(&own).copied();
+        match wanted.get(&own) {
+            Some(wanted) => sent.push((*wanted, place, item)),
+            None => left_alone.push((place, item)),
+        }
+    }
+    sent.sort_by_key(|(wanted, ..)| *wanted);
+    let mut left_alone = left_alone.into_iter().peekable();
+    let mut together = Vec::new();
+    for (_, own, item) in sent {
+        let comes_before = |(other, _): &(Option<usize>, Value)| other.is_some() && *other < own;
+        while let Some((_, other)) =
+            left_alone.next_if(|other| own.is_some() && comes_before(other))
+        {
+            together.push(other);
+        }
+        together.push(item);
+    }
+    together.extend(left_alone.map(|(_, item)| item));
+    Ok(together)
+}
+
+/// What makes an item of a list the same as another.
+fn identity<'a>(item: &'a Value, key: Option<&str>) -> Result<&'a Value, Refused> {
+    let Some(key) = key else {
+        return Ok(item);
+    };
+    if !item.is_object() {
+        return Err(other_type(MAP, item));
+    }
+    item.get(key).ok_or_else(|| {
+        let item = GoValue(item);
+        unexpected(format_args!(
+            "map: {item} does not contain declared merge key: {key}"
+        ))
+    })
+}
+
+fn list(value: Value) -> Result<Vec<Value>, Refused> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(other_type(LIST, &other)),
+    }
+}
+
+/// What is to be ordered is no list of the object around it.
+fn no_list(path: &[String], known: bool) -> Refused {
+    let (name, around) = path
+        .split_last()
+        .map_or(("", path), |(name, around)| (name.as_str(), around));
+    let of = match field(around).map(|field| field.kind) {
+        _ if around.is_empty() => core_v1::EVENT.name,
+        Some(Kind::Object(of)) => of.name,
+        _ => {
+            let why = "merging an object in json but data type is not struct, instead is: map";
+            return Refused::Unexpected(why.to_owned());
+        }
+    };
+    Refused::Unexpected(if known {
+        "expected slice or array type, but got: struct".to_owned()
+    } else {
+        let name = bounded_text(Quoted(name), REFUSAL_BYTES_MAX);
+        format!("unable to find api field in struct {of} for the json field {name}")
+    })
+}
+
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, value| !value.is_null());
+            members.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        _ => {}
+    }
+}
+
+/// A value without the maps that have a `$patch`.
+fn without_directives(value: Value) -> Option<Value> {
+    Some(match value {
+        Value::Object(members) if members.contains_key("$patch") => return None,
+        Value::Object(members) => members
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, without_directives(value)?)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items
+            .into_iter()
+            .filter_map(without_directives)
+            .collect::<Vec<_>>()
+            .into(),
+        other => other,
+    })
+}
+
+const MAP: &str = "map[string]interface {}";
+const LIST: &str = "[]interface {}";
+/// `%s` of nothing.
+const NIL: &str = "%!s(<nil>)";
+
+fn other_type(expected: &str, found: &Value) -> Refused {
+    let found = match found {
+        Value::Null => NIL,
+        found => go_type(found),
+    };
+    Refused::Unexpected(format!("expected a {expected}, but received a {found}"))
+}
+
+/// The one type that all items of some lists are of.
+fn kind_of_items(lists: &[&[Value]]) -> Result<&'static str, Refused> {
+    let mut kinds = lists.iter().copied().flatten().map(go_type);
+    match kinds.next() {
+        None => {
+            let why = "no elements in any of the given slices";
+            Err(Refused::Unexpected(why.to_owned()))
+        }
+        Some(LIST) => Err(Refused::ListOfLists),
+        Some(kind) if kinds.all(|other| other == kind) => Ok(kind),
+        Some(_) => {
+            let shown: Vec<String> = lists
+                .iter()
+                .map(|list| bounded_text(GoList(list), REFUSAL_BYTES_MAX))
+                .collect();
+            Err(unexpected(format_args!(
+                "list element types are not identical: [{}]",
+                shown.join(" ")
+            )))
+        }
+    }
+}
+
+fn unknown_directive(patch: &Map<String, Value>) -> Refused {
+    let directive = patch.get("$patch").map(go_text).unwrap_or_default();
+    let patch = GoMap(patch);
+    unexpected(format_args!(
+        "unknown patch type: {directive} in map: {patch}"
+    ))
+}
+
+/// A value as Go's `%s` prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => NIL.to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={value})", go_type(value)),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_text).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(members) => {
+            let members = members.iter();
+            let members = members.map(|(key, value)| format!("{key}:{}", go_text(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn patches() {
+        let target = || {
+            json!({
+                "count": 1,
+                "metadata": {
+                    "labels": {"a": "1", "b": "2"},
+                    "finalizers": ["x", "y"],
+                    "ownerReferences": [{"uid": "1", "name": "one"}, {"uid": "2", "name": "two"}],
+                },
+                "series": null,
+            })
+        };
+        for (what, patch, pointer, expected) in [
+            (
+                "scalars are replaced",
+                json!({"count": 2}),
+                "/count",
+                json!(2),
+            ),
+            (
+                "null deletes",
+                json!({"metadata": {"labels": {"a": null}}}),
+                "/metadata/labels",
+                json!({"b": "2"}),
+            ),
+            (
+                "nulls in new maps vanish",
+                json!({"series": {"count": 2, "x": null}}),
+                "/series",
+                json!({"count": 2}),
+            ),
+            (
+                "sets unite",
+                json!({"metadata": {"finalizers": ["y", "z"]}}),
+                "/metadata/finalizers",
+                json!(["x", "y", "z"]),
+            ),
+            (
+                "items leave a set",
+                json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["x"]}}),
+                "/metadata/finalizers",
+                json!(["y"]),
+            ),
+            (
+                "sets are ordered",
+                json!({"metadata": {"$setElementOrder/finalizers": ["z", "y", "x"], "finalizers": ["z"]}}),
+                "/metadata/finalizers",
+                json!(["z", "y", "x"]),
+            ),
+            (
+                "owners merge by uid",
+                json!({"metadata": {"ownerReferences": [{"uid": "2", "name": "zwei"}, {"uid": "3"}]}}),
+                "/metadata/ownerReferences",
+                json!([{"uid": "1", "name": "one"}, {"uid": "2", "name": "zwei"}, {"uid": "3"}]),
+            ),
+            (
+                "what is new comes first",
+                json!({"metadata": {"ownerReferences": [{"uid": "3"}], "finalizers": ["z"]}}),
+                "/metadata",
+                json!({
+                    "labels": {"a": "1", "b": "2"},
+                    "finalizers": ["z", "x", "y"],
+                    "ownerReferences": [{"uid": "3"}, {"uid": "1", "name": "one"}, {"uid": "2", "name": "two"}],
+                }),
+            ),
+            (
+                "owners sent twice are one",
+                json!({"metadata": {"ownerReferences": [{"uid": "3", "name": "three"}, {"name": "drei", "uid": "3"}]}}),
+                "/metadata/ownerReferences",
+                json!([{"uid": "3", "name": "drei"}, {"uid": "1", "name": "one"}, {"uid": "2", "name": "two"}]),
+            ),
+            (
+                "owners leave by uid",
+                json!({"metadata": {"ownerReferences": [{"uid": "1", "$patch": "delete"}]}}),
+                "/metadata/ownerReferences",
+                json!([{"uid": "2", "name": "two"}]),
+            ),
+            (
+                "a list can be replaced",
+                json!({"metadata": {"ownerReferences": [{"uid": "9"}, {"$patch": "replace"}]}}),
+                "/metadata/ownerReferences",
+                json!([{"uid": "9"}]),
+            ),
+            (
+                "a map can be replaced",
+                json!({"metadata": {"labels": {"$patch": "replace", "c": "3"}}}),
+                "/metadata/labels",
+                json!({"c": "3"}),
+            ),
+            (
+                "keys can be retained",
+                json!({"metadata": {"labels": {"$retainKeys": ["b", "c"], "c": "3"}}}),
+                "/metadata/labels",
+                json!({"b": "2", "c": "3"}),
+            ),
+        ] {
+            let patched = applied(target(), &patch).unwrap();
+            assert_eq!(patched.pointer(pointer), Some(&expected), "{what}");
+        }
+        let patch = json!({"metadata": {"labels": {"$patch": "delete"}}});
+        let patched = applied(target(), &patch).unwrap();
+        assert_eq!(patched.pointer("/metadata/labels"), Some(&json!({})));
+    }
+
+    fn applied(mut target: Value, patch: &Value) -> Result<Value, Refused> {
+        if let (Some(target), Some(patch)) = (target.as_object_mut(), patch.as_object()) {
+            apply(target, patch)?;
+        }
+        Ok(target)
+    }
+
+    /// Answers of kube-apiserver 1.36.
+    #[test]
+    fn what_is_not_accepted() {
+        let unexpected = |why: &str| Refused::Unexpected(why.to_owned());
+        let target = json!({
+            "metadata": {"ownerReferences": [{"uid": "1"}], "finalizers": ["a"]},
+            "source": {"host": "h"},
+        });
+        for (patch, expected) in [
+            (
+                json!({"source": {"$patch": "explode"}}),
+                unexpected("unknown patch type: explode in map: map[$patch:explode]"),
+            ),
+            (json!({"source": {"$retainKeys": "a"}}), BAD_RETAIN_KEYS),
+            (
+                json!({"source": {"$retainKeys": ["host"], "component": "c"}}),
+                BAD_RETAIN_KEYS,
+            ),
+            (
+                json!({"metadata": {"ownerReferences": [{"name": "p"}]}}),
+                unexpected("map: map[name:p] does not contain declared merge key: uid"),
+            ),
+            (
+                json!({"source": {"$patch": 1}}),
+                unexpected("unknown patch type: %!s(int64=1) in map: map[$patch:1]"),
+            ),
+            (
+                json!({"metadata": {"ownerReferences": [{"uid": "1", "$patch": "merge"}]}}),
+                unexpected("merging lists cannot yet be specified in the patch"),
+            ),
+            (
+                json!({"metadata": {"finalizers": [1]}}),
+                unexpected("list element types are not identical: [[a] [1]]"),
+            ),
+            (
+                json!({"metadata": {"$setElementOrder/finalizers": ["a"], "finalizers": null}}),
+                unexpected("expected a []interface {}, but received a %!s(<nil>)"),
+            ),
+            (
+                json!({"metadata": {"$setElementOrder/labels": []}}),
+                unexpected(
+                    "unable to find api field in struct ObjectMeta for the json field \"labels\"",
+                ),
+            ),
+            (
+                json!({"metadata": {"$deleteFromPrimitiveList": []}}),
+                BAD_DELETION,
+            ),
+            (
+                json!({"metadata": {"$setElementOrder/finalizers": ["a"], "finalizers": ["b"]}}),
+                unexpected(
+                    "The order in patch list:\n[b]\n doesn't match $setElementOrder list:\n[a]\n",
+                ),
+            ),
+        ] {
+            assert_eq!(applied(target.clone(), &patch), Err(expected), "{patch}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_there_is_taken_without_what_has_directives() {
+        let patch = json!({
+            "source": {"$retainKeys": [], "host": "h", "component": null},
+            "series": {"$patch": "replace", "count": 2},
+        });
+        assert_eq!(
+            applied(json!({}), &patch).unwrap(),
+            json!({"source": {"$retainKeys": [], "host": "h"}})
+        );
+    }
+
+    #[test]
+    fn a_list_that_was_not_there_is_taken_as_it_is() {
+        let patch = json!({"metadata": {"ownerReferences": [{"name": "p"}, {"$patch": "delete"}]}});
+        assert_eq!(
+            applied(json!({}), &patch).unwrap(),
+            json!({"metadata": {"ownerReferences": [{"name": "p"}]}})
+        );
+    }
+}

@@ -1,0 +1,452 @@
+//! Field selectors (`k8s.io/apimachinery/pkg/fields`): terms joined by commas, compared exactly.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_pb::api::core::v1::Event;
+use tidings_core::fields::Type;
+use tidings_core::fields::core_v1::{EVENT_SOURCE, OBJECT_REFERENCE};
+
+use crate::codec::Api;
+use crate::codec::objects::{Object, Value};
+use crate::codec::stored::{StoredEvent, field, meta};
+
+/// A parsed field selector; the empty one matches everything. What it says of one field is held
+/// together, so that a field is looked at once, however long the selector is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    fields: BTreeMap<EventField, Wanted>,
+    /// Some field would have to have two values.
+    nothing: bool,
+}
+
+/// What a field has to be, and what it must not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    equal: Option<String>,
+    unequal: BTreeSet<String>,
+}
+
+impl Wanted {
+    fn accepts(&self, value: &str) -> bool {
+        self.equal.as_ref().is_none_or(|equal| equal == value) && !self.unequal.contains(value)
+    }
+}
+
+/// The fields one can select by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum EventField {
+    /// A text of the event, by its number.
+    Own(usize),
+    /// A text of an object in the event, by the numbers of both.
+    Of(usize, usize),
+    /// The component of the source, or else the reporting one.
+    Source,
+}
+
+impl EventField {
+    const NAME: Self = Self::Of(field::METADATA, meta::NAME);
+    const NAMESPACE: Self = Self::Of(field::METADATA, meta::NAMESPACE);
+
+    fn parse(api: Api, label: &str) -> Option<Self> {
+        let number = |of: &Type, name: &str| Some(of.field(name)?.stored as usize);
+        match label.split_once('.') {
+            None if label == "source" && api == Api::Core => Some(Self::Source),
+            None => Some(number(api.event(), label)?)
+                .filter(|number| {
+                    matches!(
+                        *number,
+                        field::REASON | field::TYPE | field::REPORTING_COMPONENT
+                    )
+                })
+                .map(Self::Own),
+            Some(("metadata", "name")) => Some(Self::NAME),
+            Some(("metadata", "namespace")) => Some(Self::NAMESPACE),
+            Some((object, name)) => {
+                let object = number(api.event(), object)?;
+                let name = number(&OBJECT_REFERENCE, name)?;
+                (object == field::INVOLVED_OBJECT).then_some(Self::Of(object, name))
+            }
+        }
+    }
+
+    /// A field of the object that the event is about.
+    fn of_object(name: &str) -> Self {
+        let number = OBJECT_REFERENCE.number(name) as usize;
+        Self::Of(field::INVOLVED_OBJECT, number)
+    }
+
+    fn of(self, event: &Event) -> &str {
+        match self {
+            Self::Own(number) => text(event, number),
+            Self::Of(object, number) => match event.value(object as u32) {
+                Value::Object(Some(object)) => text(object, number),
+                _ => "",
+            },
+            Self::Source => match Self::SOURCE_COMPONENT.of(event) {
+                "" => event.reporting_component(),
+                component => component,
+            },
+        }
+    }
+
+    /// The same from the event's bytes.
+    fn of_stored<'a>(self, stored: &StoredEvent<'a>) -> Option<&'a str> {
+        match self {
+            Self::Own(number) => stored.text(number),
+            Self::Of(object, number) => stored.text_of(object, number),
+            Self::Source => match Self::SOURCE_COMPONENT.of_stored(stored)? {
+                "" => stored.text(field::REPORTING_COMPONENT),
+                component => Some(component),
+            },
+        }
+    }
+
+    const SOURCE_COMPONENT: Self =
+        Self::Of(field::SOURCE, EVENT_SOURCE.number("component") as usize);
+}
+
+fn text(object: &(impl Object + ?Sized), number: usize) -> &str {
+    match object.value(number as u32) {
+        Value::Text(text) => text,
+        _ => "",
+    }
+}
+
+/// What a term calls its field, whether that has to be equal, and to what.
+pub(crate) type UncheckedTerm<'a> = (&'a str, bool, String);
+
+impl FieldSelector {
+    /// Reads a selector.
+    ///
+    /// # Errors
+    /// A fragment naming the term or field that is not accepted.
+    pub fn parse(api: Api, text: &str) -> Result<Self, String> {
+        Self::of(api, Self::terms(text)?)
+    }
+
+    /// Reads the terms of a selector, whatever they are about.
+    ///
+    /// # Errors
+    /// A fragment saying what cannot be read.
+    pub fn terms(text: &str) -> Result<Vec<UncheckedTerm<'_>>, String> {
+        let mut parts = split_unescaped(text);
+        parts.retain(|part| !part.is_empty());
+        // Which mistake is told depends on the order.
+        parts.sort_unstable();
+        let terms = parts.into_iter().map(|part| {
+            let (label, equal, value) = split_operator(part)
+                .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
+            let value = unescape(value).map_err(|why| format!("invalid field selector: {why}"))?;
+            Ok((label, equal, value))
+        });
+        terms.collect()
+    }
+
+    /// The selector of terms, if an event has all those fields.
+    ///
+    /// # Errors
+    /// A fragment naming the field that is not accepted.
+    pub fn of(api: Api, terms: Vec<UncheckedTerm<'_>>) -> Result<Self, String> {
+        let mut selector = Self::default();
+        for (label, equal, value) in terms {
+            let field = EventField::parse(api, label)
+                .ok_or_else(|| format!("field label not supported: {label}"))?;
+            selector.add(field, equal, value);
+        }
+        Ok(selector)
+    }
+
+    fn add(&mut self, field: EventField, equal: bool, value: String) {
+        let wanted = self.fields.entry(field).or_default();
+        if !equal {
+            wanted.unequal.insert(value);
+        } else if *wanted.equal.get_or_insert_with(|| value.clone()) != value {
+            self.nothing = true;
+        }
+    }
+
+    /// Whether it matches everything.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Whether it matches an event.
+    pub fn matches(&self, event: &Event) -> bool {
+        let mut fields = self.fields.iter();
+        !self.nothing && fields.all(|(field, wanted)| wanted.accepts(field.of(event)))
+    }
+
+    /// The same from the event's bytes; `None` if they are not in the usual form.
+    pub(super) fn matches_stored(&self, stored: &StoredEvent<'_>) -> Option<bool> {
+        for (field, wanted) in &self.fields {
+            if !wanted.accepts(field.of_stored(stored)?) {
+                return Some(false);
+            }
+        }
+        Some(!self.nothing)
+    }
+
+    /// Narrows the selection to one name.
+    pub fn require_name(&mut self, name: &str) {
+        self.add(EventField::NAME, true, name.into());
+    }
+
+    /// The one value a field must have, if there is such a term.
+    fn required(&self, field: EventField) -> Option<&str> {
+        self.fields.get(&field)?.equal.as_deref()
+    }
+
+    /// The one name that can match.
+    pub fn name(&self) -> Option<&str> {
+        self.required(EventField::NAME)
+    }
+
+    /// The one namespace that can match.
+    pub fn namespace(&self) -> Option<&str> {
+        self.required(EventField::NAMESPACE)
+    }
+
+    /// The one object, or those of one name, that can match, if the selector says enough.
+    pub fn object(&self) -> Option<SelectedObject<'_>> {
+        if let Some(uid) = self
+            .required(EventField::of_object("uid"))
+            .filter(|uid| !uid.is_empty())
+        {
+            return Some(SelectedObject::Uid(uid));
+        }
+        let name = self.required(EventField::of_object("name"));
+        Some(SelectedObject::Name {
+            name: name.filter(|name| !name.is_empty())?,
+            kind: self.required(EventField::of_object("kind")),
+            namespace: self.required(EventField::of_object("namespace")),
+        })
+    }
+}
+
+/// The objects a field selector leaves to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectedObject<'a> {
+    /// The one of a uid.
+    Uid(&'a str),
+    /// Those of a name.
+    Name {
+        /// The name, never empty.
+        name: &'a str,
+        /// Their kind, if it is said.
+        kind: Option<&'a str>,
+        /// Their namespace, if it is said.
+        namespace: Option<&'a str>,
+    },
+}
+
+/// Splits at commas that no backslash escapes.
+fn split_unescaped(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    let mut escaped = false;
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                parts.push(text.get(from..at).unwrap_or_default());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text.get(from..).unwrap_or_default());
+    parts
+}
+
+fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
+    let (at, _) = term.char_indices().find(|(at, _)| {
+        let rest = term.get(*at..).unwrap_or_default();
+        rest.starts_with("!=") || rest.starts_with('=')
+    })?;
+    let (label, rest) = term.split_at_checked(at)?;
+    if let Some(value) = rest.strip_prefix("!=") {
+        return Some((label, false, value));
+    }
+    let value = rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?;
+    Some((label, true, value))
+}
+
+/// Undoes `\\`, `\,` and `\=`; a bare comma or equals sign, or another escape, is an error.
+fn unescape(value: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some(next @ ('\\' | ',' | '=')) => out.push(next),
+                Some(other) => return Err(format!("invalid escape sequence: \\{other}")),
+                None => return Err("invalid escape sequence: \\".to_owned()),
+            },
+            ',' | '=' => {
+                let number = u32::from(character);
+                return Err(format!("unescaped character in value: {number}"));
+            }
+            other => out.push(other),
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::{EventSource, ObjectReference};
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn event() -> Event {
+        Event {
+            metadata: Some(ObjectMeta {
+                name: Some("web.1".into()),
+                namespace: Some("shop".into()),
+                ..Default::default()
+            }),
+            involved_object: Some(ObjectReference {
+                kind: Some("Pod".into()),
+                namespace: Some("shop".into()),
+                name: Some("web".into()),
+                uid: Some("u1".into()),
+                field_path: Some("spec.containers{a,b}".into()),
+                ..Default::default()
+            }),
+            reason: Some("BackOff".into()),
+            reporting_component: Some("kubelet".into()),
+            source: Some(EventSource::default()),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn terms() {
+        for (selector, matches) in [
+            ("", true),
+            ("reason=BackOff", true),
+            ("reason==BackOff,type=", true),
+            ("reason!=BackOff", false),
+            ("reason=backoff", false),
+            ("involvedObject.kind=Pod,involvedObject.name=web", true),
+            ("involvedObject.uid!=u1", false),
+            (r"involvedObject.fieldPath=spec.containers{a\,b}", true),
+            ("source=kubelet", true),
+            ("metadata.name=web.1,metadata.namespace=shop", true),
+            ("metadata.namespace!=shop", false),
+            ("reason=BackOff,reason=Killing", false),
+            ("reason=BackOff,reason=BackOff,reason!=Killing", true),
+            ("reason!=Killing,reason!=BackOff", false),
+        ] {
+            let selector = FieldSelector::parse(Api::Core, selector).unwrap();
+            assert_eq!(selector.matches(&event()), matches, "{selector:?}");
+            let bytes = crate::codec::encode_stored(&mut event());
+            let stored = StoredEvent::open(&bytes, 1).unwrap();
+            assert_eq!(
+                selector.matches_stored(&stored),
+                Some(matches),
+                "{selector:?}"
+            );
+        }
+        assert!(
+            FieldSelector::parse(
+                Api::Events,
+                "regarding.name=web,reportingController=kubelet"
+            )
+            .unwrap()
+            .matches(&event())
+        );
+    }
+
+    #[test]
+    fn a_long_selector_is_short_to_match() {
+        let terms: Vec<String> = (0..5000).map(|number| format!("type!={number}")).collect();
+        let selector = FieldSelector::parse(Api::Core, &terms.join(",")).unwrap();
+        assert_eq!(selector.fields.len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_accepted() {
+        for (api, selector, error) in [
+            (
+                Api::Core,
+                "regarding.name=x",
+                "field label not supported: regarding.name",
+            ),
+            (
+                Api::Events,
+                "involvedObject.name=x",
+                "field label not supported: involvedObject.name",
+            ),
+            (Api::Events, "source=x", "field label not supported: source"),
+            (
+                Api::Core,
+                "reason",
+                "invalid selector: 'reason'; can't understand 'reason'",
+            ),
+            (
+                Api::Core,
+                "reason=a=b",
+                "invalid field selector: unescaped character in value: 61",
+            ),
+            (
+                Api::Core,
+                r"reason=\x",
+                r"invalid field selector: invalid escape sequence: \x",
+            ),
+        ] {
+            assert_eq!(FieldSelector::parse(api, selector).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn what_names_an_object_is_found_by_index() {
+        let parse = |text: &str| {
+            let selector = FieldSelector::parse(Api::Core, text).unwrap();
+            let regarding = text.replace("involvedObject", "regarding");
+            let also = FieldSelector::parse(Api::Events, &regarding).unwrap();
+            assert_eq!(selector.object(), also.object());
+            selector
+        };
+        let named = |kind: Option<&'static str>, namespace: Option<&'static str>| {
+            Some(SelectedObject::Name {
+                name: "web",
+                kind,
+                namespace,
+            })
+        };
+        assert_eq!(
+            parse("involvedObject.name=web,involvedObject.namespace=shop,involvedObject.uid=u1")
+                .object(),
+            Some(SelectedObject::Uid("u1"))
+        );
+        for (selector, expected) in [
+            ("involvedObject.name=web", named(None, None)),
+            // kubectl events --for
+            (
+                "involvedObject.kind=Pod,involvedObject.name=web",
+                named(Some("Pod"), None),
+            ),
+            // kubectl describe, of an object without a uid
+            (
+                "involvedObject.name=web,involvedObject.namespace=shop,involvedObject.kind=Pod",
+                named(Some("Pod"), Some("shop")),
+            ),
+            (
+                "involvedObject.name=web,involvedObject.uid=",
+                named(None, None),
+            ),
+            ("involvedObject.name!=web,involvedObject.kind=Pod", None),
+            ("involvedObject.name=", None),
+            (
+                "involvedObject.kind=Pod,involvedObject.namespace=shop",
+                None,
+            ),
+        ] {
+            assert_eq!(parse(selector).object(), expected, "{selector}");
+        }
+        assert!(parse("involvedObject.uid!=u1").object().is_none());
+    }
+}

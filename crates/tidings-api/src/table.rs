@@ -1,0 +1,355 @@
+//! `Table`, what `kubectl get` prints: the columns of `pkg/printers/internalversion/printers.go`
+//! and their cells.
+
+use jiff::Timestamp;
+use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use serde::Serialize;
+use tidings_core::fields::Type;
+use tidings_core::fields::core_v1::{EVENT_SOURCE, OBJECT_REFERENCE};
+use tidings_core::validate::go_quote;
+use tidings_core::wire::{write_integer, write_members, write_string};
+
+use crate::codec::stored::{StoredEvent, field};
+use crate::codec::time::Moment;
+use crate::codec::{self, Api};
+
+/// What goes into a row beside its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// The event's metadata, as a `PartialObjectMetadata`.
+    #[default]
+    Metadata,
+    /// The event.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads `includeObject` (`metav1.TableOptions`).
+    ///
+    /// # Errors
+    /// Go's words for another value.
+    pub fn parse(text: Option<&str>) -> Result<Self, String> {
+        match text {
+            None | Some("Metadata") => Ok(Self::Metadata),
+            Some("None") => Ok(Self::None),
+            Some("Object") => Ok(Self::Object),
+            Some(other) => Err(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', \
+                 'None', or empty",
+                go_quote(other)
+            )),
+        }
+    }
+}
+
+/// How rows are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// The version of events in the rows.
+    pub api: Api,
+    /// The version of meta.k8s.io.
+    pub version: &'static str,
+    /// What is in a row beside its cells.
+    pub include_object: IncludeObject,
+    /// The time ages are counted to.
+    pub now: Timestamp,
+}
+
+/// What cells are made from.
+struct Cells<'a> {
+    series: Option<(i32, Option<Moment>)>,
+    first_timestamp: Option<Moment>,
+    last_timestamp: Option<Moment>,
+    event_time: Option<Moment>,
+    count: i32,
+    kind: &'a str,
+    name_of_object: &'a str,
+    field_path: &'a str,
+    component: &'a str,
+    host: &'a str,
+    reporting_component: &'a str,
+    reporting_instance: &'a str,
+    r#type: &'a str,
+    reason: &'a str,
+    message: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Cells<'a> {
+    fn of(event: &'a Event) -> Self {
+        let object = event.involved_object.as_ref();
+        let source = event.source.as_ref();
+        let series = event.series.as_ref();
+        Self {
+            series: series
+                .map(|series| (series.count(), codec::micro_time(series.last_observed_time))),
+            first_timestamp: codec::time(event.first_timestamp),
+            last_timestamp: codec::time(event.last_timestamp),
+            event_time: codec::micro_time(event.event_time),
+            count: event.count(),
+            kind: object.map(ObjectReference::kind).unwrap_or_default(),
+            name_of_object: object.map(ObjectReference::name).unwrap_or_default(),
+            field_path: object.map(ObjectReference::field_path).unwrap_or_default(),
+            component: source.map(EventSource::component).unwrap_or_default(),
+            host: source.map(EventSource::host).unwrap_or_default(),
+            reporting_component: event.reporting_component(),
+            reporting_instance: event.reporting_instance(),
+            r#type: event.r#type(),
+            reason: event.reason(),
+            message: event.message(),
+            name: event
+                .metadata
+                .as_ref()
+                .map(ObjectMeta::name)
+                .unwrap_or_default(),
+        }
+    }
+
+    fn of_stored(stored: &StoredEvent<'a>) -> Option<Self> {
+        let text = |object, of: &Type, name| stored.text_of(object, of.number(name) as usize);
+        let object = |name| text(field::INVOLVED_OBJECT, &OBJECT_REFERENCE, name);
+        let source = |name| text(field::SOURCE, &EVENT_SOURCE, name);
+        Some(Self {
+            series: stored.series()?,
+            first_timestamp: stored.time(field::FIRST_TIMESTAMP)?,
+            last_timestamp: stored.time(field::LAST_TIMESTAMP)?,
+            event_time: stored.time(field::EVENT_TIME)?,
+            count: stored.count()?,
+            kind: object("kind")?,
+            name_of_object: object("name")?,
+            field_path: object("fieldPath")?,
+            component: source("component")?,
+            host: source("host")?,
+            reporting_component: stored.text(field::REPORTING_COMPONENT)?,
+            reporting_instance: stored.text(field::REPORTING_INSTANCE)?,
+            r#type: stored.text(field::TYPE)?,
+            reason: stored.text(field::REASON)?,
+            message: stored.text(field::MESSAGE)?,
+            name: stored.name()?,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Column {
+    name: &'static str,
+    r#type: &'static str,
+    format: &'static str,
+    description: &'static str,
+    priority: i32,
+}
+
+const fn column(name: &'static str, priority: i32, description: &'static str) -> Column {
+    Column {
+        name,
+        r#type: "string",
+        format: "",
+        description,
+        priority,
+    }
+}
+
+const COLUMNS: [Column; 10] = [
+    column("Last Seen", 0, "The time at which the event was last seen."),
+    column("Type", 0, "Normal or Warning."),
+    column(
+        "Reason",
+        0,
+        "Why the event happened, in one word for machines.",
+    ),
+    column("Object", 0, "The object the event is about."),
+    column("Subobject", 1, "The part of that object, if not all of it."),
+    column("Source", 1, "Who reported the event, and from where."),
+    column("Message", 0, "What happened, in words for humans."),
+    column(
+        "First Seen",
+        1,
+        "The time at which the event was first seen.",
+    ),
+    column("Count", 1, "How often the event was seen."),
+    Column {
+        format: "name",
+        ..column("Name", 1, "The name of the event.")
+    },
+];
+
+impl Rows {
+    /// Appends a table's beginning up to and including the `[` of its rows. Without columns they
+    /// are `null`, as in all but the first object of a watch.
+    pub fn write_start(&self, meta: &ListMeta, columns: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/");
+        out.extend_from_slice(self.version.as_bytes());
+        out.extend_from_slice(b"\",\"metadata\":");
+        codec::write_list_meta(meta, out);
+        out.extend_from_slice(b",\"columnDefinitions\":");
+        if columns {
+            // Constant strings and integers: this cannot fail.
+            out.extend(serde_json::to_vec(&COLUMNS).unwrap_or_default());
+        } else {
+            out.extend_from_slice(b"null");
+        }
+        out.extend_from_slice(b",\"rows\":[");
+    }
+
+    /// Appends a table's end.
+    pub fn write_end(out: &mut Vec<u8>) {
+        out.extend_from_slice(b"]}");
+    }
+
+    /// Appends one row.
+    pub fn write_row(&self, event: &Event, out: &mut Vec<u8>) {
+        write_members(out, |members| {
+            members.raw("cells", |out| self.write_cells(&Cells::of(event), out));
+            members.raw("object", |out| match self.include_object {
+                IncludeObject::None => out.extend_from_slice(b"null"),
+                IncludeObject::Metadata => {
+                    let metadata = event.metadata.clone().unwrap_or_default();
+                    let api_version = format!("meta.k8s.io/{}", self.version);
+                    codec::write_partial(&metadata, &api_version, true, out);
+                }
+                IncludeObject::Object => codec::write_event(self.api, event, true, out),
+            });
+        });
+    }
+
+    /// The same from the event's bytes; `None` if they are not in the usual form.
+    pub fn write_stored_row(&self, stored: &StoredEvent<'_>, out: &mut Vec<u8>) -> Option<()> {
+        let cells = Cells::of_stored(stored)?;
+        let mut written = Some(());
+        write_members(out, |members| {
+            members.raw("cells", |out| self.write_cells(&cells, out));
+            members.raw("object", |out| match self.include_object {
+                IncludeObject::None => out.extend_from_slice(b"null"),
+                IncludeObject::Metadata => {
+                    let api_version = format!("meta.k8s.io/{}", self.version);
+                    written = stored.write_partial_json(&api_version, true, out);
+                }
+                IncludeObject::Object => written = stored.write_json(self.api, true, out),
+            });
+        });
+        written
+    }
+
+    fn write_cells(&self, cells: &Cells<'_>, out: &mut Vec<u8>) {
+        let first_seen = self.age(cells.first_timestamp.or(cells.event_time));
+        let last_seen = match (cells.series, cells.last_timestamp) {
+            (Some((_, last)), _) => self.age(last),
+            (None, Some(last)) => self.age(Some(last)),
+            (None, None) => first_seen.clone(),
+        };
+        let count = match cells.series {
+            Some((count, _)) => count,
+            None if cells.count == 0 => 1,
+            None => cells.count,
+        };
+        let mut object = cells.kind.to_lowercase();
+        if !cells.name_of_object.is_empty() {
+            object.push('/');
+            object.push_str(cells.name_of_object);
+        }
+        let or = |first: &'_ str, second: &'_ str| {
+            let chosen = if first.is_empty() { second } else { first };
+            chosen.to_owned()
+        };
+        let mut source = or(cells.component, cells.reporting_component);
+        let host = or(cells.host, cells.reporting_instance);
+        if !host.is_empty() {
+            source.push_str(", ");
+            source.push_str(&host);
+        }
+
+        out.push(b'[');
+        for text in [
+            &last_seen,
+            cells.r#type,
+            cells.reason,
+            &object,
+            cells.field_path,
+            &source,
+            cells.message.trim(),
+            &first_seen,
+        ] {
+            write_string(text, out);
+            out.push(b',');
+        }
+        write_integer(count, out);
+        out.push(b',');
+        write_string(cells.name, out);
+        out.push(b']');
+    }
+
+    fn age(&self, moment: Option<Moment>) -> String {
+        match moment.map(Moment::timestamp) {
+            None => "<unknown>".into(),
+            Some(then) => human_duration(self.now.duration_since(then).as_millis()),
+        }
+    }
+}
+
+/// A duration in milliseconds as `kubectl` shows ages
+/// (`k8s.io/apimachinery/pkg/util/duration.HumanDuration`): `12m`, `2d3h`.
+pub fn human_duration(millis: i128) -> String {
+    let seconds = millis / 1000;
+    if seconds < -1 {
+        return "<invalid>".into();
+    }
+    let two = |large: i128, large_unit: &str, small: i128, small_unit: &str| {
+        if small == 0 {
+            format!("{large}{large_unit}")
+        } else {
+            format!("{large}{large_unit}{small}{small_unit}")
+        }
+    };
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, years) = (hours / 24, hours / 24 / 365);
+    match seconds {
+        ..0 => "0s".into(),
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if hours < 24 * 8 => two(days, "d", hours % 24, "h"),
+        _ if hours < 24 * 365 * 2 => format!("{days}d"),
+        _ if hours < 24 * 365 * 8 => two(years, "y", days % 365, "d"),
+        _ => format!("{years}y"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages() {
+        const M: i128 = 60;
+        const H: i128 = 60 * M;
+        const D: i128 = 24 * H;
+        for (seconds, age) in [
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (2 * M, "2m"),
+            (2 * M + 1, "2m1s"),
+            (10 * M + 59, "10m"),
+            (3 * H - 1, "179m"),
+            (3 * H, "3h"),
+            (7 * H + 59 * M, "7h59m"),
+            (8 * H + 59 * M, "8h"),
+            (48 * H - 1, "47h"),
+            (2 * D, "2d"),
+            (2 * D + 3 * H, "2d3h"),
+            (8 * D + 3 * H, "8d"),
+            (729 * D, "729d"),
+            (730 * D, "2y"),
+            (731 * D, "2y1d"),
+            (9 * 365 * D, "9y"),
+        ] {
+            assert_eq!(human_duration(seconds * 1000), age, "{seconds}");
+        }
+    }
+}

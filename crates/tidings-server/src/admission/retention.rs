@@ -1,0 +1,487 @@
+//! How long events are kept, when one time for all is not enough: rules by fields of the event, the first that matches deciding.
+//!
+//! A rule has the conditions its file states and no others, and applies where all of them hold. It applies at each write: the time
+//! counts from the last one. What was written before a rule changed keeps its end.
+//!
+//! Another condition is another [`Field`], and a field of [`RuleText`]: the compiler asks for the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_pb::api::core::v1::{Event, EventSource};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use crate::auth::settings::{self, SettingsError};
+use crate::http::query::parse_go_duration;
+
+/// The shortest time an event is kept.
+const TTL_MIN: Duration = Duration::from_secs(1);
+/// The longest time an event is kept: a hundred years.
+const TTL_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
+
+/// Rules that say how long which events are kept; the default is none, and `--event-ttl` counts for all.
+///
+/// ```
+/// use tidings_server::RetentionRules;
+///
+/// RetentionRules::parse("
+/// rules:
+/// - namespace: [kube-system, 'openshift-*']   # one, or several; * stands for any characters
+///   type: Warning
+///   ttl: 14d                                  # days, or a duration as Go writes it, or both: 1d12h
+/// - reason: [Pulled, Pulling, Created, Started]
+///   ttl: 30m
+/// - reportingController: kubelet              # or, without one, source.component
+///   ttl: 2h
+/// - source: {component: kubelet, host: 'edge-*'}
+///   ttl: 7d
+/// ")?;
+/// # Ok::<(), tidings_server::SettingsError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct RetentionRules {
+    rules: Arc<[Rule]>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    conditions: Vec<Condition>,
+    ttl: Duration,
+}
+
+/// What a field of the event has to be.
+#[derive(Debug)]
+struct Condition {
+    field: Field,
+    patterns: Patterns,
+}
+
+/// What a rule can ask for.
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    Namespace,
+    Type,
+    Reason,
+    ReportingController,
+    SourceComponent,
+    SourceHost,
+}
+
+impl Field {
+    /// Its name in the file.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Type => "type",
+            Self::Reason => "reason",
+            Self::ReportingController => "reportingController",
+            Self::SourceComponent => "source.component",
+            Self::SourceHost => "source.host",
+        }
+    }
+
+    /// What an event has there.
+    fn of(self, event: &Event) -> &str {
+        let source = event.source.as_ref();
+        match self {
+            Self::Namespace => event.metadata.as_ref().map(ObjectMeta::namespace),
+            Self::Type => Some(event.r#type()),
+            Self::Reason => Some(event.reason()),
+            Self::ReportingController => match event.reporting_component() {
+                "" => return Self::SourceComponent.of(event),
+                controller => Some(controller),
+            },
+            Self::SourceComponent => source.map(EventSource::component),
+            Self::SourceHost => source.map(EventSource::host),
+        }
+        .unwrap_or_default()
+    }
+
+    /// What a pattern must be to match anything.
+    fn check(self, pattern: &str) -> Result<(), &'static str> {
+        let is_namespace = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'*');
+        match self {
+            Self::Namespace if !pattern.bytes().all(is_namespace) => {
+                Err("namespaces are of lower-case letters, digits and '-'; * stands for any")
+            }
+            Self::Type if !matches!(pattern, "Normal" | "Warning") => {
+                Err("expected Normal or Warning")
+            }
+            Self::Namespace
+            | Self::Type
+            | Self::Reason
+            | Self::ReportingController
+            | Self::SourceComponent
+            | Self::SourceHost => Ok(()),
+        }
+    }
+}
+
+/// Texts one of which has to match; at least one.
+#[derive(Debug)]
+struct Patterns(Vec<String>);
+
+impl Patterns {
+    fn matches(&self, text: &str) -> bool {
+        self.0.iter().any(|pattern| glob(pattern, text))
+    }
+
+    fn match_everything(&self) -> bool {
+        self.0.iter().any(|pattern| pattern == "*")
+    }
+}
+
+impl Rule {
+    fn matches(&self, event: &Event) -> bool {
+        let holds = |condition: &Condition| condition.patterns.matches(condition.field.of(event));
+        self.conditions.iter().all(holds)
+    }
+
+    fn matches_everything(&self) -> bool {
+        self.conditions
+            .iter()
+            .all(|condition| condition.patterns.match_everything())
+    }
+}
+
+/// Whether a text is as a pattern in which `*` stands for any characters.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        // No star.
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+impl RetentionRules {
+    /// Reads the rules of a YAML file.
+    ///
+    /// # Errors
+    /// What is wrong, and on which line: unknown fields, a time that is none or out of bounds (1s to 36500d), a type that
+    /// is neither Normal nor Warning, a rule behind one that takes everything.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        let file: File = settings::read(text)?;
+        let mut rules: Vec<Rule> = Vec::with_capacity(file.rules.len());
+        let mut catch_all = None;
+        for rule in file.rules {
+            if let Some(line) = catch_all {
+                let message = format!(
+                    "no event comes to this rule, for the one on line {line} matches them all"
+                );
+                return Err(SettingsError::at(&rule, message));
+            }
+            let line = rule.referenced.line();
+            let rule = rule.value.check(line)?;
+            if rule.matches_everything() {
+                catch_all = Some(line);
+            }
+            rules.push(rule);
+        }
+        Ok(Self {
+            rules: rules.into(),
+        })
+    }
+
+    /// How long an event is kept from a write on, if a rule says so.
+    pub(crate) fn ttl(&self, event: &Event) -> Option<Duration> {
+        let matching = |rule: &&Rule| rule.matches(event);
+        self.rules.iter().find(matching).map(|rule| rule.ttl)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    rules: Vec<Spanned<RuleText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RuleText {
+    namespace: Option<Spanned<OneOrMore>>,
+    r#type: Option<Spanned<OneOrMore>>,
+    reason: Option<Spanned<OneOrMore>>,
+    reporting_controller: Option<Spanned<OneOrMore>>,
+    source: Option<SourceText>,
+    ttl: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceText {
+    component: Option<Spanned<OneOrMore>>,
+    host: Option<Spanned<OneOrMore>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl RuleText {
+    fn check(self, line: u64) -> Result<Rule, SettingsError> {
+        // Every field is named, so that none can be forgotten.
+        let Self {
+            namespace,
+            r#type,
+            reason,
+            reporting_controller,
+            source,
+            ttl,
+        } = self;
+        let SourceText { component, host } = source.unwrap_or_default();
+        let ttl = ttl.ok_or_else(|| SettingsError {
+            line,
+            message: "the rule has no ttl".into(),
+        })?;
+        let bounds = TTL_MIN..=TTL_MAX;
+        let Some(time) = parse_days(&ttl.value).filter(|time| bounds.contains(time)) else {
+            let message = format!(
+                "ttl {:?} is not a time from 1s to 36500d, such as 14d, 1d12h or 90m",
+                ttl.value
+            );
+            return Err(SettingsError::at(&ttl, message));
+        };
+        let given = [
+            (Field::Namespace, namespace),
+            (Field::Type, r#type),
+            (Field::Reason, reason),
+            (Field::ReportingController, reporting_controller),
+            (Field::SourceComponent, component),
+            (Field::SourceHost, host),
+        ];
+        let conditions = given
+            .into_iter()
+            .filter_map(|(field, given)| given.map(|given| condition(field, given)))
+            .collect::<Result<_, _>>()?;
+        Ok(Rule {
+            conditions,
+            ttl: time,
+        })
+    }
+}
+
+fn condition(field: Field, given: Spanned<OneOrMore>) -> Result<Condition, SettingsError> {
+    let line = given.referenced.line();
+    let name = field.name();
+    let patterns = match given.value {
+        OneOrMore::One(pattern) => vec![pattern],
+        OneOrMore::More(patterns) => patterns,
+    };
+    let refuse = |message: String| Err(SettingsError { line, message });
+    if patterns.is_empty() {
+        return refuse(format!("{name} is an empty list, which matches nothing"));
+    }
+    for pattern in &patterns {
+        if pattern.is_empty() {
+            return refuse(format!("{name} is empty; leave it out to match everything"));
+        }
+        if let Err(why) = field.check(pattern) {
+            return refuse(format!("{name} {pattern:?}: {why}"));
+        }
+    }
+    Ok(Condition {
+        field,
+        patterns: Patterns(patterns),
+    })
+}
+
+/// A duration as Go writes it, before which days may stand.
+fn parse_days(text: &str) -> Option<Duration> {
+    let Some((days, rest)) = text.split_once('d') else {
+        return parse_go_duration(text);
+    };
+    if days.is_empty() || !days.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let days = days.parse::<u64>().ok()?.checked_mul(24 * 3600)?;
+    let rest = match rest {
+        "" => Duration::ZERO,
+        rest => parse_go_duration(rest)?,
+    };
+    Duration::from_secs(days).checked_add(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn times() {
+        for (text, seconds) in [
+            ("14d", Some(14 * 86_400)),
+            ("1d12h", Some(129_600)),
+            ("90m", Some(5400)),
+            ("0d1s", Some(1)),
+            ("d", None),
+            ("-1d", None),
+            ("1d1", None),
+            ("1.5d", None),
+            ("1w", None),
+            ("99999999999999999999d", None),
+        ] {
+            assert_eq!(parse_days(text), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    fn event(namespace: &str, event_type: &str, reason: &str, component: &str) -> Event {
+        Event {
+            metadata: Some(ObjectMeta {
+                namespace: Some(namespace.into()),
+                ..ObjectMeta::default()
+            }),
+            r#type: Some(event_type.into()),
+            reason: Some(reason.into()),
+            source: Some(EventSource {
+                component: Some(component.into()),
+                host: None,
+            }),
+            ..Event::default()
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rules = RetentionRules::parse(
+            "rules:
+- {namespace: [kube-system, 'team-*'], type: Warning, ttl: 14d}
+- {reason: ['Pull*', Created], ttl: 30m}
+- {reportingController: kubelet, ttl: 2h}
+- {namespace: quiet, ttl: 1s}
+- {source: {component: [scheduler, 'edge-*'], host: node-1}, ttl: 3h}
+- {source: {host: '*-2'}, ttl: 4h}
+",
+        )
+        .unwrap();
+        let minutes = |count: u64| Some(Duration::from_secs(count * 60));
+        let on = |host: &str, component: &str| {
+            let mut event = event("other", "Normal", "X", component);
+            if let Some(source) = &mut event.source {
+                source.host = Some(host.into());
+            }
+            event
+        };
+        for (event, expected) in [
+            (
+                event("kube-system", "Warning", "Pulled", "x"),
+                minutes(20_160),
+            ),
+            (event("team-", "Warning", "Pulled", "x"), minutes(20_160)),
+            (event("steam-a", "Warning", "Pulled", "x"), minutes(30)),
+            (event("team-a", "Normal", "Created", "x"), minutes(30)),
+            (
+                event("team-a", "Normal", "CreatedX", "kubelet"),
+                minutes(120),
+            ),
+            (
+                event("quiet", "Normal", "X", "x"),
+                Some(Duration::from_secs(1)),
+            ),
+            (event("other", "Normal", "X", "x"), None),
+            (on("node-1", "edge-proxy"), minutes(180)),
+            (on("node-1", "x"), None),
+            (on("node-2", "edge-proxy"), minutes(240)),
+            (on("node-3", "scheduler"), None),
+        ] {
+            assert_eq!(rules.ttl(&event), expected, "{event:?}");
+        }
+        // The field of events.k8s.io goes before the source.
+        let mut reported = event("other", "Normal", "X", "kubelet");
+        reported.reporting_component = Some("example.com/other".into());
+        assert_eq!(rules.ttl(&reported), None);
+    }
+
+    #[test]
+    fn files_that_are_refused_say_where() {
+        for (text, said) in [
+            (
+                "rules:\n- reasn: X\n  ttl: 1h",
+                "line 2: unknown field `reasn`",
+            ),
+            (
+                "rules:\n- reason: X\n  ttl: soon",
+                "line 3: ttl \"soon\" is not a time",
+            ),
+            ("rules:\n- reason: X\n  ttl: 0s", "line 3: ttl \"0s\""),
+            ("rules:\n- reason: X\n  ttl: 36501d", "line 3: ttl"),
+            (
+                "rules:\n- reason: X\n- ttl: 1h",
+                "line 2: the rule has no ttl",
+            ),
+            (
+                "rules:\n- type: warning\n  ttl: 1h",
+                "line 2: type \"warning\": expected Normal or Warning",
+            ),
+            (
+                "rules:\n- namespace: Shop\n  ttl: 1h",
+                "line 2: namespace \"Shop\"",
+            ),
+            (
+                "rules:\n- ttl: 1h\n  reason: []",
+                "line 3: reason is an empty list",
+            ),
+            ("rules:\n- ttl: 1h\n  reason: ''", "line 3: reason is empty"),
+            (
+                "rules:\n- ttl: 1h\n  reason: '*'\n- reason: X\n  ttl: 2h",
+                "line 4: no event comes to this rule, for the one on line 2",
+            ),
+            (
+                "rules:\n- source: {node: x}\n  ttl: 1h",
+                "line 2: unknown field `node`",
+            ),
+            (
+                "rules:\n- source: {host: []}\n  ttl: 1h",
+                "line 2: source.host is an empty list",
+            ),
+            (
+                "rules:\n- source: {host: '*'}\n  ttl: 1h\n- ttl: 2h",
+                "line 4: no event comes to this rule",
+            ),
+            ("rule: []", "line 1: unknown field `rule`"),
+            ("", "line 1: "),
+            ("rules:\n  - [", "line 2: "),
+        ] {
+            let error = RetentionRules::parse(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text:?}: {error}");
+        }
+    }
+
+    /// The same decided letter by letter.
+    fn slow_glob(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern.split_first(), text.split_first()) {
+            (None, None) => true,
+            (Some((b'*', rest)), _) => {
+                slow_glob(rest, text)
+                    || text
+                        .split_first()
+                        .is_some_and(|(_, text)| slow_glob(pattern, text))
+            }
+            (Some((a, pattern)), Some((b, text))) => a == b && slow_glob(pattern, text),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn globs(pattern in "[ab*]{0,6}", text in "[ab]{0,8}") {
+            prop_assert_eq!(glob(&pattern, &text), slow_glob(pattern.as_bytes(), text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What every request passes before it is served: whose it is, whom it wants to act as, and whether that is allowed.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use http::{header, request};
+use tokio::time::timeout;
+
+use super::call::{Call, Foreseen};
+use crate::api::server::ApiServer;
+use crate::auth::attempts::{Attempt, Permission};
+use crate::auth::attributes::Attributes;
+use crate::auth::authenticator::Refusal;
+use crate::auth::decision::Decision;
+use crate::auth::impersonation;
+use crate::auth::{ANONYMOUS, Identity, ReviewError, User, forbidden};
+use crate::clock;
+use crate::flow::connections::Visitor;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+use crate::http::stored::Key;
+use tidings_api::codec::Api;
+
+/// Finds out whose request it is, and takes the credentials away. What is known of it is known in spite of an error.
+///
+/// # Errors
+/// 401 for whoever is not known, 500 if that cannot be checked, and whatever is wrong with impersonation.
+pub(super) async fn authenticate(
+    server: &ApiServer,
+    parts: &mut request::Parts,
+) -> (Identity, Result<User, Status>) {
+    let mut identity = Identity::default();
+    let found = find(server, parts).await;
+    // It has served its purpose, and cannot end in a log from here on.
+    parts.headers.remove(header::AUTHORIZATION);
+    let user = match found {
+        Ok(user) => {
+            if user.name != ANONYMOUS
+                && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
+            {
+                visitor.authenticate();
+            }
+            identity.user.insert(user).clone()
+        }
+        Err(status) => return (identity, Err(status)),
+    };
+    let impersonated = impersonated(server, &user, &parts.headers);
+    let impersonated = timeout(server.options.request_timeout, impersonated);
+    match impersonated
+        .await
+        .unwrap_or_else(|_| Err(Status::timeout()))
+    {
+        Ok(None) => (identity, Ok(user)),
+        Ok(Some(impersonated)) => {
+            identity.impersonated = Some(impersonated.clone());
+            (identity, Ok(impersonated))
+        }
+        Err(status) => (identity, Err(status)),
+    }
+}
+
+async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status> {
+    let began = clock::monotonic();
+    let found = server
+        .authenticator
+        .authenticate(parts, server.clock.now(), began, &server.access)
+        .await;
+    let took = clock::monotonic().saturating_duration_since(began);
+    let attempt = match &found {
+        Ok(user) => Attempt::Success(&user.name),
+        Err(Refusal::Unauthorized(_)) => Attempt::Failure,
+        Err(Refusal::Unchecked) => Attempt::Error,
+    };
+    server.access.attempts.authenticated(attempt, took);
+    found.map_err(|refusal| match refusal {
+        Refusal::Unauthorized(why) => {
+            if let Some(visitor) = parts.extensions.get::<Arc<Visitor>>() {
+                visitor.forget();
+            }
+            let why = why.map(|why| format!("the client certificate is not accepted: {why}"));
+            let warnings: Vec<String> = spaced(&parts.headers).into_iter().chain(why).collect();
+            Status::unauthorized().warning(&warnings)
+        }
+        Refusal::Unchecked => Status::cannot_check(),
+    })
+}
+
+/// Two spaces before a token make it none, which is easily overlooked.
+fn spaced(headers: &http::HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let start = value.get(..b"bearer  ".len())?;
+    start.eq_ignore_ascii_case(b"bearer  ").then(|| {
+        "the provided Authorization header contains extra space before the bearer token, and is ignored"
+            .to_owned()
+    })
+}
+
+async fn impersonated(
+    server: &ApiServer,
+    user: &User,
+    headers: &http::HeaderMap,
+) -> Result<Option<User>, Status> {
+    let Some(asked) = impersonation::asked(headers)? else {
+        return Ok(None);
+    };
+    for needed in &asked.needed {
+        require(server, user, needed).await?;
+    }
+    tracing::debug!(
+        user = user.name,
+        acting_as = asked.user.name,
+        "impersonating"
+    );
+    Ok(Some(asked.user))
+}
+
+/// Lets pass what the user may do.
+///
+/// # Errors
+/// 403 for what is not allowed, 500 if that cannot be checked.
+pub(super) async fn authorize(
+    server: &ApiServer,
+    user: &User,
+    info: &RequestInfo,
+) -> Result<(), Status> {
+    let asked = Attributes::of(info);
+    let began = clock::monotonic();
+    let decision = decide(server, user, &asked).await;
+    let took = clock::monotonic().saturating_duration_since(began);
+    // Once for each request, as kube-apiserver does: not for what is asked besides, of impersonation say.
+    let permission = match &decision {
+        Ok(decision) if decision.allowed => Permission::Allowed,
+        Ok(decision) if decision.denied => Permission::Denied,
+        Ok(_) => Permission::NoOpinion,
+        Err(_) => Permission::Error,
+    };
+    server.access.attempts.authorized(permission, took);
+    allow(user, &asked, decision)
+}
+
+/// Asks a cluster now, as far as can be told, what would otherwise be asked once the request has its place in flight. Were
+/// those places held for as long as a cluster takes, there would soon be none for anybody else.
+pub(super) async fn foresee_create(
+    server: &ApiServer,
+    info: &RequestInfo,
+    user: &User,
+    request: &mut Request,
+) {
+    let (api, key) = (Api::of_group(&info.group), Key::of(info));
+    let asked = Attributes::create_event(api, &key.namespace, &key.name);
+    if !server.authorizer.leaves_to_cluster(user, &asked) {
+        return;
+    }
+    // What cannot be read now is told when it is read again.
+    if let Ok(None) = server.store.get(key.bytes()).await {
+        let decision = decide(server, user, &asked).await;
+        request.extensions_mut().insert(Foreseen(decision));
+    }
+}
+
+/// A PUT or an apply of an event that is not there creates it, which takes more than the permission to change it.
+///
+/// # Errors
+/// 403 if the user may not create it.
+pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<(), Status> {
+    let asked = Attributes::create_event(call.api, &call.info.namespace, &call.info.name);
+    let decision = match &call.foreseen {
+        Some(Foreseen(decision)) => decision.clone(),
+        // Nobody else has to be asked; or the event was there just now.
+        None => decide(server, &call.user, &asked).await,
+    };
+    allow(&call.user, &asked, decision)
+}
+
+async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Result<(), Status> {
+    allow(user, asked, decide(server, user, asked).await)
+}
+
+async fn decide(
+    server: &ApiServer,
+    user: &User,
+    asked: &Attributes<'_>,
+) -> Result<Decision, ReviewError> {
+    let now = clock::monotonic();
+    server
+        .authorizer
+        .authorize(user, asked, now, &server.access)
+        .await
+}
+
+fn allow(
+    user: &User,
+    asked: &Attributes<'_>,
+    decision: Result<Decision, ReviewError>,
+) -> Result<(), Status> {
+    match decision {
+        Ok(decision) if decision.allowed => Ok(()),
+        Ok(decision) => {
+            tracing::debug!(
+                user = user.name,
+                ?asked,
+                reason = decision.reason,
+                "forbidden"
+            );
+            Err(forbidden(&user.name, asked, &decision.reason))
+        }
+        Err(_) => Err(Status::cannot_check()),
+    }
+}

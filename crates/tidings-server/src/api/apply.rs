@@ -1,0 +1,164 @@
+//! PATCH of an event by server-side apply, which creates it if there is none.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::Value;
+use serde_saphyr::DuplicateKeyPolicy;
+use tidings_core::validate::go_quote;
+
+use super::access;
+use super::body::event_response;
+use super::call::Call;
+use super::commit::{
+    AFTER_ADMISSION, CHANGE_ATTEMPTS, Changed, change, check_place, now, store_new,
+};
+use crate::api::rules;
+use crate::api::server::ApiServer;
+use crate::http::negotiate::Form;
+use crate::http::query::WriteOptions;
+use crate::http::status::Status;
+use tidings_api::managed::{self, ApplyError, Writer};
+use tidings_api::yaml;
+
+/// What is said before the key that is given twice.
+const KEYS_TWICE: &str =
+    "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  ";
+
+/// Applies the configuration in the body.
+pub(super) async fn apply(
+    server: &ApiServer,
+    call: &Call,
+    form: Form,
+    options: &WriteOptions,
+) -> Result<Response, Status> {
+    let (config, duplicates) = read(&call.body)?;
+    let writer = Writer {
+        manager: &options.field_manager,
+        api: call.api,
+        now: now(server),
+    };
+    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
+    for _ in 0..CHANGE_ATTEMPTS {
+        let stored = match server.stored(call.api, &call.key()).await {
+            Err(status) if status.code() == StatusCode::NOT_FOUND => None,
+            stored => Some(stored?),
+        };
+        let live = stored.as_ref().map(|stored| &stored.event);
+        let mut event = managed::apply(live, &config, writer, options.force).map_err(refusal)?;
+        let mut warnings = options
+            .field_validation
+            .heed_as(KEYS_TWICE, duplicates.clone())
+            .map_err(Status::bad_request)?;
+        let metadata = event.metadata.get_or_insert_default();
+        if stored.is_none() && !metadata.uid().is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                metadata.uid()
+            );
+            return Err(Status::conflict(call.api, &call.info.name, &why));
+        }
+        check_place(call, metadata).map_err(|status| status.warning(&warnings))?;
+        warnings.extend(rules::dedup_owner_references(&mut event, AFTER_ADMISSION));
+        let metadata = event.metadata.get_or_insert_default();
+        let answer =
+            |code, event| event_response(call, form, code, event, server.clock.now(), &warnings);
+        let Some(stored) = stored else {
+            metadata.resource_version = None;
+            access::require_create(server, call).await?;
+            match store_new(server, call, event, options.dry_run, &mut gate).await {
+                // Somebody else created it just now: apply to that.
+                Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
+                    continue;
+                }
+                created => {
+                    let created = created.map_err(|status| status.warning(&warnings))?;
+                    return answer(StatusCode::CREATED, &created);
+                }
+            }
+        };
+        // As with the other patches, only a version that the configuration names is insisted on.
+        if config.pointer("/metadata/resourceVersion").is_none() {
+            metadata.resource_version = None;
+        }
+        if let Changed::Done(event) =
+            change(server, call, &stored, event, options.dry_run, &mut gate)
+                .await
+                .map_err(|status| status.warning(&warnings))?
+        {
+            return answer(StatusCode::OK, &event);
+        }
+    }
+    Err(Status::modified(call.api, &call.info.name))
+}
+
+fn refusal(error: ApplyError) -> Status {
+    match error {
+        ApplyError::Unacceptable(why) => Status::bad_request(why),
+        ApplyError::Conflicts(conflicts) => Status::apply_conflicts(&conflicts),
+        // 500 is what kube-apiserver answers to a configuration that does not fit the schema.
+        _ => Status::internal(error),
+    }
+}
+
+/// Reads a configuration, YAML or JSON, and what is to say about keys given twice, of which the last counts.
+fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
+    if body.trim_ascii().is_empty() {
+        return Ok((Value::Null, Vec::new()));
+    }
+    let unreadable =
+        |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
+    let (mut config, duplicates) = match yaml::read::<Value>(body, DuplicateKeyPolicy::Error) {
+        Ok(config) => (config, Vec::new()),
+        Err(strict) => {
+            match yaml::read(body, DuplicateKeyPolicy::LastWins) {
+                Ok(config) => (config, vec![repeated(&strict)]),
+                // Not all JSON is YAML: its escapes of surrogate pairs are not.
+                Err(_) => match serde_json::from_slice(body) {
+                    Ok(config) => (config, Vec::new()),
+                    Err(_) => return Err(unreadable(&strict)),
+                },
+            }
+        }
+    };
+    if !config.is_object() {
+        return Err(unreadable(&"an object is accepted"));
+    }
+    settle_numbers(&mut config);
+    Ok((config, duplicates))
+}
+
+/// 5.0 is 5.
+fn settle_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            // No fraction, and no more digits than a float holds exactly.
+            if let Some(float) = number.as_f64()
+                && number.is_f64()
+                && float.fract() == 0.0
+                && let Ok(integer) = format!("{float:.0}").parse::<i64>()
+            {
+                *value = integer.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle_numbers),
+        Value::Object(members) => members.values_mut().for_each(settle_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// The first key given twice, in the words of kube-apiserver's parser.
+fn repeated(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let said = || {
+        let (_, place) = line.split_once("line ")?;
+        let (number, what) = place.split_once(' ')?;
+        let (_, key) = what.split_once("duplicate mapping key: ")?;
+        let (key, _) = key.rsplit_once(", set ")?;
+        Some(format!(
+            "line {number}: key {} already set in map",
+            go_quote(key)
+        ))
+    };
+    said().unwrap_or_else(|| line.to_owned())
+}

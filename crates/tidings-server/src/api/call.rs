@@ -1,0 +1,101 @@
+//! A request to the events API: what it asks for, whose it is, and its body.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use crate::api::limits::InitialPlace;
+use crate::api::server::ApiServer;
+use crate::audit::Notes;
+use crate::auth::decision::Decision;
+use crate::auth::{ReviewError, User};
+use crate::http::body::read_body;
+use crate::http::negotiate::{Answer, Form, negotiate};
+use crate::http::query::WriteOptions;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+use crate::http::stored::Key;
+use tidings_api::codec::Api;
+use tidings_api::managed::manager_of;
+
+/// On a request: what a cluster said of the creation that it turns out to be if its event is not there.
+#[derive(Clone, Debug)]
+pub(super) struct Foreseen(pub(super) Result<Decision, ReviewError>);
+
+/// A request for events.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) api: Api,
+    /// Whose request it is.
+    pub(crate) user: User,
+    pub(crate) info: Arc<RequestInfo>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(super) foreseen: Option<Foreseen>,
+    /// Of a watch.
+    pub(super) initial_place: Option<InitialPlace>,
+    /// For the audit log.
+    pub(super) notes: Notes,
+}
+
+impl Call {
+    pub(crate) fn key(&self) -> Key {
+        Key::of(&self.info)
+    }
+
+    /// The form of the answer.
+    pub(crate) fn form(&self, answer: Answer) -> Result<Form, Status> {
+        negotiate(&self.headers, &self.info.query, answer)
+    }
+
+    /// Who makes a change: the manager the request names, or else its User-Agent.
+    pub(crate) fn manager(&self, options: &WriteOptions) -> String {
+        if !options.field_manager.is_empty() {
+            return options.field_manager.clone();
+        }
+        let user_agent = self.headers.get(http::header::USER_AGENT);
+        let user_agent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        manager_of(&user_agent.unwrap_or_default())
+    }
+
+    pub(crate) fn content_type(&self) -> Option<&str> {
+        self.headers
+            .get(http::header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+    }
+}
+
+impl FromRequest<Arc<ApiServer>> for Call {
+    type Rejection = Status;
+
+    async fn from_request(request: Request, server: &Arc<ApiServer>) -> Result<Self, Status> {
+        let (mut parts, body) = request.into_parts();
+        let info: Option<Arc<RequestInfo>> = parts.extensions.remove();
+        let info = info.filter(|info| !info.is_ambiguous);
+        let info = info.ok_or_else(Status::no_such_path)?;
+        let user = parts
+            .extensions
+            .get::<User>()
+            .cloned()
+            .ok_or_else(Status::unauthorized)?;
+        let body = if parts.method == Method::GET {
+            Bytes::new()
+        } else {
+            read_body(body, server.options.request_bytes_max).await?
+        };
+        let notes: Notes = parts.extensions.remove().unwrap_or_default();
+        notes.body(&body);
+        Ok(Self {
+            api: Api::of_group(&info.group),
+            info,
+            user,
+            foreseen: parts.extensions.remove(),
+            initial_place: parts.extensions.remove(),
+            notes,
+            headers: parts.headers,
+            body,
+        })
+    }
+}

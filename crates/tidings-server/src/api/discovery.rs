@@ -1,0 +1,319 @@
+//! What the server says it serves: discovery in both forms, and the version.
+//!
+//! The documents of discovery never change: each is a file, as JSON without its line breaks, and
+//! protobuf is made from it. `kubectl events --for deploy/web` learns from them what a `deploy` is: the
+//! kinds that events are about are named though they are not served, and so have no verbs. Core
+//! events come first, so that a bare `events` means them.
+
+mod messages;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use axum::Extension;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::body::encoded;
+use super::not_found::not_found;
+use crate::http::negotiate::{Discovery, Form, Media, Shape, negotiate_discovery, require_json};
+use crate::http::present::present;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+use tidings_api::codec::protobuf::envelop_bytes;
+
+macro_rules! documents {
+    ($($path:literal)*) => {
+        [$(($path, include_str!(concat!("discovery", $path, ".json")))),*]
+    };
+}
+
+/// The documents by their paths.
+const DOCUMENTS: [(&str, &str); 15] = documents![
+    "/api" "/api/v1" "/apis"
+    "/apis/apps" "/apis/apps/v1"
+    "/apis/autoscaling" "/apis/autoscaling/v2"
+    "/apis/batch" "/apis/batch/v1"
+    "/apis/events.k8s.io" "/apis/events.k8s.io/v1"
+    "/apis/networking.k8s.io" "/apis/networking.k8s.io/v1"
+    "/apis/policy" "/apis/policy/v1"
+];
+/// Everything below a path at once.
+const AGGREGATED: [(&str, &str); 2] = documents!["/api.aggregated" "/apis.aggregated"];
+
+/// The Kubernetes release whose behaviour is followed.
+const MAJOR: &str = "1";
+const MINOR: &str = "36";
+/// What a server of that release is compatible with, too.
+const MIN_COMPATIBILITY_MINOR: &str = "35";
+
+/// A document in the forms it is sent in.
+struct Document {
+    json: String,
+    /// Enveloped.
+    protobuf: Vec<u8>,
+}
+
+impl Document {
+    fn of(text: &str) -> Self {
+        let json: String = text.lines().collect();
+        // A test reads them all.
+        let value: Value = serde_json::from_str(&json).unwrap_or_default();
+        let kind = value["kind"].as_str().unwrap_or_default();
+        let version = match kind {
+            "APIGroupDiscoveryList" => "apidiscovery.k8s.io/v2",
+            _ => "v1",
+        };
+        let protobuf = envelop_bytes(version, kind, &messages::encode(kind, &value));
+        Self { json, protobuf }
+    }
+
+    fn encode(&self, form: Form) -> Result<(Media, Vec<u8>), Status> {
+        match form.media {
+            Media::Protobuf => Ok((form.media, self.protobuf.clone())),
+            _ => present(form, self.json.clone().into_bytes()),
+        }
+    }
+}
+
+/// All of them, made when the first is asked for.
+static SENT: LazyLock<BTreeMap<&'static str, Document>> = LazyLock::new(|| {
+    let documents = DOCUMENTS.into_iter().chain(AGGREGATED);
+    documents
+        .map(|(path, text)| (path, Document::of(text)))
+        .collect()
+});
+
+/// The names under which Go knows what the server was built for.
+fn platform() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{}/{architecture}", std::env::consts::OS)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionInfo {
+    major: &'static str,
+    minor: &'static str,
+    emulation_major: &'static str,
+    emulation_minor: &'static str,
+    min_compatibility_major: &'static str,
+    min_compatibility_minor: &'static str,
+    git_version: String,
+    git_commit: &'static str,
+    git_tree_state: &'static str,
+    build_date: &'static str,
+    go_version: &'static str,
+    compiler: &'static str,
+    platform: String,
+}
+
+/// GET /version, always JSON and always indented.
+pub(crate) async fn version(headers: HeaderMap) -> Result<Response, Status> {
+    require_json(&headers)?;
+    let info = VersionInfo {
+        major: MAJOR,
+        minor: MINOR,
+        emulation_major: MAJOR,
+        emulation_minor: MINOR,
+        min_compatibility_major: MAJOR,
+        min_compatibility_minor: MIN_COMPATIBILITY_MINOR,
+        git_version: git_version(),
+        git_commit: "",
+        git_tree_state: "",
+        build_date: "1970-01-01T00:00:00Z",
+        go_version: "",
+        compiler: "rustc",
+        platform: platform(),
+    };
+    let json = serde_json::to_vec_pretty(&info).unwrap_or_default();
+    Ok(encoded(StatusCode::OK, Media::Json, json))
+}
+
+fn git_version() -> String {
+    let tidings = env!("CARGO_PKG_VERSION");
+    format!("v{MAJOR}.{MINOR}.0+tidings-{tidings}")
+}
+
+/// The labels of `kubernetes_build_info`.
+pub(crate) fn build_info() -> [(&'static str, String); 5] {
+    [
+        ("major", MAJOR.to_string()),
+        ("minor", MINOR.to_string()),
+        ("git_version", git_version()),
+        ("compiler", "rustc".to_owned()),
+        ("platform", platform()),
+    ]
+}
+
+/// GET of /api and any method of /apis: one document, or all below at once.
+pub(crate) async fn root(
+    Extension(info): Extension<Arc<RequestInfo>>,
+    headers: HeaderMap,
+) -> Result<Response, Status> {
+    let path = info.uri.path().trim_end_matches('/');
+    match negotiate_discovery(&headers, &info.query, path == "/api", true)? {
+        Discovery::Plain(form) => answer(path, form),
+        Discovery::Aggregated(media) => aggregated(&format!("{path}.aggregated"), media, &headers),
+    }
+}
+
+/// GET of a group, or of a version and its resources.
+pub(crate) async fn below(
+    Extension(info): Extension<Arc<RequestInfo>>,
+    headers: HeaderMap,
+) -> Result<Response, Status> {
+    let path = percent_decode_str(info.uri.path()).decode_utf8_lossy();
+    let path = path.trim_end_matches('/');
+    if !SENT.contains_key(path) {
+        return Ok(no_such_path(path));
+    }
+    let of_resources = path.matches('/').count() > 2 || path == "/api/v1";
+    match negotiate_discovery(&headers, &info.query, of_resources, false)? {
+        Discovery::Plain(form) => answer(path, form),
+        Discovery::Aggregated(_) => Err(Status::no_such_path()),
+    }
+}
+
+/// What is below a version that is served is answered in its terms; anything else is nobody's.
+pub(super) fn no_such_path(path: &str) -> Response {
+    let roots = DOCUMENTS.iter().map(|(root, _)| *root);
+    let mut roots = roots.filter(|root| *root != "/apis").chain(["/version"]);
+    let is_below = |root| {
+        let rest = path.strip_prefix(root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if roots.any(is_below) {
+        Status::no_such_path().into_response()
+    } else {
+        not_found()
+    }
+}
+
+fn sent(path: &str) -> Result<&'static Document, Status> {
+    SENT.get(path).ok_or_else(Status::no_such_path)
+}
+
+fn answer(path: &str, form: Form) -> Result<Response, Status> {
+    let (media, body) = sent(path)?.encode(form)?;
+    Ok(encoded(StatusCode::OK, media, body))
+}
+
+fn aggregated(path: &str, media: Media, headers: &HeaderMap) -> Result<Response, Status> {
+    let document = sent(path)?;
+    let etag = format!("\"{:X}\"", fingerprint(document.json.as_bytes()));
+    let form = Form {
+        media,
+        shape: Shape::Whole,
+        pretty: false,
+    };
+    let (_, body) = document.encode(form)?;
+    let content_type = format!(
+        "{};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        media.content_type()
+    );
+    let known = headers.get(header::IF_NONE_MATCH);
+    let mut response = if known.is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        body.into_response()
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [(header::CONTENT_TYPE, content_type), (header::ETAG, etag)] {
+        let value = HeaderValue::from_str(&value);
+        headers.insert(
+            name,
+            value.map_err(|error| Status::internal(error.to_string()))?,
+        );
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    Ok(response)
+}
+
+/// Any method of /: every path there is to know of.
+pub(crate) async fn paths() -> Result<Response, Status> {
+    #[derive(Serialize)]
+    struct Paths {
+        paths: Vec<&'static str>,
+    }
+    let mut paths: Vec<_> = DOCUMENTS.iter().map(|(path, _)| *path).collect();
+    paths.extend(["/apis/", "/healthz", "/livez", "/metrics"]);
+    paths.extend(["/openapi/v3", "/openapi/v3/", "/readyz", "/version"]);
+    paths.sort_unstable();
+    let json = serde_json::to_vec_pretty(&Paths { paths })
+        .map_err(|error| Status::internal(error.to_string()))?;
+    Ok(encoded(StatusCode::OK, Media::Json, json))
+}
+
+/// A number that changes when the bytes do (FNV-1a): enough for an ETag of a document of our own.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn read(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    /// Names and verbs of an array of resources, with the group they are in.
+    fn named(group: &Value, resources: &Value, name: &str) -> BTreeSet<String> {
+        let resources = resources.as_array().unwrap().iter();
+        resources
+            .map(|it| format!("{group} {} {} {}", it[name], it["verbs"], it["shortNames"]))
+            .collect()
+    }
+
+    #[test]
+    fn the_documents_agree_with_each_other() {
+        let (mut plain, mut aggregated) = (BTreeSet::new(), BTreeSet::new());
+        let mut groups = Vec::new();
+        for (path, text) in DOCUMENTS {
+            let document = read(text);
+            match document["kind"].as_str().unwrap() {
+                "APIResourceList" => {
+                    let group_version = document["groupVersion"].as_str().unwrap();
+                    assert!(path.ends_with(group_version), "{path}");
+                    let group = group_version
+                        .rsplit_once('/')
+                        .map_or("", |(group, _)| group);
+                    plain.extend(named(&group.into(), &document["resources"], "name"));
+                }
+                "APIGroup" => groups.push((path, document)),
+                other => assert!(matches!(other, "APIVersions" | "APIGroupList"), "{path}"),
+            }
+        }
+        for (_, text) in AGGREGATED {
+            for group in read(text)["items"].as_array().unwrap() {
+                let name = group["metadata"].get("name").cloned().unwrap_or("".into());
+                aggregated.extend(named(&name, &group["versions"][0]["resources"], "resource"));
+            }
+        }
+        assert_eq!(plain, aggregated);
+        let listed = read(DOCUMENTS[2].1);
+        let listed = listed["groups"].as_array().unwrap();
+        assert_eq!(listed.len(), groups.len());
+        for (path, group) in groups {
+            let one = listed
+                .iter()
+                .find(|one| path.ends_with(one["name"].as_str().unwrap()));
+            for member in ["name", "versions", "preferredVersion"] {
+                assert_eq!(one.unwrap()[member], group[member], "{path}");
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Watch events that were already encoded for one watcher and are about to be sent to the next.
+//!
+//! A change goes to every watcher; encoding it is most of the work. What is sent does not depend on who watches, only on
+//! the form asked for, so encodings are kept, in bounded number and size, and shared: each is made once for as long as
+//! watchers are not further apart than what is kept. A watcher waits for another only where both need the same encoding.
+
+use bytes::Bytes;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::http::negotiate::{Media, Shape};
+use tidings_api::codec::Api;
+use tidings_api::table::IncludeObject;
+
+/// Encodings kept.
+const ENTRIES_MAX: u64 = 4096;
+/// Their bytes in all.
+const BYTES_MAX: u64 = 8 << 20;
+/// Parts of the cache, with a lock each that is held for a look or an insertion. An encoding longer than half a part is
+/// shared with those who wait for it, and not kept: it would drive out too many others.
+const PARTS: usize = 8;
+
+/// What an encoding depends on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct EncodingKey {
+    /// The revision of the change.
+    pub(crate) revision: u64,
+    /// Several keys may change in one revision.
+    pub(crate) key: Bytes,
+    /// `ADDED`, `MODIFIED` or `DELETED`: what it is to this watcher's selector.
+    pub(crate) kind: &'static str,
+    pub(crate) api: Api,
+    pub(crate) media: Media,
+    pub(crate) shape: Shape,
+    pub(crate) row: Option<RowKey>,
+}
+
+/// What a table's row depends on besides.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct RowKey {
+    /// Ages change by the second.
+    pub(crate) second: i64,
+    pub(crate) include_object: IncludeObject,
+    pub(crate) columns: bool,
+}
+
+/// The encodings that are kept.
+pub(crate) struct EncodedEvents(Cache<EncodingKey, Bytes, Weight>);
+
+/// An encoding weighs its bytes, and no less than where the bound of their number is reached with that of their bytes.
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<EncodingKey, Bytes> for Weight {
+    fn weight(&self, _key: &EncodingKey, encoding: &Bytes) -> u64 {
+        (encoding.len() as u64).max(BYTES_MAX / ENTRIES_MAX)
+    }
+}
+
+impl Default for EncodedEvents {
+    fn default() -> Self {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(ENTRIES_MAX as usize)
+            .weight_capacity(BYTES_MAX)
+            .shards(PARTS)
+            // All watchers need a change at about the same time, and then never again: what was needed often is no better
+            // than what is new.
+            .hot_allocation(0.5)
+            .ghost_allocation(0.0)
+            .build()
+            .expect("both capacities are given");
+        let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Self(Cache::with_options(options, Weight, hasher, lifecycle))
+    }
+}
+
+impl EncodedEvents {
+    /// The encoding, made by `encode` if it is not kept. Whoever needs the same meanwhile waits for it.
+    ///
+    /// # Errors
+    /// What `encode` fails with; the next one who needs it tries again.
+    pub(crate) fn get_or_encode<E>(
+        &self,
+        key: &EncodingKey,
+        encode: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        self.0.get_or_insert_with(key, encode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// How long a thread waits for another before the test has failed.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn key(revision: u64, kind: &'static str) -> EncodingKey {
+        EncodingKey {
+            revision,
+            key: "shop/web".into(),
+            kind,
+            api: Api::Core,
+            media: Media::Json,
+            shape: Shape::Whole,
+            row: None,
+        }
+    }
+
+    #[test]
+    fn each_is_encoded_once_and_what_is_kept_is_bounded() {
+        let encoded = EncodedEvents::default();
+        let get = |revision: u64, kind: &'static str, len: u64| {
+            let mut made = false;
+            let encode = || {
+                made = true;
+                Ok::<_, ()>(Bytes::from(vec![0; len as usize]))
+            };
+            let bytes = encoded.get_or_encode(&key(revision, kind), encode);
+            assert_eq!(bytes.map(|bytes| bytes.len() as u64), Ok(len));
+            made
+        };
+        assert!(get(1, "ADDED", 10) && !get(1, "ADDED", 10));
+        assert!(get(1, "DELETED", 10), "another answer");
+        assert!(
+            get(2, "ADDED", BYTES_MAX) && get(2, "ADDED", BYTES_MAX),
+            "too long to keep"
+        );
+        for len in [1, 4096] {
+            for revision in 10..10 + 2 * ENTRIES_MAX {
+                assert!(get(revision + len * 100_000, "ADDED", len));
+                // Watchers need it one shortly after the other.
+                assert!(!get(revision + len * 100_000, "ADDED", len));
+            }
+            let bytes: u64 = encoded.0.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+            assert!(bytes <= BYTES_MAX && encoded.0.len() as u64 <= ENTRIES_MAX);
+        }
+    }
+
+    #[test]
+    fn the_latest_are_kept_though_those_before_were_needed_often() {
+        let encoded = EncodedEvents::default();
+        let get = |revision: u64| {
+            let mut made = false;
+            let encode = || {
+                made = true;
+                Ok::<_, ()>(Bytes::from_static(b"x"))
+            };
+            encoded
+                .get_or_encode(&key(revision, "ADDED"), encode)
+                .unwrap();
+            made
+        };
+        for revision in 0..2 * ENTRIES_MAX {
+            assert!(get(revision));
+            assert!(!get(revision));
+        }
+        // A watcher that is a few hundred changes behind finds them.
+        let latest = 2 * ENTRIES_MAX..2 * ENTRIES_MAX + 500;
+        assert_eq!(
+            latest.clone().filter(|revision| get(*revision)).count(),
+            500
+        );
+        assert_eq!(latest.filter(|revision| get(*revision)).count(), 0);
+    }
+
+    #[test]
+    fn different_ones_are_encoded_at_once_and_the_same_one_by_one_thread() {
+        let encoded = EncodedEvents::default();
+        let made = AtomicUsize::new(0);
+        let (first, second) = (mpsc::channel(), mpsc::channel());
+        // Each is made while the other is.
+        let meet = |revision, tell: mpsc::Sender<()>, hear: mpsc::Receiver<()>| {
+            let encode = || {
+                tell.send(()).unwrap();
+                hear.recv_timeout(PATIENCE).map(|()| Bytes::new())
+            };
+            encoded.get_or_encode(&key(revision, "ADDED"), encode)
+        };
+        let met = thread::scope(|scope| {
+            let other = scope.spawn(|| meet(1, first.0, second.1));
+            [meet(2, second.0, first.1), other.join().unwrap()]
+        });
+        assert_eq!(met, [Ok(Bytes::new()), Ok(Bytes::new())]);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let encode = || {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        thread::yield_now();
+                        Ok::<_, ()>(Bytes::from_static(b"x"))
+                    };
+                    let bytes = encoded.get_or_encode(&key(3, "ADDED"), encode);
+                    assert_eq!(bytes.as_deref(), Ok(b"x".as_slice()));
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+        // What fails is tried again by the next.
+        assert_eq!(encoded.get_or_encode(&key(4, "ADDED"), || Err(())), Err(()));
+        let again = encoded.get_or_encode(&key(4, "ADDED"), || Ok::<_, ()>(Bytes::new()));
+        assert_eq!(again, Ok(Bytes::new()));
+    }
+}

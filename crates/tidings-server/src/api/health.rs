@@ -1,0 +1,116 @@
+//! `/livez`, `/readyz` and `/healthz` (`k8s.io/apiserver/pkg/server/healthz`). They are open to everybody, as a
+//! kube-apiserver's are by default.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use tidings_core::validate::go_quote;
+
+use super::not_found::not_found;
+use crate::api::server::ApiServer;
+use crate::http::params;
+use crate::http::request::RequestInfo;
+
+/// The checks of a path. A server that is about to go is alive but takes no new work.
+fn checks(path: &str) -> &'static [&'static str] {
+    if path.starts_with("/readyz") {
+        &["ping", "store", "shutdown"]
+    } else {
+        &["ping", "store"]
+    }
+}
+
+/// Our name of a check that kube-apiserver calls otherwise.
+fn ours(check: &str) -> &str {
+    match check {
+        "etcd" => "store",
+        "log" => "ping",
+        other => other,
+    }
+}
+
+/// What is wrong, if anything.
+async fn failure(server: &ApiServer, check: &str) -> Option<String> {
+    match check {
+        "store" => server.observed.stats(&*server.store).await.err(),
+        "shutdown" => server
+            .is_stopping()
+            .then(|| "process is shutting down".into()),
+        _ => None,
+    }
+}
+
+/// GET of all checks.
+pub(crate) async fn all(
+    State(server): State<Arc<ApiServer>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Response {
+    let (query, path) = (&info.query, info.uri.path());
+    let mut excluded: BTreeSet<&str> = query.values(params::EXCLUDE).map(ours).collect();
+    let mut lines = Vec::new();
+    let mut failures = Vec::new();
+    for check in checks(path) {
+        if excluded.remove(check) {
+            lines.push(format!("[+]{check} excluded: ok\n"));
+            continue;
+        }
+        match failure(&server, check).await {
+            None => lines.push(format!("[+]{check} ok\n")),
+            Some(why) => {
+                // The reason is in the log, not told to strangers.
+                lines.push(format!("[-]{check} failed: reason withheld\n"));
+                failures.push(format!("{check}: {why}"));
+            }
+        }
+    }
+    if !excluded.is_empty() {
+        let unknown: Vec<String> = excluded.iter().map(|name| go_quote(name)).collect();
+        lines.push(format!(
+            "warn: some health checks cannot be excluded: no matches for {}\n",
+            unknown.join(", ")
+        ));
+    }
+    let lines = lines.concat();
+    let name = path.trim_start_matches('/').trim_end_matches('/');
+    if !failures.is_empty() {
+        tracing::warn!(
+            check = name,
+            failures = failures.join("; "),
+            "health check failed"
+        );
+        return (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("{lines}{name} check failed\n"),
+        )
+            .into_response();
+    }
+    if query.has(params::VERBOSE) {
+        format!("{lines}{name} check passed\n").into_response()
+    } else {
+        "ok".into_response()
+    }
+}
+
+/// GET of one check.
+pub(crate) async fn one(
+    State(server): State<Arc<ApiServer>>,
+    Path(check): Path<String>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Response {
+    let check = ours(&check);
+    if !checks(info.uri.path()).contains(&check) {
+        return not_found();
+    }
+    match failure(&server, check).await {
+        None => "ok".into_response(),
+        Some(why) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("internal server error: {why}\n"),
+        )
+            .into_response(),
+    }
+}

@@ -1,0 +1,205 @@
+//! What a client may take up: requests in flight, and time, each until the answer's last byte.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
+
+use crate::api::options::ApiOptions;
+use crate::clock;
+use crate::flow::paced;
+use crate::flow::place_counters::FlowMetrics;
+use crate::flow::places::{Level, Places};
+use crate::http::request::{RequestInfo, RequestLabels};
+use crate::http::status::Status;
+use crate::metrics::{Metrics, Text};
+
+/// A write of one event has this long, whatever the limit of all requests (`requestTimeoutUpperBound`).
+const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
+
+/// A request may wait for others for this part of its time (`getRequestWaitContext` of `k8s.io/apiserver`).
+const WAIT_DIVISOR: u32 = 4;
+
+/// What becomes of a request.
+pub(crate) enum Admitted {
+    /// A watch: it lasts long, and has a place until it has told what there is.
+    Watch(Option<InitialPlace>),
+    Within(Limit),
+    Refused(Response),
+}
+
+/// The places of requests in flight, and the time requests have.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    reads: Places,
+    writes: Places,
+    /// Of the users themselves: what a cluster is asked must not hold up what nobody is asked about.
+    reviews: Places,
+    flow: FlowMetrics,
+    request_timeout: Duration,
+    wait_limit: Duration,
+}
+
+impl Limits {
+    pub(crate) fn new(options: &ApiOptions) -> Self {
+        let places = |level| {
+            let count = match level {
+                Level::ReadOnly => options.max_requests_inflight,
+                Level::Mutating | Level::Reviews => options.max_mutating_requests_inflight,
+            };
+            Places::new(level, count, options.max_requests_inqueue)
+        };
+        Self {
+            reads: places(Level::ReadOnly),
+            writes: places(Level::Mutating),
+            reviews: places(Level::Reviews),
+            flow: FlowMetrics::default(),
+            request_timeout: options.request_timeout,
+            wait_limit: options.request_wait_limit,
+        }
+    }
+
+    /// How full each level is, and what became of those that waited.
+    pub(crate) fn write(&self, text: &mut Text) {
+        let now = [&self.reads, &self.writes, &self.reviews].map(Places::now);
+        self.flow.write(&now, text);
+    }
+
+    /// Lets so many requests in at once; others wait for their turn, and those that it does not come to are told to come
+    /// back. Their time is counted from `began`. `gone` resolves when nobody waits for the answer any more.
+    pub(crate) async fn admit(
+        &self,
+        metrics: &Arc<Metrics>,
+        info: &RequestInfo,
+        began: Instant,
+        gone: impl Future<Output = ()>,
+    ) -> Admitted {
+        let mut longest = self.request_timeout;
+        if info.writes_one() {
+            longest = longest.min(WRITE_TIME_MAX);
+        }
+        let timeout = match info.query.timeout() {
+            // What a watch asks for is how long it lasts.
+            _ if info.is_watch() => longest,
+            Ok(None | Some(Duration::ZERO)) => longest,
+            Ok(Some(asked)) => asked.min(longest),
+            Err(status) => return Admitted::Refused(status.into_response()),
+        };
+        let deadline = clock::deadline(began, timeout);
+        let place = match self.places(info) {
+            None => None,
+            Some(places) => {
+                let wait = self.wait_limit.min(timeout / WAIT_DIVISOR);
+                let Ok(place) = places.take(&self.flow, wait, gone).await else {
+                    metrics.terminated(info.labels, 429);
+                    return Admitted::Refused(too_many_requests());
+                };
+                Some(place)
+            }
+        };
+        if info.is_watch() {
+            return Admitted::Watch(place.map(|place| InitialPlace::new(place, deadline)));
+        }
+        Admitted::Within(Limit {
+            metrics: Arc::clone(metrics),
+            labels: info.labels,
+            place,
+            deadline,
+        })
+    }
+
+    /// The places a request takes one of. Who looks how the server is doing needs none: it matters most when there are
+    /// none.
+    fn places(&self, info: &RequestInfo) -> Option<&Places> {
+        if info.is_metrics() {
+            None
+        } else if info.is_review() {
+            Some(&self.reviews)
+        } else if matches!(info.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            Some(&self.reads)
+        } else {
+            Some(&self.writes)
+        }
+    }
+}
+
+/// The place of a watch that tells what there is. It is given back when the last of these is dropped, or at the deadline of
+/// other requests: a client that does not read must not keep it.
+#[derive(Clone, Debug)]
+pub(crate) struct InitialPlace(#[expect(dead_code, reason = "held")] Arc<HeldPlace>);
+
+#[derive(Debug)]
+struct HeldPlace {
+    place: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Its other end hears when this is dropped.
+    _held: oneshot::Sender<Infallible>,
+}
+
+impl InitialPlace {
+    fn new(place: OwnedSemaphorePermit, deadline: Instant) -> Self {
+        let (held, dropped) = oneshot::channel();
+        let held = Arc::new(HeldPlace {
+            place: Mutex::new(Some(place)),
+            _held: held,
+        });
+        let late = Arc::downgrade(&held);
+        tokio::spawn(async move {
+            _ = tokio::time::timeout_at(deadline, dropped).await;
+            if let Some(late) = late.upgrade() {
+                late.place
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
+            }
+        });
+        Self(held)
+    }
+}
+
+/// A request's place among those in flight, if it takes one, and its time.
+pub(crate) struct Limit {
+    metrics: Arc<Metrics>,
+    labels: RequestLabels,
+    place: Option<OwnedSemaphorePermit>,
+    deadline: Instant,
+}
+
+impl Limit {
+    /// Answers within the time, or says that it was too short; the answer's body has what is left of it.
+    pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
+        let Self {
+            metrics,
+            labels,
+            place,
+            deadline,
+        } = self;
+        let answer = tokio::time::timeout_at(deadline, answer).await;
+        let timed_out = move || metrics.aborted(labels);
+        if let Ok(response) = answer {
+            response.map(|body| paced::pace(body, place, deadline, timed_out))
+        } else {
+            timed_out();
+            Status::timeout().into_response()
+        }
+    }
+}
+
+pub(crate) fn too_many_requests() -> Response {
+    let headers = [
+        (header::RETRY_AFTER, HeaderValue::from_static("1")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        ),
+    ];
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        headers,
+        "Too many requests, please try again later.\n",
+    )
+        .into_response()
+}

@@ -1,0 +1,132 @@
+//! Reading one event, and lists of them.
+//!
+//! Every list is [streamed], in every form and with any limit: the store is read page by page at one revision, and each
+//! page is encoded and sent while the next is read, so memory stays bounded however long the list is.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use tidings_store::{At, ListRequest};
+
+use super::body::event_response;
+use super::call::Call;
+use super::newest;
+use super::pages::Pages;
+use super::store_request::{key_prefix, not_newer_than_store, store_request};
+use super::streamed;
+use super::watch;
+use crate::api::server::ApiServer;
+use crate::http::continuation::Continuation;
+use crate::http::negotiate::{Answer, Form, Shape};
+use crate::http::params;
+use crate::http::query::{ListOptions, ResourceVersion};
+use crate::http::status::Status;
+
+/// Who wants a Table in pages of so many rows and goes on behind the first is kubectl, which wants all of it.
+const KUBECTL_CHUNK: usize = 500;
+
+/// GET of one event.
+pub(crate) async fn get(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    // A watch of one is asked of the collection; as upstream, `watch` means nothing here.
+    if call.info.is_watch_path {
+        return list(State(server), call).await;
+    }
+    let form = call.form(Answer::Object)?;
+    if let ResourceVersion::At(revision) =
+        ResourceVersion::parse(call.info.query.get(params::RESOURCE_VERSION))?
+    {
+        not_newer_than_store(&server, revision)?;
+    }
+    let stored = server.stored(call.api, &call.key()).await?;
+    event_response(
+        &call,
+        form,
+        StatusCode::OK,
+        &stored.event,
+        server.clock.now(),
+        &[],
+    )
+}
+
+/// GET of a collection: a list or a watch.
+pub(crate) async fn list(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    let watched = call.info.is_watch_path || call.info.query.flag(params::WATCH);
+    let form = call.form(if watched { Answer::Watch } else { Answer::List })?;
+    let options = ListOptions::parse(call.api, &call.info.query, call.info.is_watch_path)?;
+    if options.watch {
+        return watch::watch(server, call, options).await;
+    }
+    if let Some(limit) = newest::limit(&call, &options) {
+        return newest::list(&server, &call, form, limit).await;
+    }
+    stream_list(server, call, form, options).await
+}
+
+/// The first request of a list, at the right revision, and how much the list has behind it where that is known already.
+fn first_request(
+    server: &ApiServer,
+    namespace: &str,
+    options: &ListOptions,
+) -> Result<(ListRequest, Option<u64>), Status> {
+    let mut request = store_request(namespace, &options.selector);
+    if let Some(token) = &options.continue_token {
+        let continuation = Continuation::decode(token)?;
+        request.at = continuation.revision.map_or(At::Latest, At::Exact);
+        request.after = Some((key_prefix(namespace) + &continuation.after).into());
+        let remaining = server.remaining.of(&request.prefix, token);
+        return Ok((request, remaining));
+    }
+    if let ResourceVersion::At(revision) = options.resource_version {
+        not_newer_than_store(server, revision)?;
+        let exact = options.match_exact.unwrap_or(options.limit.is_some());
+        request.at = if exact {
+            At::Exact(revision)
+        } else {
+            At::Latest
+        };
+    }
+    Ok((request, None))
+}
+
+/// What reads the list that a request is about.
+pub(crate) fn pages(
+    server: &Arc<ApiServer>,
+    call: &Call,
+    options: &ListOptions,
+) -> Result<Pages, Status> {
+    let (request, remaining) = first_request(server, &call.info.namespace, options)?;
+    Ok(Pages::new(
+        Arc::clone(server),
+        options.selector.clone(),
+        request,
+        key_prefix(&call.info.namespace).len(),
+        options.limit,
+        remaining,
+    ))
+}
+
+async fn stream_list(
+    server: Arc<ApiServer>,
+    call: Call,
+    form: Form,
+    mut options: ListOptions,
+) -> Result<Response, Status> {
+    // With a selector there is no telling how much has to be read for so many rows, and a request has its time.
+    let is_all_read_on = options.continue_token.is_some() && options.selector.is_empty();
+    if is_all_read_on
+        && matches!(form.shape, Shape::Table(_))
+        && let Some(limit @ KUBECTL_CHUNK..) = options.limit
+    {
+        options.limit = Some(limit.max(server.options.table_continuation_rows));
+    }
+    let pages = pages(&server, &call, &options)?;
+    streamed::answer(&server, &call, form, pages).await
+}

@@ -1,0 +1,108 @@
+//! `/metrics`: the page of everything that is counted.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use tidings_store::Stats;
+
+use super::discovery::build_info;
+use crate::api::server::ApiServer;
+use crate::metrics::{Text, write_process};
+
+/// GET of everything that is counted.
+pub(crate) async fn metrics(State(server): State<Arc<ApiServer>>) -> Response {
+    let stats = server.observed.stats(&*server.store).await.ok();
+    let content_type = [(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+    )];
+    (content_type, page(&server, stats.as_ref())).into_response()
+}
+
+/// Everything in Prometheus' text form.
+fn page(server: &ApiServer, stats: Option<&Stats>) -> String {
+    let metrics = &server.metrics;
+    let mut text = Text::default();
+    metrics.write_requests(&mut text);
+    let connections = &server.connections;
+    connections.metrics.write(connections.counts(), &mut text);
+    server.limits.write(&mut text);
+    metrics.write_answers(&mut text);
+    if let Some(stats) = stats {
+        write_store(stats, &mut text);
+    }
+    server.access.write(&mut text);
+    server.admission.write(&mut text);
+    if let Some(audit) = server.audit_counts() {
+        audit.write(&mut text);
+    }
+    text.metric(
+        "kubernetes_build_info",
+        "gauge",
+        "The server's version; always 1.",
+    );
+    let version = build_info();
+    let labels: Vec<(&str, &str)> = version
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    text.sample("kubernetes_build_info", &labels, 1);
+    write_process(&mut text);
+    text.into_string()
+}
+
+fn write_store(stats: &Stats, text: &mut Text) {
+    let events = [("resource", "events")];
+    let events_of_core = [("group", ""), ("resource", "events")];
+    for (name, labels) in [
+        ("apiserver_storage_objects", &events[..]),
+        ("apiserver_resource_objects", &events_of_core[..]),
+    ] {
+        text.metric(name, "gauge", "Events whose end is not yet written down.");
+        text.sample(name, labels, stats.records);
+    }
+    let name = "apiserver_resource_size_estimate_bytes";
+    text.metric(name, "gauge", "Bytes of these events, before compression.");
+    text.sample(name, &events_of_core, stats.value_bytes);
+    let name = "apiserver_storage_size_bytes";
+    text.metric(name, "gauge", "Bytes the store takes on disk.");
+    text.sample(name, &[("storage_cluster_id", "tidings")], stats.disk_bytes);
+    text.single(
+        "tidings_storage_expiry_lag_seconds",
+        "gauge",
+        "By how much the writing down of ends is behind the clock.",
+        stats.expiry_lag_ms as f64 / 1e3,
+    );
+    text.single(
+        "tidings_storage_expired_total",
+        "counter",
+        "Events whose end was written down since the start.",
+        stats.expired,
+    );
+    text.single(
+        "tidings_storage_watches",
+        "gauge",
+        "Watches of the store.",
+        stats.watches,
+    );
+    text.single(
+        "tidings_storage_list_snapshots",
+        "gauge",
+        "Snapshots of the store held for lists that are read page by page.",
+        stats.list_snapshots,
+    );
+    text.single(
+        "tidings_storage_changes_undone_total",
+        "counter",
+        "Changes taken back for pages of lists whose snapshot was not held.",
+        stats.changes_undone,
+    );
+    text.single(
+        "tidings_storage_revision",
+        "gauge",
+        "The revision of the latest change.",
+        stats.revision,
+    );
+}

@@ -1,0 +1,131 @@
+//! Which path is answered by whom.
+
+mod access;
+mod apply;
+mod body;
+mod call;
+mod chain;
+mod commit;
+mod delete;
+mod discovery;
+pub(crate) mod encoded;
+mod frame;
+mod health;
+pub(crate) mod limits;
+mod list;
+mod list_writer;
+mod measured;
+mod metrics;
+mod namespaces;
+mod newest;
+mod not_found;
+pub(crate) mod observed;
+mod openapi;
+pub(crate) mod options;
+mod pages;
+pub(crate) mod random;
+pub(crate) mod remaining;
+mod review;
+pub(crate) mod rules;
+pub(crate) mod server;
+mod store_request;
+mod streamed;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::Uri;
+use axum::middleware;
+use axum::routing::{MethodRouter, any, get, post};
+
+use crate::api::server::ApiServer;
+use crate::http::status::Status;
+
+/// The whole API as a service, to be put behind a listener or called directly.
+pub fn router(server: Arc<ApiServer>) -> Router {
+    let mut api = Router::new();
+    for prefix in ["/api/v1", "/apis/events.k8s.io/v1"] {
+        let all = format!("{prefix}/namespaces/{{namespace}}/events");
+        let one = format!("{all}/{{name}}");
+        api = at(api, &format!("{prefix}/events"), get(list::list));
+        api = at(
+            api,
+            &all,
+            get(list::list)
+                .post(write::create)
+                .delete(delete::delete_collection),
+        );
+        api = at(
+            api,
+            &one,
+            get(list::get)
+                .put(write::replace)
+                .patch(write::patch)
+                .delete(delete::delete),
+        );
+        for watched in [
+            "events",
+            "namespaces/{namespace}/events",
+            "namespaces/{namespace}/events/{name}",
+        ] {
+            api = at(api, &format!("{prefix}/watch/{watched}"), get(list::list));
+        }
+    }
+    for (path, answer) in [
+        ("/api", get(discovery::root)),
+        ("/api/v1", get(discovery::below)),
+        ("/apis/{group}", get(discovery::below)),
+        ("/apis/{group}/{version}", get(discovery::below)),
+        ("/api/v1/namespaces", get(namespaces::list)),
+        ("/api/v1/namespaces/{namespace}", get(namespaces::get)),
+        (
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            post(review::access),
+        ),
+        (
+            "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+            post(review::rules),
+        ),
+        (
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            post(review::subject),
+        ),
+    ] {
+        api = at(api, path, answer);
+    }
+    api = at(api, "/version", get(discovery::version));
+    for path in ["/healthz", "/livez", "/readyz"] {
+        api = api
+            .route(path, any(health::all))
+            .route(&format!("{path}/{{check}}"), any(health::one));
+    }
+    api
+        // These do not tell methods apart.
+        .route("/", any(discovery::paths))
+        .route("/apis", any(discovery::root))
+        .route("/apis/", any(discovery::root))
+        .route("/metrics", get(metrics::metrics))
+        .route("/openapi/v3", get(openapi::index))
+        .route("/openapi/v3/{*path}", get(openapi::version))
+        .fallback(|uri: Uri| async move { discovery::no_such_path(uri.path()) })
+        .method_not_allowed_fallback(|| async { Status::method_not_allowed() })
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&server),
+            chain::answer,
+        ))
+        .with_state(server)
+}
+
+/// Answers a path, and the same with a slash at its end.
+fn at(
+    router: Router<Arc<ApiServer>>,
+    path: &str,
+    answer: MethodRouter<Arc<ApiServer>>,
+) -> Router<Arc<ApiServer>> {
+    let answer = answer.fallback(|| async { Status::method_not_allowed() });
+    router
+        .route(&format!("{path}/"), answer.clone())
+        .route(path, answer)
+}

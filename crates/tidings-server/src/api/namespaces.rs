@@ -1,0 +1,192 @@
+//! Namespaces as a courtesy to `kubectl get namespaces` and to user interfaces: they can be read, as objects or as a
+//! table, and that is all.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+use super::body::encoded;
+use crate::admission::Namespace;
+use crate::api::server::ApiServer;
+use crate::http::negotiate::{Answer, Form, Media, Shape, negotiate};
+use crate::http::present::present;
+use crate::http::query::Query;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+use tidings_api::table::IncludeObject;
+
+/// What everybody accepts; there is no protobuf of namespaces here.
+const ACCEPTED: &str = "application/json, application/yaml";
+
+/// GET /api/v1/namespaces/{namespace}
+pub(crate) async fn get(
+    State(server): State<Arc<ApiServer>>,
+    Path(name): Path<String>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+    headers: HeaderMap,
+) -> Result<Response, Status> {
+    let query = &info.query;
+    let form = negotiate(&headers, query, Answer::Object)?;
+    let namespace = server.options.namespaces.find(&name);
+    let namespace = namespace.ok_or_else(|| Status::namespace_not_found(&name))?;
+    let items = [(name, namespace)];
+    match form.shape {
+        Shape::Table(version) => respond(form, &table(version, query, &items, &json!({}))?),
+        Shape::Partial(version) => respond(form, &partial(version, &items[0])),
+        Shape::Misfit(why) => Err(Status::misfit(why)),
+        Shape::Whole => {
+            let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
+            merge(&mut whole, object(&items[0]));
+            respond(form, &whole)
+        }
+    }
+}
+
+/// GET /api/v1/namespaces: those that are set, or, if all are there, those that every cluster has and those that hold
+/// events.
+pub(crate) async fn list(
+    State(server): State<Arc<ApiServer>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+    headers: HeaderMap,
+) -> Result<Response, Status> {
+    let query = &info.query;
+    let form = negotiate(&headers, query, Answer::List)?;
+    let items = all(&server).await?;
+    let metadata = json!({"resourceVersion": server.store.revision().to_string()});
+    match form.shape {
+        Shape::Table(version) => respond(form, &table(version, query, &items, &metadata)?),
+        Shape::Partial(version) => {
+            let list: Vec<Value> = items.iter().map(|item| partial(version, item)).collect();
+            let list = json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": format!("meta.k8s.io/{version}"),
+                "metadata": metadata,
+                "items": list,
+            });
+            respond(form, &list)
+        }
+        Shape::Misfit(why) => Err(Status::misfit(why)),
+        Shape::Whole => {
+            let list: Vec<Value> = items.iter().map(object).collect();
+            let list = json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": list});
+            respond(form, &list)
+        }
+    }
+}
+
+fn respond(form: Form, value: &Value) -> Result<Response, Status> {
+    if form.media == Media::Protobuf {
+        return Err(Status::not_acceptable(ACCEPTED));
+    }
+    let (media, body) = present(form, value.to_string().into_bytes())?;
+    Ok(encoded(StatusCode::OK, media, body))
+}
+
+/// All namespaces there are to tell of, in order.
+async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
+    if let Some(named) = server.options.namespaces.named() {
+        let item = |(name, namespace): (&String, &Namespace)| (name.clone(), *namespace);
+        return Ok(named.iter().map(item).collect());
+    }
+    let mut names: Vec<String> = ["default", "kube-public", "kube-system"]
+        .map(str::to_owned)
+        .into();
+    let mut after = None;
+    loop {
+        // One record tells of a namespace; the next request skips to the key behind all of that namespace's.
+        let request = tidings_store::ListRequest {
+            after,
+            limit: Some(1),
+            ..Default::default()
+        };
+        let page = server
+            .store
+            .list(request)
+            .await
+            .map_err(|error| Status::from_read(&error, None))?;
+        let Some(record) = page.records.first() else {
+            break;
+        };
+        let namespace: Vec<u8> = record
+            .key
+            .iter()
+            .copied()
+            .take_while(|byte| *byte != b'/')
+            .collect();
+        names.push(String::from_utf8_lossy(&namespace).into_owned());
+        let mut behind = namespace;
+        // No name contains this byte, and all sort before it.
+        behind.extend_from_slice(b"/\xff");
+        after = Some(behind.into());
+    }
+    names.sort();
+    names.dedup();
+    let item = |name| (name, Namespace::Active);
+    Ok(names.into_iter().map(item).collect())
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "labels": {"kubernetes.io/metadata.name": name}})
+}
+
+fn object((name, namespace): &(String, Namespace)) -> Value {
+    json!({
+        "metadata": metadata(name),
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": namespace.phase()},
+    })
+}
+
+fn partial(version: &str, (name, _): &(String, Namespace)) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": metadata(name),
+    })
+}
+
+/// The columns of `printNamespace` in `pkg/printers/internalversion/printers.go`. Nobody knows when a namespace was made.
+fn table(
+    version: &str,
+    query: &Query,
+    items: &[(String, Namespace)],
+    metadata: &Value,
+) -> Result<Value, Status> {
+    let include = query.include_object()?;
+    let column = |name: &str, format: &str, description: &str| json!({"name": name, "type": "string", "format": format, "description": description, "priority": 0});
+    let row = |item: &(String, Namespace)| {
+        let (name, namespace) = item;
+        let object = match include {
+            IncludeObject::None => Value::Null,
+            IncludeObject::Metadata => partial(version, item),
+            IncludeObject::Object => {
+                let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
+                merge(&mut whole, object(item));
+                whole
+            }
+        };
+        json!({"cells": [name, namespace.phase(), "<unknown>"], "object": object})
+    };
+    let rows: Vec<Value> = items.iter().map(row).collect();
+    Ok(json!({
+        "kind": "Table",
+        "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": metadata,
+        "columnDefinitions": [
+            column("Name", "name", "The name of the namespace."),
+            column("Status", "", "Active, or Terminating when it is being deleted."),
+            column("Age", "", "How long ago the namespace was made."),
+        ],
+        "rows": rows,
+    }))
+}
+
+fn merge(into: &mut Value, more: Value) {
+    if let (Some(into), Value::Object(more)) = (into.as_object_mut(), more) {
+        into.extend(more);
+    }
+}

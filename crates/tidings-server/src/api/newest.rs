@@ -1,0 +1,149 @@
+//! `?order=newest&limit=N`: the events last seen, first of all the latest, without reading the others.
+//!
+//! No kube-apiserver has this; like every parameter it does not know, it passes it over. So an answer in this order says so in a header, and one
+//! without the header is a list as always. Only lists of all events, or of a namespace's, are answered so: what a selector leaves out would have
+//! to be read first.
+//!
+//! The store finds them all at one revision and gives the values of one page. The others are read by their keys while
+//! those before them are sent, as they were at that revision.
+
+use std::sync::Arc;
+use std::vec;
+
+use axum::response::Response;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use http::{HeaderName, HeaderValue};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use tidings_store::{ListRequest, NewestRequest, PAGE_BYTES_MAX, Record, Revision};
+
+use super::call::Call;
+use super::store_request::key_prefix;
+use super::streamed::{self, Batches};
+use crate::api::server::ApiServer;
+use crate::http::negotiate::Form;
+use crate::http::params;
+use crate::http::query::{ListOptions, ResourceVersion};
+use crate::http::status::Status;
+
+/// Says that an answer is in this order.
+const HEADER: HeaderName = HeaderName::from_static("tidings-newest-first");
+/// Where so many events are is held in memory; a longer list comes in its usual order.
+const LIMIT_MAX: usize = 500;
+/// Events that are read by their keys at once.
+const READS_AT_ONCE: usize = 4;
+
+/// How many events are asked for in this order, if they are.
+pub(crate) fn limit(call: &Call, options: &ListOptions) -> Option<usize> {
+    let is_wanted = call.info.query.get(params::ORDER) == Some("newest")
+        && options.selector.is_empty()
+        && options.continue_token.is_none()
+        && options.resource_version == ResourceVersion::Unset;
+    options
+        .limit
+        .filter(|limit| is_wanted && *limit <= LIMIT_MAX)
+}
+
+/// Answers with the events last seen.
+pub(crate) async fn list(
+    server: &Arc<ApiServer>,
+    call: &Call,
+    form: Form,
+    limit: usize,
+) -> Result<Response, Status> {
+    let request = NewestRequest {
+        prefix: key_prefix(&call.info.namespace).into(),
+        limit,
+        ..NewestRequest::default()
+    };
+    let page = server.store.newest(request).await;
+    let page = page.map_err(|error| Status::from_read(&error, None))?;
+    let newest = Newest {
+        server: Arc::clone(server),
+        first: Some(page.records),
+        behind: page.behind.into_iter(),
+        revision: page.revision,
+    };
+    let mut response = streamed::answer(server, call, form, newest).await?;
+    let headers = response.headers_mut();
+    headers.insert(HEADER, HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+struct Newest {
+    server: Arc<ApiServer>,
+    first: Option<Vec<Record>>,
+    behind: vec::IntoIter<(Bytes, Revision)>,
+    revision: Revision,
+}
+
+impl Newest {
+    /// The next records by their keys, until they are a page.
+    async fn read_on(&mut self) -> Result<Vec<Record>, Status> {
+        let mut records: Vec<Record> = Vec::new();
+        let mut bytes = 0;
+        while bytes < PAGE_BYTES_MAX && !self.behind.as_slice().is_empty() {
+            let wanted: Vec<_> = self.behind.by_ref().take(READS_AT_ONCE).collect();
+            let read = wanted
+                .into_iter()
+                .map(|(key, revision)| self.read(key, revision));
+            for record in try_join_all(read).await?.into_iter().flatten() {
+                bytes += record.value.len();
+                records.push(record);
+            }
+        }
+        Ok(records)
+    }
+
+    /// A record as it was when it was found; `None` if its time has come since.
+    async fn read(&self, key: Bytes, revision: Revision) -> Result<Option<Record>, Status> {
+        let store = &self.server.store;
+        let current = store.get(key.clone()).await;
+        let current = current.map_err(|error| Status::from_read(&error, None))?;
+        if let Some(record) = current.filter(|record| record.revision == revision) {
+            return Ok(Some(record));
+        }
+        let then = ListRequest::prefix(key.clone()).at(self.revision).limit(1);
+        let page = store.list(then).await;
+        let page = page.map_err(|error| Status::from_read(&error, None))?;
+        let mut records = page.records.into_iter();
+        Ok(records.find(|record| record.key == key))
+    }
+}
+
+impl Batches for Newest {
+    async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
+        let batch = match self.first.take() {
+            Some(first) => first,
+            None if self.is_done() => return Ok(None),
+            None => self.read_on().await?,
+        };
+        self.server.metrics.listed(batch.len(), batch.len());
+        Ok(Some(batch))
+    }
+
+    fn is_done(&self) -> bool {
+        self.first.is_none() && self.behind.as_slice().is_empty()
+    }
+
+    async fn look_ahead(
+        &mut self,
+        lengths: bool,
+        mut see: impl FnMut(&Record) -> Result<(), Status> + Send,
+    ) -> Result<ListMeta, Status> {
+        if lengths {
+            let behind = self.behind.clone();
+            while !self.is_done() {
+                for record in self.read_on().await? {
+                    see(&record)?;
+                }
+            }
+            self.behind = behind;
+        }
+        // That is all there is to the list: it has no next page.
+        Ok(ListMeta {
+            resource_version: Some(self.revision.to_string()),
+            ..ListMeta::default()
+        })
+    }
+}

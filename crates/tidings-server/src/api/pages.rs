@@ -1,0 +1,243 @@
+//! A list as it is read: batches of the records that were asked for, all of one revision.
+//!
+//! The store is read page by page, the next page while the one before is being sent, so a list of any length takes the
+//! memory of two pages. Where a list's head has to tell what is only known at its end (the continue token behind a limit,
+//! the length of a protobuf list) the list is read twice; the second time up to the key where the first one stopped.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{self, BoxFuture, MaybeDone};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use tidings_store::{At, ListRequest, Page, ReadError, Record, Revision};
+
+use super::streamed::Batches;
+use crate::api::server::ApiServer;
+use crate::http::continuation::Continuation;
+use crate::http::status::Status;
+use crate::http::stored::selects;
+use tidings_api::selector::Selector;
+
+/// So many records are read from the store at a time.
+const STORE_PAGE_LEN: usize = 500;
+
+type Ahead = MaybeDone<BoxFuture<'static, Result<Page, Status>>>;
+
+/// Reads one list.
+pub(crate) struct Pages {
+    server: Arc<ApiServer>,
+    selector: Selector,
+    request: ListRequest,
+    /// How many bytes of each key are the namespace that the list is of, and its slash; continue tokens go without.
+    namespace_len: usize,
+    /// How many records may still come.
+    left: Option<usize>,
+    /// No key behind this one is wanted.
+    until: Option<Bytes>,
+    /// The page behind the last batch, as far as it was read.
+    ahead: Option<Pin<Box<Ahead>>>,
+    started: bool,
+    done: bool,
+    /// Whether something was left behind the limit.
+    more: bool,
+    revision: Revision,
+    /// How many records come behind those read so far, whether they may still come or not.
+    remaining: Option<u64>,
+}
+
+impl Pages {
+    pub(crate) fn new(
+        server: Arc<ApiServer>,
+        selector: Selector,
+        request: ListRequest,
+        namespace_len: usize,
+        limit: Option<usize>,
+        remaining: Option<u64>,
+    ) -> Self {
+        Self {
+            remaining: remaining.filter(|_| selector.is_empty()),
+            server,
+            selector,
+            request,
+            namespace_len,
+            left: limit,
+            until: None,
+            ahead: None,
+            started: false,
+            done: false,
+            more: false,
+            revision: 0,
+        }
+    }
+
+    fn next_request(&self) -> ListRequest {
+        let limit = match self.left {
+            // With a selector there is no telling how many records have to be read.
+            Some(left) if self.selector.is_empty() => left.min(STORE_PAGE_LEN),
+            _ => STORE_PAGE_LEN,
+        };
+        ListRequest {
+            limit: Some(limit),
+            ..self.request.clone()
+        }
+    }
+
+    /// Whether what is still to come is known to end before the limit does.
+    fn fits(&self) -> bool {
+        match (self.left, self.remaining) {
+            (None, _) => true,
+            (Some(left), Some(remaining)) => remaining <= left as u64,
+            (Some(_), None) => false,
+        }
+    }
+
+    /// The list's metadata, once all of it was read.
+    fn meta(&self) -> ListMeta {
+        let after = self.request.after.as_ref().filter(|_| self.more);
+        let continuation = after.map(|after| Continuation {
+            revision: Some(self.revision),
+            after: relative(after, self.namespace_len),
+        });
+        let token = continuation.as_ref().map(Continuation::encode);
+        if let (Some(token), Some(remaining)) = (&token, self.remaining) {
+            let lists = &self.server.remaining;
+            lists.keep(&self.request.prefix, token, remaining);
+        }
+        ListMeta {
+            resource_version: Some(self.revision.to_string()),
+            r#continue: token,
+            remaining_item_count: self
+                .remaining
+                .filter(|remaining| self.more && *remaining > 0)
+                .and_then(|remaining| i64::try_from(remaining).ok()),
+            ..ListMeta::default()
+        }
+    }
+}
+
+impl Batches for Pages {
+    async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
+        if self.done {
+            return Ok(None);
+        }
+        let first = !std::mem::replace(&mut self.started, true);
+        let unfiltered = self.selector.is_empty();
+        let page = if let Some(mut ahead) = self.ahead.take() {
+            ahead.as_mut().await;
+            let page = ahead.as_mut().take_output();
+            page.ok_or_else(|| Status::internal("a page that was read is not there"))?
+        } else {
+            self.request.count_remaining =
+                first && unfiltered && self.left.is_some() && self.remaining.is_none();
+            read_page(&self.server, self.next_request(), self.namespace_len).await
+        }?;
+        self.request.count_remaining = false;
+        self.revision = page.revision;
+        self.request.at = At::Exact(page.revision);
+        match &mut self.remaining {
+            Some(remaining) => *remaining = remaining.saturating_sub(page.records.len() as u64),
+            None => self.remaining = page.remaining,
+        }
+
+        let fetched = page.records.len();
+        let mut batch = Vec::with_capacity(fetched);
+        let mut records = page.records.into_iter();
+        for record in records.by_ref() {
+            if self.until.as_ref().is_some_and(|until| record.key > until) {
+                self.done = true;
+                break;
+            }
+            self.request.after = Some(record.key.clone());
+            if unfiltered || selects(&self.selector, &record)? {
+                batch.push(record);
+                self.left = self.left.map(|left| left.saturating_sub(1));
+            }
+            if self.left == Some(0) {
+                break;
+            }
+        }
+        self.server.metrics.listed(fetched, batch.len());
+        let left = page.more || records.len() > 0;
+        if self.until.is_some() && self.until == self.request.after {
+            self.done = true;
+        }
+        if self.left == Some(0) || !left {
+            self.done = true;
+            self.more = left;
+        }
+        if !self.done {
+            let (server, request) = (Arc::clone(&self.server), self.next_request());
+            let namespace_len = self.namespace_len;
+            let page = async move { read_page(&server, request, namespace_len).await };
+            let mut ahead = Box::pin(future::maybe_done(page.boxed()));
+            // The store begins when it is first asked: now, and not when this page was sent. A task would wait for this one to
+            // make way.
+            let _ = futures::poll!(&mut ahead);
+            self.ahead = Some(ahead);
+        }
+        Ok(Some(batch))
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Reads the rest of the list for what its head tells, calling `see` with each record, and makes it ready to be read
+    /// once more. If nothing has to be known that is not known already, the list is left as it is.
+    async fn look_ahead(
+        &mut self,
+        lengths: bool,
+        mut see: impl FnMut(&Record) -> Result<(), Status> + Send,
+    ) -> Result<ListMeta, Status> {
+        if self.done || self.fits() && !lengths {
+            return Ok(self.meta());
+        }
+        let mut scout = Self::new(
+            Arc::clone(&self.server),
+            self.selector.clone(),
+            self.request.clone(),
+            self.namespace_len,
+            self.left,
+            self.remaining,
+        );
+        scout.started = true;
+        while let Some(batch) = scout.next().await? {
+            for record in &batch {
+                see(record)?;
+            }
+        }
+        self.left = None;
+        self.until.clone_from(&scout.request.after);
+        Ok(scout.meta())
+    }
+}
+
+/// A key without the namespace that its list is of.
+fn relative(key: &Bytes, namespace_len: usize) -> String {
+    String::from_utf8_lossy(key.get(namespace_len..).unwrap_or_default()).into_owned()
+}
+
+async fn read_page(
+    server: &ApiServer,
+    request: ListRequest,
+    namespace_len: usize,
+) -> Result<Page, Status> {
+    let after = request.after.clone();
+    server
+        .store
+        .list(request)
+        .await
+        .map_err(|error: ReadError| {
+            // A list that cannot go on at its own revision may go on at the latest.
+            let resume = after.map(|after| {
+                Continuation {
+                    revision: None,
+                    after: relative(&after, namespace_len),
+                }
+                .encode()
+            });
+            Status::from_read(&error, resume)
+        })
+}

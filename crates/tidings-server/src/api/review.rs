@@ -1,0 +1,293 @@
+//! What somebody may ask about itself: `kubectl auth can-i`, `auth can-i --list` and `auth whoami`. The answers are the
+//! authorizer's own: what a review says is allowed is, and nothing else.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use http::StatusCode;
+use k8s_pb::api::authorization::v1 as pb;
+use prost::Message;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use serde_saphyr::DuplicateKeyPolicy;
+use tidings_core::validate::FieldError;
+
+use super::call::Call;
+use crate::api::server::ApiServer;
+use crate::auth::attributes::{Attributes, ResourceAttributes};
+use crate::auth::{User, UserInfo};
+use crate::clock;
+use crate::http::negotiate::{Media, body_media};
+use crate::http::status::Status;
+use tidings_api::codec;
+use tidings_api::yaml;
+
+const GROUP: &str = "authorization.k8s.io";
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Review<T> {
+    spec: T,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AccessSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_attributes: Option<AskedResource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    non_resource_attributes: Option<AskedPath>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct AskedResource {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    verb: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    resource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    subresource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct AskedPath {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    path: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    verb: String,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct RulesSpec {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+}
+
+/// A spec in Kubernetes' protobuf.
+trait FromProtobuf: Sized {
+    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError>;
+}
+
+impl FromProtobuf for AccessSpec {
+    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError> {
+        let spec = pb::SelfSubjectAccessReview::decode(raw)?
+            .spec
+            .unwrap_or_default();
+        Ok(Self {
+            resource_attributes: spec.resource_attributes.map(|asked| AskedResource {
+                namespace: asked.namespace.unwrap_or_default(),
+                verb: asked.verb.unwrap_or_default(),
+                group: asked.group.unwrap_or_default(),
+                version: asked.version.unwrap_or_default(),
+                resource: asked.resource.unwrap_or_default(),
+                subresource: asked.subresource.unwrap_or_default(),
+                name: asked.name.unwrap_or_default(),
+            }),
+            non_resource_attributes: spec.non_resource_attributes.map(|asked| AskedPath {
+                path: asked.path.unwrap_or_default(),
+                verb: asked.verb.unwrap_or_default(),
+            }),
+        })
+    }
+}
+
+impl FromProtobuf for RulesSpec {
+    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError> {
+        let spec = pb::SelfSubjectRulesReview::decode(raw)?
+            .spec
+            .unwrap_or_default();
+        Ok(Self {
+            namespace: spec.namespace.unwrap_or_default(),
+        })
+    }
+}
+
+fn read_spec<T>(kind: &str, call: &Call) -> Result<T, Status>
+where
+    T: FromProtobuf + Default + for<'a> Deserialize<'a>,
+{
+    let body = &call.body;
+    let spec = match body_media(&call.headers)? {
+        Media::Protobuf => codec::protobuf::open(body).and_then(|enveloped| {
+            T::from_protobuf(&enveloped.raw).map_err(|error| error.to_string())
+        }),
+        Media::Yaml => yaml::read::<Review<T>>(body, DuplicateKeyPolicy::Error)
+            .map(|review| review.spec)
+            .map_err(|error| error.to_string()),
+        Media::Json => serde_json::from_slice::<Review<T>>(body)
+            .map(|review| review.spec)
+            .map_err(|error| error.to_string()),
+    };
+    spec.map_err(|why| Status::bad_request(format!("{kind} cannot be handled: {why}")))
+}
+
+fn answer(kind: &str, group: &str, spec: impl Serialize, status: &Value) -> Response {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Answered<'a, T> {
+        kind: &'a str,
+        api_version: String,
+        metadata: Value,
+        spec: T,
+        status: &'a Value,
+    }
+    let review = Answered {
+        kind,
+        api_version: format!("{group}/v1"),
+        metadata: json!({}),
+        spec,
+        status,
+    };
+    (StatusCode::CREATED, Json(review)).into_response()
+}
+
+/// POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews
+pub(crate) async fn access(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    const KIND: &str = "SelfSubjectAccessReview";
+    let spec: AccessSpec = read_spec(KIND, &call)?;
+    let asked = match (&spec.resource_attributes, &spec.non_resource_attributes) {
+        (Some(asked), None) => Attributes::Resource(ResourceAttributes {
+            verb: asked.verb.as_str().into(),
+            group: asked.group.as_str().into(),
+            version: asked.version.as_str().into(),
+            resource: asked.resource.as_str().into(),
+            subresource: asked.subresource.as_str().into(),
+            namespace: asked.namespace.as_str().into(),
+            name: asked.name.as_str().into(),
+        }),
+        (None, Some(asked)) => Attributes::Path {
+            verb: asked.verb.as_str().into(),
+            path: asked.path.as_str().into(),
+        },
+        (both, _) => {
+            let mut error = if both.is_some() {
+                FieldError::invalid(
+                    "spec.nonResourceAttributes",
+                    "",
+                    "cannot be specified in combination with resourceAttributes",
+                )
+            } else {
+                FieldError::invalid(
+                    "spec.resourceAttributes",
+                    "",
+                    "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+                )
+            };
+            if both.is_none() {
+                error.value = "null".into();
+            }
+            // Upstream leaves out which kind it is.
+            return Err(Status::invalid("", GROUP, "", &error.into()));
+        }
+    };
+    let decided = server
+        .authorizer
+        .authorize(&call.user, &asked, clock::monotonic(), &server.access)
+        .await;
+    let mut status = json!({});
+    match decided {
+        Ok(decision) => {
+            status["allowed"] = decision.allowed.into();
+            if decision.denied {
+                status["denied"] = true.into();
+            }
+            if !decision.reason.is_empty() {
+                status["reason"] = decision.reason.into();
+            }
+        }
+        Err(error) => {
+            status["allowed"] = false.into();
+            status["evaluationError"] = error.to_string().into();
+        }
+    }
+    Ok(answer(KIND, GROUP, &spec, &status))
+}
+
+/// POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews
+pub(crate) async fn rules(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    const KIND: &str = "SelfSubjectRulesReview";
+    let spec: RulesSpec = read_spec(KIND, &call)?;
+    if spec.namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let found = server.authorizer.rules(&call.user, &spec.namespace);
+    let (paths, resources): (Vec<_>, Vec<_>) = found
+        .rules
+        .into_iter()
+        .partition(|rule| !rule.non_resource_urls.is_empty());
+    let resources: Vec<Value> = resources
+        .into_iter()
+        .map(|rule| {
+            let mut shown = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
+            if !rule.resource_names.is_empty() {
+                shown["resourceNames"] = rule.resource_names.into();
+            }
+            shown
+        })
+        .collect();
+    let paths: Vec<Value> = paths
+        .into_iter()
+        .map(|rule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}))
+        .collect();
+    let mut status = json!({
+        "resourceRules": resources,
+        "nonResourceRules": paths,
+        "incomplete": found.incomplete.is_some(),
+    });
+    if let Some(why) = found.incomplete {
+        status["evaluationError"] = why.into();
+    }
+    // The spec is not given back; upstream does not, either.
+    Ok(answer(KIND, GROUP, json!({}), &status))
+}
+
+/// POST /apis/authentication.k8s.io/v1/selfsubjectreviews
+pub(crate) async fn subject(
+    State(server): State<Arc<ApiServer>>,
+    Extension(user): Extension<User>,
+) -> Response {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Review<'a> {
+        kind: &'a str,
+        api_version: &'a str,
+        metadata: Value,
+        status: UserStatus<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct UserStatus<'a> {
+        user_info: &'a UserInfo,
+    }
+    let now = server
+        .clock
+        .now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    let review = Review {
+        kind: "SelfSubjectReview",
+        api_version: "authentication.k8s.io/v1",
+        metadata: json!({"creationTimestamp": now}),
+        status: UserStatus { user_info: &user },
+    };
+    (StatusCode::CREATED, Json(review)).into_response()
+}

@@ -1,0 +1,167 @@
+//! What every request handler shares: the store, the clock, the options, and who may come in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_pb::api::core::v1::Event;
+use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
+use tokio::sync::watch;
+
+use crate::admission::{Admission, AdmissionCounts, Gate};
+use crate::api::encoded::EncodedEvents;
+use crate::api::limits::Limits;
+use crate::api::observed::ObservedStore;
+use crate::api::options::ApiOptions;
+use crate::api::remaining::Remaining;
+use crate::audit::{AuditCounts, AuditLog};
+use crate::auth::{AccessCounters, Authenticator, Authorizer};
+use crate::clock::Clock;
+use crate::flow::connections::Connections;
+use crate::http::status::Status;
+use crate::http::stored::{Key, Stored};
+use crate::metrics::Metrics;
+use tidings_api::codec::Api;
+
+/// The state of the API, shared by all requests; see [`router`](crate::router).
+pub struct ApiServer {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: ApiOptions,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) access: Arc<AccessCounters>,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) admission: Admission,
+    pub(crate) audit: Option<Arc<AuditLog>>,
+    pub(crate) limits: Limits,
+    pub(crate) encoded: EncodedEvents,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) observed: ObservedStore,
+    pub(crate) remaining: Remaining,
+    stopping: watch::Sender<bool>,
+    ending: AtomicBool,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// Serves a store to whom the authenticator lets in. What they may do is up to the default [`Authorizer`]: next to
+    /// nothing, unless they are in `system:masters`; see [`with_authorizer`](Self::with_authorizer).
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        authenticator: Authenticator,
+        options: ApiOptions,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            authenticator,
+            authorizer: Authorizer::default(),
+            access: Arc::default(),
+            connections: Arc::new(Connections::new(
+                options.max_connections,
+                options.max_connections_per_peer,
+            )),
+            admission: Admission::new(
+                options.namespaces.clone(),
+                options.event_size_limit,
+                &options.event_rate_limit,
+            ),
+            audit: None,
+            limits: Limits::new(&options),
+            encoded: EncodedEvents::default(),
+            metrics: Arc::default(),
+            observed: ObservedStore::default(),
+            remaining: Remaining::default(),
+            stopping: watch::Sender::new(false),
+            ending: AtomicBool::new(false),
+            options,
+        }
+    }
+
+    /// The same server, with another say in what users may do.
+    #[must_use]
+    pub fn with_authorizer(mut self, authorizer: Authorizer) -> Self {
+        self.authorizer = authorizer;
+        self
+    }
+
+    /// Who was let in and what was allowed, counted.
+    pub fn access_counters(&self) -> &AccessCounters {
+        &self.access
+    }
+
+    /// Writes down in an audit log what requests write.
+    #[must_use]
+    pub fn with_audit_log(mut self, log: AuditLog) -> Self {
+        self.audit = Some(Arc::new(log));
+        self
+    }
+
+    /// What became of the audit log's lines until now; `None` without one.
+    pub fn audit_counts(&self) -> Option<AuditCounts> {
+        self.audit.as_ref().map(|log| log.counts())
+    }
+
+    /// Ends all watches cleanly and reports not ready from now on. Other requests are still served.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Reports not ready from now on, and serves everything as before.
+    pub fn stop_soon(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    /// Whether the server is about to go, or going.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.ending.load(Ordering::Acquire) || *self.stopping.borrow()
+    }
+
+    /// Resolves when [`stop`](Self::stop) is called.
+    pub(crate) fn stopped(&self) -> BoxFuture<'static, ()> {
+        let mut stopping = self.stopping.subscribe();
+        Box::pin(async move {
+            // An error means the server itself is gone, which is stopping too.
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+        })
+    }
+
+    /// The rate limits for a request that writes.
+    pub(crate) fn gate<'a>(&'a self, user: &'a str, api: Api, dry_run: bool) -> Gate<'a> {
+        self.admission.gate(&*self.clock, api, user, dry_run)
+    }
+
+    /// What admission did with writes until now.
+    pub fn admission_counts(&self) -> AdmissionCounts {
+        self.admission.counts()
+    }
+
+    /// When an event written now ends.
+    pub(crate) fn expiry(&self, event: &Event) -> UnixMillis {
+        let options = &self.options;
+        let ttl = options.retention.ttl(event).unwrap_or(options.event_ttl);
+        let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        UnixMillis(self.clock.now().as_millisecond().saturating_add(ttl))
+    }
+
+    /// The stored event under a key, with its record.
+    ///
+    /// # Errors
+    /// 404 if there is none.
+    pub(crate) async fn stored(&self, api: Api, key: &Key) -> Result<Stored, Status> {
+        let record = self
+            .store
+            .get(key.bytes())
+            .await
+            .map_err(|error: ReadError| Status::from_read(&error, None))?;
+        Stored::decode(record.ok_or_else(|| Status::not_found(api, &key.name))?)
+    }
+}

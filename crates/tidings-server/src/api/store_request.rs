@@ -1,0 +1,60 @@
+//! What the store is asked for on behalf of a list or a watch.
+
+use tidings_api::selector::{SelectedObject, Selector};
+use tidings_store::{ListRequest, ObjectSelector, Revision};
+
+use crate::api::server::ApiServer;
+use crate::http::status::Status;
+
+/// What the store is asked for first.
+pub(crate) fn store_request(namespace: &str, selector: &Selector) -> ListRequest {
+    let fields = &selector.fields;
+    let namespace = if namespace.is_empty() {
+        fields.namespace().unwrap_or_default()
+    } else {
+        namespace
+    };
+    let prefix = match (namespace, fields.name()) {
+        ("", _) => String::new(),
+        (namespace, name) => format!("{namespace}/{}", name.unwrap_or_default()),
+    };
+    ListRequest {
+        object: fields.object().map(indexed),
+        ..ListRequest::prefix(prefix)
+    }
+}
+
+/// What the store's index of objects is asked for.
+fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
+    match object {
+        SelectedObject::Uid(uid) => ObjectSelector::Uid(uid.into()),
+        SelectedObject::Name {
+            name,
+            kind,
+            namespace,
+        } => ObjectSelector::Name {
+            name: name.into(),
+            kind: kind.map(str::to_owned),
+            namespace: namespace.map(str::to_owned),
+        },
+    }
+}
+
+/// 504 if a client knows of a later revision than the store does.
+pub(crate) fn not_newer_than_store(server: &ApiServer, revision: Revision) -> Result<(), Status> {
+    let current = server.store.revision();
+    if revision > current {
+        Err(Status::too_large_resource_version(revision, current))
+    } else {
+        Ok(())
+    }
+}
+
+/// What the keys of a namespace begin with; nothing if the list is of all of them.
+pub(crate) fn key_prefix(namespace: &str) -> String {
+    if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{namespace}/")
+    }
+}

@@ -1,0 +1,169 @@
+//! A list on its way out: read, encoded and sent batch by batch, so that one of any length takes the memory of two pages.
+//!
+//! What goes wrong before the first byte is told by a [`Status`]. Once the answer has begun, cutting it off is the only way
+//! left to say that it is not whole; what became of it is then known by its [`Outcome`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::vec;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderValue, StatusCode, header};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use tidings_store::Record;
+
+use super::body::{encoded, table_rows};
+use super::call::Call;
+use super::list_writer::ListWriter;
+use crate::api::server::ApiServer;
+use crate::http::negotiate::{Form, Media};
+use crate::http::status::Status;
+
+/// What is sent at once is not added to from here on, in bytes. A page of usual events is shorter.
+const CHUNK_LEN: usize = 1 << 20;
+
+/// What a list is made of.
+pub(crate) trait Batches: Send + 'static {
+    /// The next batch, which may be empty; `None` behind the last. No more than a page of the store.
+    fn next(&mut self) -> impl Future<Output = Result<Option<Vec<Record>>, Status>> + Send;
+
+    /// Whether the last batch was given out.
+    fn is_done(&self) -> bool;
+
+    /// What the list's head tells, once the first batch was given out. `see` is called with each record of the others if
+    /// `lengths` are needed.
+    fn look_ahead(
+        &mut self,
+        lengths: bool,
+        see: impl FnMut(&Record) -> Result<(), Status> + Send,
+    ) -> impl Future<Output = Result<ListMeta, Status>> + Send;
+
+    /// What is done with a batch before any of it is sent, and after the head is known.
+    fn settle(&mut self, _batch: &[Record]) -> impl Future<Output = Result<(), Status>> + Send {
+        async { Ok(()) }
+    }
+}
+
+/// On an answer that is made while it is sent: what has become of it by now.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome(Arc<Mutex<Option<Status>>>);
+
+impl Outcome {
+    fn new() -> Self {
+        let cut_off = Status::internal("the answer was cut off before it was complete");
+        Self(Arc::new(Mutex::new(Some(cut_off))))
+    }
+
+    fn set(&self, failure: Option<Status>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+
+    /// Why it is not whole, if so.
+    pub(crate) fn failure(&self) -> Option<Status> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Answers with a list.
+pub(crate) async fn answer(
+    server: &ApiServer,
+    call: &Call,
+    form: Form,
+    mut batches: impl Batches,
+) -> Result<Response, Status> {
+    let rows = table_rows(call, form, server.clock.now())?;
+    let mut writer = ListWriter::new(call.api, form, rows);
+    let batch = batches.next().await?.unwrap_or_default();
+    let mut items_len = 0;
+    for record in &batch {
+        items_len += writer.item_len(record)?;
+    }
+    let meta = batches
+        .look_ahead(form.media == Media::Protobuf, |record| {
+            items_len += writer.item_len(record)?;
+            Ok(())
+        })
+        .await?;
+    batches.settle(&batch).await?;
+    let mut first = Vec::with_capacity((batch.len() * 1024).min(CHUNK_LEN) + 512);
+    writer.write_start(&meta, items_len, &mut first)?;
+    if batches.is_done() {
+        for record in batch {
+            writer.write_item(&record, &mut first)?;
+        }
+        writer.write_end(&meta, &mut first)?;
+        return Ok(encoded(StatusCode::OK, form.media, first));
+    }
+    let outcome = Outcome::new();
+    let streamed = Streamed {
+        batches,
+        batch: batch.into_iter(),
+        writer,
+        meta,
+        ended: false,
+        outcome: outcome.clone(),
+    };
+    let chunks = stream::try_unfold((streamed, first), |(mut streamed, out)| async move {
+        match streamed.next_chunk(out).await {
+            Ok(chunk) => Ok(chunk.map(|chunk| (chunk, (streamed, Vec::new())))),
+            Err(status) => {
+                let why = String::from_utf8_lossy(&status.to_json()).into_owned();
+                streamed.outcome.set(Some(status));
+                Err(std::io::Error::other(why))
+            }
+        }
+    });
+    let content_type = HeaderValue::from_static(form.media.content_type());
+    let mut response = Body::from_stream(chunks).into_response();
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    response.extensions_mut().insert(outcome);
+    Ok(response)
+}
+
+struct Streamed<B> {
+    batches: B,
+    /// What is left of the batch that is being sent.
+    batch: vec::IntoIter<Record>,
+    writer: ListWriter,
+    meta: ListMeta,
+    ended: bool,
+    outcome: Outcome,
+}
+
+impl<B: Batches> Streamed<B> {
+    /// The next part of the answer, which begins with what `out` holds; `None` when nothing is left.
+    async fn next_chunk(&mut self, mut out: Vec<u8>) -> Result<Option<Bytes>, Status> {
+        if self.ended {
+            return Ok(None);
+        }
+        loop {
+            for record in self.batch.by_ref() {
+                self.writer.write_item(&record, &mut out)?;
+                if out.len() >= CHUNK_LEN {
+                    return Ok(Some(out.into()));
+                }
+            }
+            if self.batches.is_done() {
+                self.writer.write_end(&self.meta, &mut out)?;
+                self.ended = true;
+                self.outcome.set(None);
+                return Ok(Some(out.into()));
+            }
+            // What is there is sent before more is read.
+            if !out.is_empty() {
+                return Ok(Some(out.into()));
+            }
+            let batch = self.batches.next().await?.unwrap_or_default();
+            self.batches.settle(&batch).await?;
+            out.reserve((batch.len() * 1024).min(CHUNK_LEN));
+            self.batch = batch.into_iter();
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Watches: what exists, if asked for, then every change in order, until time or server end it.
+//!
+//! A watch answers 200 at once; whatever goes wrong later is one `ERROR` in the stream, for not every client reads the
+//! HTTP status of a watch. A change is judged by the selector before and after it: an event that enters the selection
+//! is `ADDED`, one that leaves it `DELETED`. A client that reads slowly makes its own watch wait, nobody else's.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderValue, StatusCode, header};
+use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tidings_store::{At, BoxFuture, Change, ListRequest, Record, Revision, Watch, WatchError};
+
+use super::body::{encode_watched, table_rows};
+use super::call::Call;
+use super::frame::{event_frame, frame, together};
+use super::store_request::{not_newer_than_store, store_request};
+use crate::api::encoded::{EncodingKey, RowKey};
+use crate::api::server::ApiServer;
+use crate::clock;
+use crate::flow::paced::Lasting;
+use crate::http::negotiate::{Answer, Form, Media, STREAMED, Shape};
+use crate::http::params;
+use crate::http::query::{ListOptions, ResourceVersion};
+use crate::http::status::Status;
+use crate::http::stored::selects;
+use tidings_api::table::Rows;
+
+/// Existing events that are read at a time, at most.
+const INITIAL_PAGE_LEN: usize = 500;
+/// Of these no more are sent at once, in bytes: a client that does not read costs what it was sent last.
+const INITIAL_CHUNK_LEN: usize = 1 << 20;
+/// What is sent at once is not added to from here on, in bytes.
+const CHUNK_LEN: usize = 64 * 1024;
+
+/// GET with `watch=true`.
+pub(crate) async fn watch(
+    server: Arc<ApiServer>,
+    call: Call,
+    mut options: ListOptions,
+) -> Result<Response, Status> {
+    let form = Form {
+        pretty: false,
+        ..call.form(Answer::Watch)?
+    };
+    // Refuses a wrong includeObject while there still is a status line to do it with.
+    table_rows(&call, form, server.clock.now())?;
+    if form.media == Media::Yaml {
+        return Err(Status::not_acceptable(STREAMED));
+    }
+    if !call.info.name.is_empty() {
+        let fields = &mut options.selector.fields;
+        if !fields.is_empty() && fields.name() != Some(&call.info.name) {
+            return Err(Status::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
+        fields.require_name(&call.info.name);
+    }
+    let timeout = options
+        .timeout
+        .filter(|timeout| !timeout.is_zero())
+        .unwrap_or_else(|| {
+            server
+                .options
+                .min_request_timeout
+                .mul_f64(1.0 + crate::api::random::fraction())
+        });
+    let content_type = match form.media {
+        Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
+    };
+    let ended: BoxFuture<'static, ()> = {
+        let stopped = server.stopped();
+        Box::pin(async move {
+            tokio::select! {
+                () = tokio::time::sleep(timeout) => {}
+                () = stopped => {}
+            }
+        })
+    };
+    let mut watching = Watching {
+        bookmarks: tokio::time::interval_at(
+            clock::deadline(clock::timer(), server.options.bookmark_interval),
+            server
+                .options
+                .bookmark_interval
+                .max(Duration::from_millis(1)),
+        ),
+        started: clock::monotonic(),
+        phase: Phase::Over,
+        columns_sent: false,
+        sent_revision: 0,
+        server,
+        call,
+        options,
+        form,
+    };
+    if let Err(status) = watching.start().await {
+        watching.phase = Phase::Failed(status);
+    }
+    let frames = futures::StreamExt::take_until(
+        stream::unfold(watching, |mut watching| async move {
+            watching
+                .next_frames()
+                .await
+                .map(|frames| (Ok::<_, std::convert::Infallible>(frames), watching))
+        }),
+        ended,
+    );
+    let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))];
+    // The stream ends in time only if somebody reads it; the connection looks after those that nobody does.
+    let lasting = Extension(Lasting(timeout));
+    Ok((
+        StatusCode::OK,
+        content_type,
+        lasting,
+        Body::from_stream(frames),
+    )
+        .into_response())
+}
+
+/// One watch.
+struct Watching {
+    server: Arc<ApiServer>,
+    call: Call,
+    options: ListOptions,
+    form: Form,
+    phase: Phase,
+    columns_sent: bool,
+    /// The latest revision the client has heard of.
+    sent_revision: Revision,
+    bookmarks: tokio::time::Interval,
+    started: std::time::Instant,
+}
+
+/// ```text
+/// ──┬──▶ Initial ──┬──▶ Live ───┐
+///   ├──────────────┘            ├──▶ Over
+///   └──▶ Failed ────────────────┘
+/// ```
+enum Phase {
+    /// What exists is being sent.
+    Initial {
+        request: ListRequest,
+        announce_end: bool,
+    },
+    /// Changes are being sent as they come.
+    Live {
+        watch: Box<dyn Watch>,
+        pending: VecDeque<Arc<Change>>,
+    },
+    /// There is nothing to say but this.
+    Failed(Status),
+    Over,
+}
+
+impl Watching {
+    /// The next bytes to send; `None` ends the answer.
+    async fn next_frames(&mut self) -> Option<Bytes> {
+        loop {
+            let step = match std::mem::replace(&mut self.phase, Phase::Over) {
+                Phase::Over => return None,
+                Phase::Failed(status) => Err(status),
+                Phase::Initial {
+                    request,
+                    announce_end,
+                } => self.initial(request, announce_end).await,
+                Phase::Live { watch, pending } => self.live(watch, pending).await,
+            };
+            match step {
+                Ok(frames) if frames.is_empty() => {}
+                Ok(frames) => {
+                    let lens = frames.iter().map(Bytes::len);
+                    self.server.metrics.watched(self.call.api, lens);
+                    return Some(together(frames));
+                }
+                Err(status) => {
+                    self.call.initial_place = None;
+                    // Phase::Over stays: an error is the last thing a watch says.
+                    return Some(frame(self.form.media, "ERROR", &self.error_object(&status)));
+                }
+            }
+        }
+    }
+
+    /// Finds out where to begin.
+    async fn start(&mut self) -> Result<(), Status> {
+        let options = &self.options;
+        let (initial, after) = match (options.send_initial_events, options.resource_version) {
+            (Some(true), ResourceVersion::At(revision)) => {
+                not_newer_than_store(&self.server, revision).map_err(Status::worth_waiting_for)?;
+                (true, None)
+            }
+            (Some(true), _) | (None, ResourceVersion::Unset | ResourceVersion::Zero) => {
+                (true, None)
+            }
+            (Some(false), ResourceVersion::Unset | ResourceVersion::Zero) => (false, None),
+            (_, ResourceVersion::At(revision)) => (false, Some(revision)),
+        };
+        if initial {
+            let mut request = store_request(&self.call.info.namespace, &options.selector);
+            request.limit = Some(INITIAL_PAGE_LEN);
+            // As since Kubernetes 1.32, a plain watch from the beginning counts as one that asked for what exists; one by the
+            // old path does not.
+            let asked =
+                options.send_initial_events.is_some() || self.call.info.query.flag(params::WATCH);
+            self.phase = Phase::Initial {
+                request,
+                announce_end: options.allow_bookmarks && asked,
+            };
+        } else {
+            let revision = after.unwrap_or_else(|| self.server.store.revision());
+            self.go_live(revision).await?;
+        }
+        Ok(())
+    }
+
+    async fn go_live(&mut self, after: Revision) -> Result<(), Status> {
+        let prefix = store_request(&self.call.info.namespace, &self.options.selector).prefix;
+        let watch = self
+            .server
+            .store
+            .watch(prefix, after)
+            .await
+            .map_err(|error| watch_status(&error))?;
+        self.sent_revision = after;
+        // All that there was is read: the place is another's.
+        self.call.initial_place = None;
+        self.phase = Phase::Live {
+            watch,
+            pending: VecDeque::new(),
+        };
+        Ok(())
+    }
+
+    /// Sends a page of what exists.
+    async fn initial(
+        &mut self,
+        mut request: ListRequest,
+        announce_end: bool,
+    ) -> Result<Vec<Bytes>, Status> {
+        let page = self
+            .server
+            .store
+            .list(request.clone())
+            .await
+            .map_err(|error| match error {
+                tidings_store::ReadError::Compacted { .. } => Status::watch_expired(),
+                other => Status::from_read(&other, None),
+            })?;
+        request.at = At::Exact(page.revision);
+        let mut frames = Vec::new();
+        let (mut seen, mut len) = (0, 0);
+        let mut records = page.records.into_iter();
+        while len < INITIAL_CHUNK_LEN
+            && let Some(record) = records.next()
+        {
+            seen += 1;
+            request.after = Some(record.key.clone());
+            if selects(&self.options.selector, &record)? {
+                let frame = self.first_frame(&record)?;
+                len += frame.len();
+                frames.push(frame);
+            }
+        }
+        let is_cut = records.len() > 0;
+        // Those that were read and not sent are read again; no more of them than it takes.
+        request.limit = Some(if is_cut {
+            seen
+        } else {
+            (seen * 2).clamp(1, INITIAL_PAGE_LEN)
+        });
+        if is_cut || page.more {
+            self.phase = Phase::Initial {
+                request,
+                announce_end,
+            };
+        } else {
+            self.go_live(page.revision).await?;
+            let took = clock::monotonic().saturating_duration_since(self.started);
+            let scope = if self.call.info.namespace.is_empty() {
+                "cluster"
+            } else {
+                "namespace"
+            };
+            self.server.metrics.watch_list(self.call.api, scope, took);
+            if announce_end {
+                frames.push(self.bookmark(page.revision, true)?);
+            }
+        }
+        Ok(frames)
+    }
+
+    /// Waits for changes, or for the time to tell a quiet client how far it is.
+    async fn live(
+        &mut self,
+        mut watch: Box<dyn Watch>,
+        mut pending: VecDeque<Arc<Change>>,
+    ) -> Result<Vec<Bytes>, Status> {
+        if pending.is_empty() {
+            // Either may win: changes that all concern others must not keep the bookmarks back.
+            let changes = tokio::select! {
+                changes = watch.next() => Some(changes),
+                _ = self.bookmarks.tick(), if self.options.allow_bookmarks => None,
+            };
+            match changes {
+                Some(Ok(changes)) => pending.extend(changes),
+                Some(Err(WatchError::Fault(tidings_store::Fault::Closed))) => return Ok(Vec::new()),
+                Some(Err(error)) => return Err(watch_status(&error)),
+                None => {
+                    let revision = watch.revision().max(self.sent_revision);
+                    self.phase = Phase::Live { watch, pending };
+                    self.sent_revision = revision;
+                    return Ok(vec![self.bookmark(revision, false)?]);
+                }
+            }
+        }
+        let mut frames: Vec<Bytes> = Vec::new();
+        let mut len = 0;
+        // A revision is told in whole: a client that goes on behind it would miss the rest.
+        while let Some(change) = pending.front()
+            && (len < CHUNK_LEN || change.revision() == self.sent_revision)
+            && let Some(change) = pending.pop_front()
+        {
+            if let Some(frame) = self.change(&change)? {
+                len += frame.len();
+                frames.push(frame);
+            }
+            self.sent_revision = change.revision();
+        }
+        self.phase = Phase::Live { watch, pending };
+        Ok(frames)
+    }
+
+    /// What a change means to this watch.
+    fn change(&mut self, change: &Change) -> Result<Option<Bytes>, Status> {
+        let selector = &self.options.selector;
+        let selected =
+            |record: Option<&Record>| record.map_or(Ok(false), |record| selects(selector, record));
+        let (before, after) = (selected(change.previous())?, selected(change.record())?);
+        let (kind, record) = match (before, after) {
+            (false, true) => ("ADDED", change.record()),
+            (true, true) => ("MODIFIED", change.record()),
+            (true, false) => ("DELETED", change.previous()),
+            (false, false) => return Ok(None),
+        };
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        let rows = self.rows_to_send()?;
+        let revision = change.revision();
+        let key = EncodingKey {
+            revision,
+            key: record.key.clone(),
+            kind,
+            api: self.call.api,
+            media: self.form.media,
+            shape: self.form.shape,
+            row: rows.as_ref().map(|(rows, columns)| RowKey {
+                second: rows.now.as_second(),
+                include_object: rows.include_object,
+                columns: *columns,
+            }),
+        };
+        let rows = rows.as_ref().map(|(rows, columns)| (rows, *columns));
+        let encode = || event_frame(self.call.api, self.form, kind, record, revision, rows);
+        self.server.encoded.get_or_encode(&key, encode).map(Some)
+    }
+
+    /// What was there before the watch began.
+    fn first_frame(&mut self, record: &Record) -> Result<Bytes, Status> {
+        let rows = self.rows_to_send()?;
+        let rows = rows.as_ref().map(|(rows, columns)| (rows, *columns));
+        let (api, form) = (self.call.api, self.form);
+        event_frame(api, form, "ADDED", record, record.revision, rows)
+    }
+
+    /// How to make a row, if this is a watch of tables, and whether it is the first, which names the columns.
+    fn rows_to_send(&mut self) -> Result<Option<(Rows, bool)>, Status> {
+        let Shape::Table(_) = self.form.shape else {
+            return Ok(None);
+        };
+        let columns = !std::mem::replace(&mut self.columns_sent, true);
+        Ok(Some((self.rows()?, columns)))
+    }
+
+    /// Rows as of this second, so that all watchers' are alike.
+    fn rows(&self) -> Result<Rows, Status> {
+        let now = self.server.clock.now();
+        let second = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
+        table_rows(&self.call, self.form, second)
+    }
+
+    /// A BOOKMARK: an otherwise empty event that tells how far the watch has come.
+    fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Result<Bytes, Status> {
+        let mut metadata = ObjectMeta {
+            resource_version: Some(revision.to_string()),
+            ..ObjectMeta::default()
+        };
+        if initial_events_end {
+            metadata
+                .annotations
+                .insert("k8s.io/initial-events-end".into(), "true".into());
+        }
+        // What no event is without.
+        let event = Event {
+            metadata: Some(metadata),
+            involved_object: Some(ObjectReference::default()),
+            source: Some(EventSource::default()),
+            ..Event::default()
+        };
+        let rows = self.rows_to_send()?;
+        let columns = rows.as_ref().is_some_and(|(_, columns)| *columns);
+        let rows = rows.as_ref().map(|(rows, _)| rows);
+        let object = encode_watched(self.call.api, self.form, &event, rows, columns)?;
+        Ok(frame(self.form.media, "BOOKMARK", &object))
+    }
+
+    fn error_object(&self, status: &Status) -> Bytes {
+        if self.form.media == Media::Protobuf {
+            status.to_protobuf().into()
+        } else {
+            status.to_json().into()
+        }
+    }
+}
+
+fn watch_status(error: &WatchError) -> Status {
+    match error {
+        WatchError::Compacted { .. } => Status::watch_expired(),
+        WatchError::Future { requested, current } => {
+            Status::too_large_resource_version(*requested, *current)
+        }
+        WatchError::Fault(fault) => {
+            Status::from_read(&tidings_store::ReadError::Fault(fault.clone()), None)
+        }
+        other => Status::internal(other.to_string()),
+    }
+}

@@ -1,0 +1,601 @@
+//! Places for connections, and which connection ends where there is none left.
+//!
+//! A connection is a stranger's until a request on it has shown good credentials. Invariants:
+//! - No more connections than there are places hold one, and none of those that were told to end is counted twice.
+//! - A tenth of the places is kept from strangers, and a tenth from connections with credentials: idle strangers cannot
+//!   shut out clients, and clients cannot shut out a probe, which has no credentials.
+//! - A new connection that finds no place is given that of a stranger of the peer that has the most of them: of its oldest,
+//!   one that asks nothing before all others. So one peer's strangers push out each other first. A connection with credentials is never ended for another. If all places of those are taken, one more stays a stranger
+//!   among the places.
+//! - The same holds among the connections of one peer address, if these are bounded.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::connection_counters::{ConnectionMetrics, Ending};
+
+/// One place in so many is kept from connections without credentials, and one from those with credentials.
+const KEPT: usize = 10;
+
+/// Maximum of bytes of heads that wait for the credentials in them to be checked, on connections without good ones.
+const HEADS_BYTES_MAX: usize = 64 << 20;
+/// The same of one peer.
+const PEER_HEADS_BYTES_MAX: usize = HEADS_BYTES_MAX / 4;
+
+/// Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 address that name a network. A host
+/// has all addresses of such a network at its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Peer(IpAddr);
+
+impl Peer {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> 64 << 64;
+                Self(Ipv6Addr::from_bits(network).into())
+            }
+            address @ IpAddr::V4(_) => Self(address),
+        }
+    }
+}
+
+/// In which order connections without credentials end: those on which nothing is asked before others, then by age.
+type Rank = (bool, u64);
+
+/// The places.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    max: usize,
+    /// As many have credentials at most, and as many have none.
+    kind_max: usize,
+    /// 0 is no limit.
+    peer_max: usize,
+    taken: Mutex<Taken>,
+    /// A place was given back.
+    left: Notify,
+    pub(crate) metrics: ConnectionMetrics,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// The number of the next connection.
+    next: u64,
+    /// Connections with credentials.
+    authenticated: usize,
+    /// Connections without credentials.
+    strangers: BTreeMap<Rank, Arc<Visitor>>,
+    /// Peers with strangers, the one whose stranger ends next at the end: by their number, then by the first to end.
+    crowds: BTreeSet<(usize, Reverse<Rank>)>,
+    /// Connections that were told to end and hold their places yet.
+    leaving: usize,
+    /// Bytes of heads whose credentials are being checked, of connections without good ones.
+    heads: usize,
+    peers: HashMap<Peer, OfPeer>,
+}
+
+#[derive(Debug, Default)]
+struct OfPeer {
+    /// All of them.
+    count: usize,
+    strangers: BTreeSet<Rank>,
+    leaving: usize,
+    heads: usize,
+}
+
+enum Entry {
+    Admitted(Arc<Visitor>),
+    /// A place will be free, or one was asked for.
+    Wait,
+    /// All of the peer's places are held by connections with credentials.
+    Refused,
+}
+
+impl Connections {
+    /// So many places, and so many of them for one peer address; 0 for the latter is no limit.
+    pub(crate) fn new(max: usize, peer_max: usize) -> Self {
+        let max = max.max(1);
+        let kept = max.div_ceil(KEPT).min(max - 1);
+        Self {
+            max,
+            kind_max: max - kept,
+            peer_max,
+            taken: Mutex::default(),
+            left: Notify::new(),
+            metrics: ConnectionMetrics::default(),
+        }
+    }
+
+    /// Waits for a place. There is one as soon as another connection has ended that was told to. `None`: the peer has too
+    /// many connections already.
+    pub(crate) async fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let peer = Peer::of(address);
+        loop {
+            // Hears of places given back from here on.
+            let left = self.left.notified();
+            let entry = self.try_enter(peer);
+            match entry {
+                Entry::Admitted(visitor) => return Some(Place(visitor)),
+                Entry::Wait => left.await,
+                Entry::Refused => {
+                    self.metrics.ended(Ending::PeerLimit);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn try_enter(self: &Arc<Self>, peer: Peer) -> Entry {
+        let mut taken = self.taken();
+        let taken = &mut *taken;
+        if let Some(of_peer) = taken.peers.get(&peer)
+            && self.peer_max > 0
+            && of_peer.count >= self.peer_max
+        {
+            let oldest = of_peer.strangers.first().copied();
+            return match (of_peer.leaving, oldest) {
+                (0, None) => Entry::Refused,
+                (0, Some(rank)) => {
+                    taken.end(rank);
+                    Entry::Wait
+                }
+                _ => Entry::Wait,
+            };
+        }
+        let strangers = taken.strangers.len() + taken.leaving;
+        if strangers >= self.kind_max || strangers + taken.authenticated >= self.max {
+            if taken.leaving == 0
+                && let Some(&(_, Reverse(rank))) = taken.crowds.last()
+            {
+                taken.end(rank);
+            }
+            return Entry::Wait;
+        }
+        let visitor = Arc::new(Visitor {
+            number: taken.next,
+            peer,
+            connections: Arc::clone(self),
+            authenticated: AtomicBool::new(false),
+            unproven: AtomicUsize::new(0),
+            placed: AtomicBool::new(false),
+            leave: Notify::new(),
+        });
+        taken.next += 1;
+        taken.peers.entry(peer).or_default().count += 1;
+        taken.insert((false, visitor.number), &visitor);
+        Entry::Admitted(visitor)
+    }
+
+    /// How many connections have credentials, and how many have none.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let taken = self.taken();
+        (taken.authenticated, taken.strangers.len() + taken.leaving)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OfPeer {
+    /// How many strangers it has, and which of them ends first.
+    fn crowd(&self) -> Option<(usize, Reverse<Rank>)> {
+        let first = self.strangers.first()?;
+        Some((self.strangers.len(), Reverse(*first)))
+    }
+}
+
+fn move_in<T: Ord>(set: &mut BTreeSet<T>, from: Option<T>, to: Option<T>) {
+    if let Some(from) = from {
+        set.remove(&from);
+    }
+    set.extend(to);
+}
+
+impl Taken {
+    fn insert(&mut self, rank: Rank, visitor: &Arc<Visitor>) {
+        if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+            let before = of_peer.crowd();
+            of_peer.strangers.insert(rank);
+            move_in(&mut self.crowds, before, of_peer.crowd());
+        }
+        self.strangers.insert(rank, Arc::clone(visitor));
+    }
+
+    fn remove(&mut self, rank: Rank) -> Option<Arc<Visitor>> {
+        let visitor = self.strangers.remove(&rank)?;
+        if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+            let before = of_peer.crowd();
+            of_peer.strangers.remove(&rank);
+            move_in(&mut self.crowds, before, of_peer.crowd());
+        }
+        Some(visitor)
+    }
+
+    /// Takes a connection from those without credentials, whatever its rank. `None`: it is not, or no longer, one of them.
+    fn take(&mut self, number: u64) -> Option<Arc<Visitor>> {
+        self.remove((false, number))
+            .or_else(|| self.remove((true, number)))
+    }
+
+    /// Forgets a peer of whom there is nothing.
+    fn tidy(&mut self, peer: Peer) {
+        let nothing = |of_peer: &OfPeer| of_peer.count == 0 && of_peer.heads == 0;
+        if self.peers.get(&peer).is_some_and(nothing) {
+            self.peers.remove(&peer);
+        }
+    }
+
+    /// Tells a connection without credentials to end.
+    fn end(&mut self, rank: Rank) {
+        if let Some(visitor) = self.remove(rank) {
+            self.leaving += 1;
+            if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
+                of_peer.leaving += 1;
+            }
+            visitor.leave.notify_one();
+        }
+    }
+}
+
+/// A connection's place. Dropped, it is free again.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Visitor>);
+
+impl Place {
+    pub(crate) fn visitor(&self) -> &Arc<Visitor> {
+        &self.0
+    }
+
+    /// Resolves when the place is needed for another connection.
+    pub(crate) async fn needed(&self) {
+        self.0.leave.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let visitor = &self.0;
+        {
+            let mut taken = visitor.connections.taken();
+            let placed = visitor.placed.load(Ordering::Relaxed);
+            let was_leaving = !placed && taken.take(visitor.number).is_none();
+            taken.authenticated -= usize::from(placed);
+            taken.leaving -= usize::from(was_leaving);
+            if let Some(of_peer) = taken.peers.get_mut(&visitor.peer) {
+                of_peer.leaving -= usize::from(was_leaving);
+                of_peer.count -= 1;
+            }
+            taken.tidy(visitor.peer);
+        }
+        visitor.connections.left.notify_waiters();
+    }
+}
+
+/// A connection, as its place sees it. Outlives the place in requests that outlive their connection.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    number: u64,
+    peer: Peer,
+    connections: Arc<Connections>,
+    /// Whether a request has shown good credentials.
+    authenticated: AtomicBool,
+    /// Requests begun since the last good credentials.
+    unproven: AtomicUsize,
+    /// Whether it has one of the places for connections with credentials. Written under the lock of `Taken`.
+    placed: AtomicBool,
+    leave: Notify,
+}
+
+impl Visitor {
+    /// A request on the connection has shown good credentials. It is safe from now on, if there is a place left for those
+    /// with credentials; otherwise with a later request.
+    pub(crate) fn authenticate(&self) {
+        self.authenticated.store(true, Ordering::Relaxed);
+        self.unproven.store(0, Ordering::Relaxed);
+        if self.placed.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut taken = self.connections.taken();
+        if taken.authenticated < self.connections.kind_max && taken.take(self.number).is_some() {
+            taken.authenticated += 1;
+            self.placed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A request on the connection has shown credentials that are not good, or not any more: it is a stranger's again.
+    pub(crate) fn forget(self: &Arc<Self>) {
+        if !self.authenticated.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let mut taken = self.connections.taken();
+        if self.placed.swap(false, Ordering::Relaxed) {
+            taken.authenticated -= 1;
+            taken.insert((true, self.number), self);
+        }
+    }
+
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.authenticated.load(Ordering::Relaxed)
+    }
+
+    /// A request is begun: how many were since the last good credentials.
+    pub(crate) fn begin_unproven(&self) -> usize {
+        self.unproven
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1)
+    }
+
+    /// Room for a head while its credentials are checked. `None`: the heads of too many others are, of all strangers or of
+    /// the same peer. On a connection with good credentials there is always room.
+    pub(crate) fn room_for_head(self: &Arc<Self>, bytes: usize) -> Option<HeadRoom> {
+        let mut room = HeadRoom {
+            visitor: Arc::clone(self),
+            bytes: 0,
+        };
+        if self.is_authenticated() {
+            return Some(room);
+        }
+        let mut taken = self.connections.taken();
+        let all = taken.heads.saturating_add(bytes);
+        let of_peer = taken.peers.get(&self.peer).map_or(0, |peer| peer.heads);
+        let of_peer = of_peer.saturating_add(bytes);
+        if all > HEADS_BYTES_MAX || of_peer > PEER_HEADS_BYTES_MAX {
+            return None;
+        }
+        taken.heads = all;
+        // The connection may have ended before its request.
+        taken.peers.entry(self.peer).or_default().heads = of_peer;
+        room.bytes = bytes;
+        Some(room)
+    }
+
+    /// Whether something is asked on the connection. Calls for one connection must not overlap.
+    pub(crate) fn set_busy(&self, busy: bool) {
+        if self.placed.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut taken = self.connections.taken();
+        if let Some(visitor) = taken.remove((!busy, self.number)) {
+            taken.insert((busy, self.number), &visitor);
+        }
+    }
+}
+
+/// What a head takes of the bytes that the heads of strangers have together.
+#[derive(Debug)]
+pub(crate) struct HeadRoom {
+    visitor: Arc<Visitor>,
+    bytes: usize,
+}
+
+impl Drop for HeadRoom {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut taken = self.visitor.connections.taken();
+        taken.heads -= self.bytes;
+        if let Some(of_peer) = taken.peers.get_mut(&self.visitor.peer) {
+            of_peer.heads -= self.bytes;
+        }
+        taken.tidy(self.visitor.peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const A: &str = "10.0.0.1";
+    const B: &str = "10.0.0.2";
+    const C: &str = "10.0.0.3";
+
+    struct Door {
+        connections: Arc<Connections>,
+    }
+
+    impl Door {
+        fn new(max: usize, peer_max: usize) -> Self {
+            Self {
+                connections: Arc::new(Connections::new(max, peer_max)),
+            }
+        }
+
+        /// What becomes of a new connection if nothing else happens.
+        fn enter(&self, address: &str) -> Result<Place, &'static str> {
+            let address = address.parse().unwrap();
+            match self.connections.enter(address).now_or_never() {
+                Some(Some(place)) => Ok(place),
+                Some(None) => Err("refused"),
+                None => Err("waits"),
+            }
+        }
+
+        fn place(&self, address: &str) -> Place {
+            self.enter(address).unwrap()
+        }
+
+        fn waits(&self, address: &str) -> bool {
+            self.enter(address).err() == Some("waits")
+        }
+    }
+
+    fn is_needed(place: &Place) -> bool {
+        place.needed().now_or_never().is_some()
+    }
+
+    #[test]
+    fn the_oldest_idle_stranger_makes_room() {
+        let door = Door::new(4, 0);
+        let known = door.place(A);
+        known.visitor().authenticate();
+        let places = [door.place(A), door.place(A), door.place(B)];
+        places[0].visitor().set_busy(true);
+        assert!(door.waits(B), "a place has to be given back");
+        // However often is asked, one makes room for one.
+        assert!(door.waits(B));
+        let needed = places.each_ref().map(is_needed);
+        assert_eq!(needed, [false, true, false]);
+        let [busy, second, third] = places;
+        drop(second);
+        let fourth = door.place(C);
+        assert_eq!(door.connections.counts(), (1, 3));
+
+        // What is asked is over: it is the oldest, and each peer has one.
+        busy.visitor().set_busy(false);
+        assert!(door.waits(B));
+        assert!(
+            is_needed(&busy) && !is_needed(&third) && !is_needed(&fourth) && !is_needed(&known)
+        );
+        // One that was told to end is safe no more, whatever it shows.
+        busy.visitor().authenticate();
+        drop(busy);
+        assert_eq!(door.connections.counts(), (1, 2));
+        let fifth = door.place(B);
+
+        // Where something is asked on all, the oldest ends.
+        for place in [&third, &fourth, &fifth] {
+            place.visitor().set_busy(true);
+        }
+        assert!(door.waits(B));
+        assert!(is_needed(&third));
+        drop((known, third, fourth, fifth));
+        assert_eq!(door.connections.counts(), (0, 0));
+        assert!(door.connections.taken().peers.is_empty());
+    }
+
+    #[test]
+    fn the_peer_with_the_most_strangers_makes_room() {
+        let door = Door::new(10, 0);
+        // In the middle of its handshake, and older than all others.
+        let genuine = door.place(B);
+        let mut crowd: Vec<Place> = (0..8).map(|_| door.place(A)).collect();
+        for place in &crowd {
+            place.visitor().set_busy(true);
+        }
+        for _ in 0..100 {
+            assert!(door.waits(A));
+            let needed = crowd.iter().position(is_needed);
+            crowd.remove(needed.expect("its own make room"));
+            crowd.push(door.place(A));
+            assert!(!is_needed(&genuine));
+        }
+        drop((genuine, crowd));
+        assert!(door.connections.taken().crowds.is_empty());
+    }
+
+    #[test]
+    fn credentials_that_are_no_good_any_more_make_a_stranger() {
+        let door = Door::new(4, 0);
+        let places = [door.place(A), door.place(B), door.place(C)];
+        for place in &places {
+            place.visitor().set_busy(true);
+            place.visitor().authenticate();
+        }
+        let visitor = places[0].visitor();
+        visitor.forget();
+        assert!(!visitor.is_authenticated());
+        assert_eq!(door.connections.counts(), (2, 1));
+        visitor.authenticate();
+        assert_eq!(door.connections.counts(), (3, 0));
+        visitor.forget();
+        visitor.forget();
+        visitor.set_busy(false);
+        let _fourth = door.place(A);
+        assert!(door.waits(A) && is_needed(&places[0]));
+        drop(places);
+        assert_eq!(door.connections.counts(), (0, 1));
+    }
+
+    #[test]
+    fn each_kind_leaves_places_to_the_other() {
+        let door = Door::new(20, 0);
+        let strangers: Vec<Place> = (0..18).map(|_| door.place(A)).collect();
+        assert!(door.waits(A), "two places are kept");
+        drop(strangers);
+
+        let clients: Vec<Place> = (0..18)
+            .map(|_| {
+                let place = door.place(A);
+                place.visitor().authenticate();
+                place
+            })
+            .collect();
+        let more = [door.place(A), door.place(A)];
+        for place in &more {
+            place.visitor().authenticate();
+            assert!(place.visitor().is_authenticated());
+        }
+        assert_eq!(door.connections.counts(), (18, 2));
+        assert!(door.waits(B));
+        assert!(is_needed(&more[0]) && !clients.iter().any(is_needed));
+        drop(more);
+        let probe = door.place(B);
+        drop(clients);
+        probe.visitor().authenticate();
+        assert_eq!(door.connections.counts(), (1, 0));
+
+        // A single place is everybody's.
+        let door = Door::new(1, 0);
+        let only = door.place(A);
+        only.visitor().authenticate();
+        assert!(door.waits(A) && !is_needed(&only));
+        drop(only);
+        door.place(A);
+    }
+
+    #[test]
+    fn heads_of_strangers_have_a_bound() {
+        const HEAD: usize = 1 << 20;
+        let door = Door::new(100, 0);
+        let place = |peer: usize| door.place(&format!("10.0.0.{peer}"));
+        let mut held = Vec::new();
+        let mut fill = |peer| {
+            let before = held.len();
+            // On as many connections as it likes.
+            while let Some(room) = place(peer).visitor().room_for_head(HEAD) {
+                held.push(room);
+            }
+            held.len() - before
+        };
+        let peers: Vec<usize> = (1..=5).map(&mut fill).collect();
+        assert_eq!(peers, [16, 16, 16, 16, 0]);
+        let known = place(6);
+        known.visitor().authenticate();
+        assert!(known.visitor().room_for_head(HEAD).is_some());
+        held.pop();
+        assert!(place(5).visitor().room_for_head(HEAD).is_some());
+        drop((held, known));
+        let taken = door.connections.taken();
+        assert!(taken.heads == 0 && taken.peers.is_empty());
+    }
+
+    #[test]
+    fn a_peer_has_no_more_than_its_share() {
+        for [first, same, other] in [
+            ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"],
+            ["2001:db8:0:1::1", "2001:db8:0:1:ffff::2", "2001:db8:0:2::1"],
+        ] {
+            let door = Door::new(100, 2);
+            let client = door.place(first);
+            client.visitor().authenticate();
+            let stranger = door.place(same);
+            let elsewhere = door.place(other);
+            assert!(door.waits(same));
+            assert!(is_needed(&stranger) && !is_needed(&elsewhere));
+            drop(stranger);
+            let second = door.place(same);
+            second.visitor().authenticate();
+            assert_eq!(door.enter(first).err(), Some("refused"));
+            drop(client);
+            door.place(same);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Places for requests in flight, and the queue of those that wait for one.
+//!
+//! Reading requests, writing ones and reviews of oneself have places of their own, so that none takes those of the others.
+//! Whoever finds all of them taken waits in turn, first come, first served: in a queue of bounded length, for a bounded
+//! time, and only for as long as its client is there. What waits is a request's head; its body is not looked at before.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::place_counters::{FlowMetrics, LevelNow, Rejection};
+use crate::clock;
+
+/// Which places a request takes one of, by kube-apiserver's `request_kind`, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    ReadOnly,
+    Mutating,
+    /// What somebody may do may be for a cluster to say, which may take its time: that is nobody else's time.
+    Reviews,
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "readOnly",
+            Self::Mutating => "mutating",
+            Self::Reviews => "reviews",
+        }
+    }
+}
+
+/// The places of one level.
+#[derive(Debug)]
+pub(crate) struct Places {
+    level: Level,
+    free: Arc<Semaphore>,
+    count: usize,
+    waiting: AtomicUsize,
+    waiting_max: usize,
+}
+
+impl Places {
+    /// So many places, 0 for as many as it takes, and so many who may wait for one.
+    pub(crate) fn new(level: Level, count: usize, waiting_max: usize) -> Self {
+        let most = Semaphore::MAX_PERMITS;
+        let count = if count == 0 { most } else { most.min(count) };
+        Self {
+            level,
+            free: Arc::new(Semaphore::new(count)),
+            count,
+            waiting: AtomicUsize::new(0),
+            waiting_max,
+        }
+    }
+
+    /// How full they are.
+    pub(crate) fn now(&self) -> LevelNow {
+        LevelNow {
+            name: self.level.name(),
+            taken: self.count.saturating_sub(self.free.available_permits()),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            limit: (self.count < Semaphore::MAX_PERMITS).then_some(self.count),
+        }
+    }
+
+    /// A place, once it is this request's turn. Dropped before, the request is out of the queue.
+    ///
+    /// # Errors
+    /// There was none within this time, the queue is full, or `gone` resolved: the client is not there any more.
+    pub(crate) async fn take(
+        &self,
+        metrics: &FlowMetrics,
+        within: Duration,
+        gone: impl Future<Output = ()>,
+    ) -> Result<OwnedSemaphorePermit, Rejection> {
+        // While anybody waits nothing is free: what is given back is the first one's at once.
+        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+            metrics.dispatched(self.level.name());
+            return Ok(place);
+        }
+        let waiting = Waiting::begin(self, metrics).inspect_err(|why| {
+            metrics.rejected(self.level.name(), *why);
+        })?;
+        let end = tokio::time::sleep(within);
+        let place = tokio::select! {
+            biased;
+            // It is never closed.
+            place = Arc::clone(&self.free).acquire_owned() => place.map_err(|_| Rejection::TimeOut),
+            () = end => Err(Rejection::TimeOut),
+            () = gone => Err(Rejection::Cancelled),
+        };
+        waiting.end(place.as_ref().err().copied());
+        place
+    }
+}
+
+/// A request in the queue.
+struct Waiting<'a> {
+    places: &'a Places,
+    metrics: &'a FlowMetrics,
+    since: Instant,
+    /// What is to be counted when it is over; what is dropped on the way was given up by its client.
+    rejection: Option<Rejection>,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(places: &'a Places, metrics: &'a FlowMetrics) -> Result<Self, Rejection> {
+        if places.waiting_max == 0 {
+            return Err(Rejection::ConcurrencyLimit);
+        }
+        let room = |waiting| (waiting < places.waiting_max).then_some(waiting + 1);
+        let waiting = &places.waiting;
+        match waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
+            Ok(_) => Ok(Self {
+                places,
+                metrics,
+                since: clock::timer(),
+                rejection: Some(Rejection::Cancelled),
+            }),
+            Err(_) => Err(Rejection::QueueFull),
+        }
+    }
+
+    fn end(mut self, rejection: Option<Rejection>) {
+        self.rejection = rejection;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.places.waiting.fetch_sub(1, Ordering::Relaxed);
+        let level = self.places.level.name();
+        let waited = clock::timer().saturating_duration_since(self.since);
+        let executed = self.rejection.is_none();
+        self.metrics.waited(level, executed, waited);
+        match self.rejection {
+            None => self.metrics.dispatched(level),
+            Some(why) => self.metrics.rejected(level, why),
+        }
+    }
+}

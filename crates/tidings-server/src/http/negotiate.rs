@@ -1,0 +1,525 @@
+//! What form a client wants an answer in, and what form it sent a body in
+//! (`k8s.io/apiserver/pkg/endpoints/handlers/negotiation`).
+
+use std::collections::BTreeSet;
+
+use http::{HeaderMap, header};
+
+use crate::http::params;
+use crate::http::query::Query;
+use crate::http::status::Status;
+
+/// An encoding of bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Media {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Media {
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    const ALL: [Self; 3] = [Self::Json, Self::Yaml, Self::Protobuf];
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|media| media.content_type() == name)
+    }
+}
+
+/// What an answer's objects are turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Shape {
+    /// The event or list itself.
+    Whole,
+    /// `Table`, in this version of meta.k8s.io.
+    Table(&'static str),
+    /// `PartialObjectMetadata` or its list, in this version of meta.k8s.io.
+    Partial(&'static str),
+    /// The one of these two that does not fit what is answered, which is said once everything else is done.
+    Misfit(&'static str),
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Form {
+    pub(crate) media: Media,
+    pub(crate) shape: Shape,
+    pub(crate) pretty: bool,
+}
+
+/// What kind of answer is being negotiated: it decides which `as` makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Object,
+    List,
+    /// A list of what was deleted: it never turns into a watch.
+    Deleted,
+    Watch,
+    /// An error, which has no other shapes.
+    Status,
+}
+
+/// Clauses of Accept that are read; those behind them are passed over. Clients send a handful.
+const CLAUSES_MAX: usize = 64;
+
+/// What every document comes in.
+pub(crate) const ACCEPTED: &str =
+    "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// What every watch comes in.
+pub(crate) const STREAMED: &str =
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// Chooses the form of an answer as kube-apiserver does, in two steps: its router wants one of the media types named,
+/// whatever else is said of it; then the first clause that can be served counts, by quality.
+///
+/// # Errors
+/// 406 if there is none.
+pub(crate) fn negotiate(
+    headers: &HeaderMap,
+    query: &Query,
+    answer: Answer,
+) -> Result<Form, Status> {
+    let accept = accepted(headers);
+    if !is_routed(accept) {
+        let streamed = match answer {
+            Answer::List | Answer::Watch => format!(", {STREAMED}"),
+            Answer::Object | Answer::Deleted | Answer::Status => String::new(),
+        };
+        return Err(Status::not_representable(&format!("{ACCEPTED}{streamed}")));
+    }
+    choose(accept, headers, query, answer).ok_or_else(|| Status::not_acceptable(ACCEPTED))
+}
+
+/// What a request for discovery is answered with.
+pub(crate) enum Discovery {
+    /// The document of this path alone.
+    Plain(Form),
+    /// Everything below the path at once.
+    Aggregated(Media),
+}
+
+/// Chooses between the two; `routed` paths are refused by the router if they can be.
+///
+/// # Errors
+/// 406 if none is accepted.
+pub(crate) fn negotiate_discovery(
+    headers: &HeaderMap,
+    query: &Query,
+    routed: bool,
+    aggregates: bool,
+) -> Result<Discovery, Status> {
+    let accept = accepted(headers);
+    if routed && !is_routed(accept) {
+        return Err(Status::not_representable(ACCEPTED));
+    }
+    let clauses = sorted(accept);
+    let aggregated = |clause: &Clause<'_>| {
+        let target = ["as", "g", "v"].map(|name| clause.parameter(name));
+        let wanted = [
+            Some("APIGroupDiscoveryList"),
+            Some("apidiscovery.k8s.io"),
+            Some("v2"),
+        ];
+        (aggregates && target == wanted)
+            .then(|| clause.fitting().next())
+            .flatten()
+    };
+    let pretty = pretty(headers, query);
+    let plain = |clause: &Clause<'_>| {
+        let (media, shape) = clause.serve(Answer::Status)?;
+        Some(Discovery::Plain(Form {
+            media,
+            shape,
+            pretty: pretty && media == Media::Json,
+        }))
+    };
+    if accept.is_empty() {
+        return Ok(Discovery::Plain(Form {
+            media: Media::Json,
+            shape: Shape::Whole,
+            pretty,
+        }));
+    }
+    clauses
+        .iter()
+        .find_map(|clause| match aggregated(clause) {
+            Some(media) => Some(Discovery::Aggregated(media)),
+            None => plain(clause),
+        })
+        .ok_or_else(|| Status::not_acceptable(ACCEPTED))
+}
+
+/// For what comes in JSON alone, as the router sees it.
+///
+/// # Errors
+/// 406 if that is not accepted.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
+    let json = clauses(accepted(headers)).any(|clause| {
+        let media = clause
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim_matches(' ');
+        matches!(media, "" | "*/*" | "application/json")
+    });
+    if json {
+        Ok(())
+    } else {
+        Err(Status::not_representable("application/json"))
+    }
+}
+
+/// The form of an error: JSON where nothing else is understood.
+pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Form {
+    let accept = accepted(headers);
+    choose(accept, headers, query, Answer::Status).unwrap_or(Form {
+        media: Media::Json,
+        shape: Shape::Whole,
+        pretty: true,
+    })
+}
+
+fn accepted(headers: &HeaderMap) -> &str {
+    let accept = headers.get(header::ACCEPT);
+    accept
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// The clauses that are read.
+fn clauses(accept: &str) -> impl Iterator<Item = &str> {
+    accept.split(',').take(CLAUSES_MAX)
+}
+
+/// Whether the router finds one of the types it can answer with (`matchesAccept` of go-restful).
+fn is_routed(accept: &str) -> bool {
+    accept.is_empty()
+        || clauses(accept).any(|clause| {
+            let media = clause.split(';').next().unwrap_or_default();
+            let media = media.trim_matches(' ');
+            media == "*/*" || Media::parse(media).is_some()
+        })
+}
+
+fn choose(accept: &str, headers: &HeaderMap, query: &Query, answer: Answer) -> Option<Form> {
+    let human = pretty(headers, query);
+    if accept.is_empty() {
+        return Some(Form {
+            media: Media::Json,
+            shape: Shape::Whole,
+            pretty: human,
+        });
+    }
+    sorted(accept).iter().find_map(|clause| {
+        let (media, shape) = clause.serve(answer)?;
+        let pretty = human || clause.parameter("pretty") == Some("1");
+        Some(Form {
+            media,
+            shape,
+            pretty: pretty && media == Media::Json,
+        })
+    })
+}
+
+/// Whether the client is a human, or asks as one (`isPrettyPrint`).
+fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    match query.get(params::PRETTY) {
+        Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        None => read_by_a_human(headers),
+    }
+}
+
+/// The encoding of a request's body; without a Content-Type it is JSON.
+///
+/// # Errors
+/// 415 if it is none we read.
+pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
+    let content_type = headers.get(header::CONTENT_TYPE);
+    let content_type = content_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let (name, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    let name = name.trim();
+    if content_type.is_empty() {
+        return Ok(Media::Json);
+    }
+    Media::parse(&name.to_ascii_lowercase())
+        .filter(|_| are_parameters(parameters))
+        .ok_or_else(|| Status::unsupported_media_type(ACCEPTED))
+}
+
+/// Whether a media type may go on like this (`mime.ParseMediaType`): names and values, each once.
+fn are_parameters(text: &str) -> bool {
+    let is_token = |text: &str| {
+        let is_part = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
+        !text.is_empty() && text.bytes().all(is_part)
+    };
+    let is_quoted = |text: &str| text.len() > 1 && text.starts_with('"') && text.ends_with('"');
+    let mut names = BTreeSet::new();
+    text.split_terminator(';').all(|parameter| {
+        let Some((name, value)) = parameter.split_once('=') else {
+            return false;
+        };
+        let (name, value) = (name.trim(), value.trim());
+        is_token(name)
+            && (is_token(value) || is_quoted(value))
+            && names.insert(name.to_ascii_lowercase())
+    })
+}
+
+fn read_by_a_human(headers: &HeaderMap) -> bool {
+    let agent = headers
+        .get(header::USER_AGENT)
+        .and_then(|agent| agent.to_str().ok())
+        .unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|prefix| agent.starts_with(prefix))
+}
+
+/// One of the forms a client accepts.
+struct Clause<'a> {
+    kind: &'a str,
+    subtype: &'a str,
+    quality: f32,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+/// The clauses of `Accept` in the order they are tried, which is that of `munnerz/goautoneg`: what
+/// is no clause is passed over. Its order is no total one (a wildcard of higher quality and a type
+/// of lower each come before the other), so that what comes of it depends on how it is sorted: by
+/// insertion, as Go sorts lists of up to twelve. As no more than [`CLAUSES_MAX`] are read, this
+/// takes two thousand comparisons at most.
+fn sorted(accept: &str) -> Vec<Clause<'_>> {
+    let mut sorted: Vec<Clause<'_>> = Vec::new();
+    for clause in clauses(accept).filter_map(Clause::parse) {
+        let behind = sorted.iter().rev();
+        let passed = behind.take_while(|before| clause.comes_before(before));
+        let place = sorted.len() - passed.count();
+        sorted.insert(place, clause);
+    }
+    sorted
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let text = text.trim_matches(' ');
+        let (media, rest) = text.split_once(';').unwrap_or((text, ""));
+        let (kind, subtype) = match media.split_once('/') {
+            Some((kind, subtype)) if !subtype.is_empty() => (kind.trim_matches(' '), subtype),
+            _ if media.trim_matches(['/', ' ']) == "*" => ("*", "*"),
+            _ => return None,
+        };
+        if subtype.contains('/') {
+            return None;
+        }
+        let mut clause = Self {
+            kind,
+            subtype: subtype.trim_matches(' '),
+            quality: 1.0,
+            parameters: Vec::new(),
+        };
+        for parameter in rest.split(';') {
+            let Some((name, value)) = parameter.split_once('=') else {
+                continue;
+            };
+            if value.is_empty() || value.contains('=') {
+                continue;
+            }
+            match name.trim_matches(' ') {
+                "q" => clause.quality = value.parse().unwrap_or(0.0),
+                name => clause.parameters.push((name, value.trim_matches(' '))),
+            }
+        }
+        Some(clause)
+    }
+
+    fn comes_before(&self, other: &Self) -> bool {
+        self.quality > other.quality
+            || self.kind != "*" && other.kind == "*"
+            || self.subtype != "*" && other.subtype == "*"
+    }
+
+    /// The last value of a parameter.
+    fn parameter(&self, name: &str) -> Option<&'a str> {
+        let mut given = self.parameters.iter().rev();
+        given.find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    fn serve(&self, answer: Answer) -> Option<(Media, Shape)> {
+        let mut fitting = self.fitting();
+        fitting.find_map(|media| Some((media, self.shape(media, answer)?)))
+    }
+
+    /// The encodings it stands for.
+    fn fitting(&self) -> impl Iterator<Item = Media> {
+        Media::ALL.into_iter().filter(|media| {
+            let (kind, subtype) = media.content_type().split_once('/').unwrap_or_default();
+            self.kind == kind && [subtype, "*"].contains(&self.subtype)
+                || (self.kind, self.subtype) == ("*", "*")
+        })
+    }
+
+    /// What a type's parameters ask for, if that can be had of it.
+    fn shape(&self, media: Media, answer: Answer) -> Option<Shape> {
+        if let Some(stream) = self.parameter("stream")
+            && (stream != "watch" || media == Media::Yaml)
+        {
+            return None;
+        }
+        if let Some(version) = self.parameter("sv")
+            && (version != "v1" || answer == Answer::Status)
+        {
+            return None;
+        }
+        let target = ["as", "g", "v"].map(|name| self.parameter(name));
+        if target == [None; 3] {
+            return Some(Shape::Whole);
+        }
+        let (kind, version) = match (answer, target) {
+            (Answer::Status, _) => return None,
+            (_, [Some(kind), Some("meta.k8s.io"), Some("v1")]) => (kind, "v1"),
+            (_, [Some(kind), Some("meta.k8s.io"), Some("v1beta1")]) => (kind, "v1beta1"),
+            _ => return None,
+        };
+        match (kind, answer) {
+            ("Table", _) if media != Media::Protobuf => Some(Shape::Table(version)),
+            ("PartialObjectMetadata", Answer::Object | Answer::Watch)
+            | ("PartialObjectMetadataList", Answer::List | Answer::Deleted) => {
+                Some(Shape::Partial(version))
+            }
+            ("PartialObjectMetadata", _) => Some(Shape::Misfit(
+                "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
+            )),
+            ("PartialObjectMetadataList", _) => Some(Shape::Misfit(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*core.Event)",
+            )),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn form(accept: &'static str, answer: Answer) -> Option<(Media, Shape)> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        negotiate(&headers, &Query::default(), answer)
+            .ok()
+            .map(|form| (form.media, form.shape))
+    }
+
+    #[test]
+    fn accept() {
+        const KUBECTL: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        for (accept, answer, expected) in [
+            ("", Answer::List, Some((Media::Json, Shape::Whole))),
+            ("*/*", Answer::List, Some((Media::Json, Shape::Whole))),
+            (
+                KUBECTL,
+                Answer::List,
+                Some((Media::Json, Shape::Table("v1"))),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Answer::Object,
+                Some((Media::Protobuf, Shape::Whole)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
+                Answer::List,
+                None,
+            ),
+            (
+                "application/json;q=0.1,application/yaml;q=0.9",
+                Answer::Object,
+                Some((Media::Yaml, Shape::Whole)),
+            ),
+            (
+                "application/yaml",
+                Answer::Watch,
+                Some((Media::Yaml, Shape::Whole)),
+            ),
+            ("application/yaml;stream=watch", Answer::Watch, None),
+            ("application/*", Answer::Object, None),
+            (
+                "application/*, application/yaml",
+                Answer::Object,
+                Some((Media::Yaml, Shape::Whole)),
+            ),
+            ("application/json;v=v1", Answer::Object, None),
+            (
+                "text/html,application/json",
+                Answer::Object,
+                Some((Media::Json, Shape::Whole)),
+            ),
+            ("application/cbor", Answer::Object, None),
+            (
+                "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+                Answer::Object,
+                Some((Media::Json, Shape::Partial("v1"))),
+            ),
+            (
+                "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+                Answer::List,
+                Some((
+                    Media::Json,
+                    Shape::Misfit(
+                        "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
+                    ),
+                )),
+            ),
+            (
+                "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+                Answer::List,
+                Some((Media::Json, Shape::Partial("v1"))),
+            ),
+        ] {
+            assert_eq!(form(accept, answer), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn clauses_beyond_the_limit_are_passed_over() {
+        let accept = |before: usize| {
+            let clauses = format!("{}application/yaml", "a/b,".repeat(before));
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, clauses.parse().unwrap());
+            let form = negotiate(&headers, &Query::default(), Answer::Object).ok();
+            (form.map(|form| form.media), require_json(&headers).is_ok())
+        };
+        assert_eq!(accept(CLAUSES_MAX - 1), (Some(Media::Yaml), false));
+        assert_eq!(accept(CLAUSES_MAX), (None, false));
+        assert_eq!(sorted(&"a/a,*/a,".repeat(100_000)).len(), CLAUSES_MAX);
+    }
+
+    /// Go's answers for lists of up to twelve, sorted by `Less` of goautoneg.
+    #[test]
+    fn clauses_are_sorted_as_go_sorts_few() {
+        for (accept, expected) in [
+            ("a/a;q=0.1,b/b,c/c;q=0.5", "b/b c/c a/a"),
+            ("*/*,application/json;q=0.5", "application/json */*"),
+            ("application/json;q=0.5,*/*", "*/* application/json"),
+            ("a/*,a/b,*/*,b/*,c/d", "a/b c/d a/* b/* */*"),
+        ] {
+            let found: Vec<String> = sorted(accept)
+                .iter()
+                .map(|clause| format!("{}/{}", clause.kind, clause.subtype))
+                .collect();
+            assert_eq!(found.join(" "), expected, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,717 @@
+//! `Status`, the one form of every error (and of a successful delete), and how the errors of what is
+//! below become one. It knows nothing of requests.
+//!
+//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. However long what
+//! is refused is, its Status is not: each of its parts has a bound, all together they take less
+//! than 64 KiB as indented JSON, and what is beyond is not made.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use tidings_core::validate::{FieldError, FieldErrors, Quoted, bounded_text};
+use tidings_store::{Fault, ReadError, WriteError};
+
+use crate::http::warnings::warn;
+use tidings_api::bounded::{BoundedList, and_more, text_len};
+use tidings_api::codec::Api;
+use tidings_api::managed::Conflict;
+
+/// Longest message, in bytes of JSON as all these.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 24 * 1024;
+/// Longest list of reasons within a message.
+const LIST_BYTES_MAX: usize = 20 * 1024;
+/// Longest list of causes, indented.
+const CAUSES_BYTES_MAX: usize = 24 * 1024;
+/// What a cause takes beside its texts.
+const CAUSE_BYTES: usize = 160;
+/// Longest name, group, kind and uid of what a Status is about.
+const DETAIL_BYTES_MAX: usize = 2 * 1024;
+/// Longest continue token. Keys that are longer than this are no events'.
+const CONTINUE_BYTES_MAX: usize = 4 * 1024;
+
+/// A Kubernetes `Status` on its way to a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Status(Box<Body>);
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata,
+    status: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
+    /// Texts for `Warning` headers.
+    #[serde(skip)]
+    warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+struct Metadata {
+    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
+    continue_token: String,
+}
+
+/// What a Status is about.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) causes: Vec<StatusCause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after_seconds: Option<u32>,
+}
+
+/// One of several reasons.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatusCause {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) field: String,
+}
+
+impl Status {
+    pub(crate) fn of(code: StatusCode, reason: &'static str, message: impl Display) -> Self {
+        Self(Box::new(Body {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Metadata::default(),
+            status: "Failure",
+            message: bounded_text(message, MESSAGE_BYTES_MAX),
+            reason,
+            details: None,
+            code: Some(code.as_u16()),
+            warnings: Vec::new(),
+        }))
+    }
+
+    /// The same, with warnings about the request.
+    pub(crate) fn warning(mut self, warnings: &[String]) -> Self {
+        self.0.warnings.extend_from_slice(warnings);
+        self
+    }
+
+    pub(crate) fn details(mut self, details: Details) -> Self {
+        let Details {
+            name,
+            group,
+            kind,
+            uid,
+            ..
+        } = &details;
+        let [name, group, kind, uid] =
+            [name, group, kind, uid].map(|text| bounded_text(text, DETAIL_BYTES_MAX));
+        self.0.details = Some(Details {
+            name,
+            group,
+            kind,
+            uid,
+            ..details
+        });
+        self
+    }
+
+    fn about(self, api: Api, name: &str) -> Self {
+        self.details(Details {
+            name: name.into(),
+            group: api.group().into(),
+            kind: "events".into(),
+            ..Details::default()
+        })
+    }
+
+    /// The answer to a delete that was done.
+    pub(crate) fn deleted(api: Api, name: &str, uid: &str) -> Self {
+        let mut status = Self::of(StatusCode::OK, "", "").about(api, name);
+        status.0.status = "Success";
+        status.0.code = None;
+        if let Some(details) = &mut status.0.details {
+            details.uid = uid.into();
+        }
+        status
+    }
+
+    pub(crate) fn bad_request(message: impl Display) -> Self {
+        Self::of(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// Whoever has to be asked about a token or a permission does not answer. Worth another try.
+    pub(crate) fn cannot_check() -> Self {
+        let mut status = Self::unavailable(
+            "the credentials or permissions of this request could not be checked",
+        );
+        if let Some(details) = &mut status.0.details {
+            details.retry_after_seconds = Some(1);
+        }
+        status
+    }
+
+    pub(crate) fn not_found(api: Api, name: &str) -> Self {
+        let message = format!("{} {} not found", api.resource(), Quoted(name));
+        Self::of(StatusCode::NOT_FOUND, "NotFound", message).about(api, name)
+    }
+
+    /// The path is none of ours.
+    pub(crate) fn no_such_path() -> Self {
+        Self::of(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .details(Details::default())
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::of(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .details(Details::default())
+    }
+
+    pub(crate) fn not_acceptable(accepted: &str) -> Self {
+        let message = format!("only the following media types are accepted: {accepted}");
+        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// No type that is accepted is one of these: said by the router below the API server, in words of its own.
+    pub(crate) fn not_representable(available: &str) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).details(Details::default())
+    }
+
+    /// The shape asked for does not fit what is answered.
+    pub(crate) fn misfit(message: &str) -> Self {
+        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::of(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
+    }
+
+    /// A Content-Type that is no patch's: the router below the API server refuses it, in words of its own.
+    pub(crate) fn unsupported_patch() -> Self {
+        Self::of(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+        )
+        .details(Details::default())
+    }
+
+    pub(crate) fn too_large(why: impl Display) -> Self {
+        Self::of(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format_args!("Request entity too large: {why}"),
+        )
+    }
+
+    pub(crate) fn body_too_large(limit: usize) -> Self {
+        Self::too_large(format_args!("limit is {limit}"))
+    }
+
+    /// A single event is larger than the server takes.
+    pub(crate) fn event_too_large(len: usize, limit: usize) -> Self {
+        Self::too_large(format_args!(
+            "the event is {len} bytes long as stored, the limit is {limit}"
+        ))
+    }
+
+    /// A limit is reached. There is no Retry-After: a recorder is to drop the event.
+    pub(crate) fn too_many_requests(message: &str) -> Self {
+        Self::of(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            format!("Too many requests: {message}"),
+        )
+    }
+
+    pub(crate) fn namespace_not_found(namespace: &str) -> Self {
+        Self::of(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            format!("namespaces {} not found", Quoted(namespace)),
+        )
+        .details(Details {
+            name: namespace.into(),
+            kind: "namespaces".into(),
+            ..Details::default()
+        })
+    }
+
+    /// Recorders know this one by its cause and drop the event in silence.
+    pub(crate) fn namespace_terminating(api: Api, name: &str, namespace: &str) -> Self {
+        let message = format!(
+            "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
+             terminated",
+            api.resource(),
+            Quoted(name)
+        );
+        Self::of(StatusCode::FORBIDDEN, "Forbidden", message).details(Details {
+            name: name.into(),
+            group: api.group().into(),
+            kind: "events".into(),
+            causes: vec![StatusCause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".into(),
+            }],
+            ..Details::default()
+        })
+    }
+
+    pub(crate) fn already_exists(api: Api, name: &str) -> Self {
+        let message = format!("{} {} already exists", api.resource(), Quoted(name));
+        Self::of(StatusCode::CONFLICT, "AlreadyExists", message).about(api, name)
+    }
+
+    /// The event of that name is deleted, and waits for its finalizers.
+    pub(crate) fn still_exists(api: Api, name: &str) -> Self {
+        let mut status = Self::already_exists(api, name);
+        status.0.message.insert_str(0, "object is being deleted: ");
+        status
+    }
+
+    /// Every name that was generated was taken: worth another try.
+    pub(crate) fn generated_name_taken(api: Api, name: &str) -> Self {
+        let mut status = Self::already_exists(api, name);
+        if let Some(details) = &mut status.0.details {
+            details.retry_after_seconds = Some(1);
+        }
+        status
+    }
+
+    pub(crate) fn conflict(api: Api, name: &str, why: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {}: {why}",
+            api.resource(),
+            Quoted(name)
+        );
+        Self::of(StatusCode::CONFLICT, "Conflict", message).about(api, name)
+    }
+
+    /// Others manage what would be applied.
+    pub(crate) fn apply_conflicts(conflicts: &[Conflict]) -> Self {
+        let causes = conflicts.iter().map(|Conflict { manager, field }| {
+            let message = ConflictWith(manager);
+            ("FieldManagerConflict", message, field.as_str())
+        });
+        let details = Details {
+            causes: bounded_causes(causes, 0),
+            ..Details::default()
+        };
+        let status = |message: &dyn Display| Self::of(StatusCode::CONFLICT, "Conflict", message);
+        if let [one] = conflicts {
+            let message = format_args!(
+                "Apply failed with 1 conflict: conflict with {}: {}",
+                one.manager, one.field
+            );
+            return status(&message).details(details);
+        }
+        let mut lines = BoundedList::new("\n", LIST_BYTES_MAX);
+        let mut manager = "";
+        for conflict in conflicts {
+            let Conflict { manager: of, field } = conflict;
+            if **of == *manager {
+                lines.push(format_args!("- {field}"));
+            } else {
+                manager = of;
+                lines.push(format_args!("conflicts with {manager}:\n- {field}"));
+            }
+        }
+        let message = format_args!(
+            "Apply failed with {} conflicts: {}",
+            conflicts.len(),
+            lines.finish()
+        );
+        status(&message).details(details)
+    }
+
+    pub(crate) fn modified(api: Api, name: &str) -> Self {
+        Self::conflict(
+            api,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// The object or the options break rules. `group` is empty for events: a real server says so for both versions.
+    pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &FieldErrors) -> Self {
+        let mut told = BTreeSet::new();
+        let mut list = BoundedList::new(", ", LIST_BYTES_MAX);
+        for error in errors.iter() {
+            let text = format!("{}: {error}", error.field);
+            if !told.contains(&text) {
+                list.push(&text);
+                told.insert(text);
+            }
+        }
+        list.leave_out(errors.more());
+        let list = match list.items() {
+            1 => list.finish(),
+            _ => format!("[{}]", list.finish()),
+        };
+        let dot = if group.is_empty() { "" } else { "." };
+        let causes = errors.iter().map(|error| {
+            let FieldError { cause, field, .. } = error;
+            (cause.reason(), error, field.as_str())
+        });
+        let name_told = bounded_text(Quoted(name), DETAIL_BYTES_MAX);
+        Self::of(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format_args!("{kind}{dot}{group} {name_told} is invalid: {list}"),
+        )
+        .details(Details {
+            name: name.into(),
+            group: group.into(),
+            kind: kind.into(),
+            causes: bounded_causes(causes, errors.more()),
+            ..Details::default()
+        })
+    }
+
+    /// A patch that leaves behind what is no object of its kind.
+    pub(crate) fn unfit_patch(patched: impl Display, why: &str) -> Self {
+        let patched = bounded_text(patched, MESSAGE_BYTES_MAX);
+        let error = FieldError::invalid("patch", &patched, why);
+        Self::invalid("", "", "", &error.into())
+    }
+
+    /// A patch that is well-formed but cannot be applied to this object. Why is not told.
+    pub(crate) fn unprocessable() -> Self {
+        Self::of(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .details(Details::default())
+    }
+
+    /// A delete whose preconditions do not hold: told of the kind, not of the resource.
+    pub(crate) fn precondition_failed(name: &str, why: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on Event {}: {why}",
+            Quoted(name)
+        );
+        Self::of(StatusCode::CONFLICT, "Conflict", message).details(Details {
+            name: name.into(),
+            kind: "Event".into(),
+            ..Details::default()
+        })
+    }
+
+    /// The history no longer reaches back; `continue_token` resumes at the latest revision.
+    pub(crate) fn expired(message: &str, continue_token: Option<String>) -> Self {
+        let mut status = Self::of(StatusCode::GONE, "Expired", message);
+        status.0.metadata.continue_token = continue_token
+            .filter(|token| token.len() <= CONTINUE_BYTES_MAX)
+            .unwrap_or_default();
+        status
+    }
+
+    pub(crate) fn watch_expired() -> Self {
+        Self::expired(
+            "The resourceVersion for the provided watch is too old.",
+            None,
+        )
+    }
+
+    pub(crate) fn too_large_resource_version(requested: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {requested}, current: {current}");
+        Self::of(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!("Timeout: {message}"),
+        )
+        .details(Details {
+            causes: vec![StatusCause {
+                reason: "ResourceVersionTooLarge",
+                message: "Too large resource version".into(),
+                field: String::new(),
+            }],
+            ..Details::default()
+        })
+    }
+
+    /// The same in a list that comes as a watch: its client is asked to wait.
+    pub(crate) fn worth_waiting_for(mut self) -> Self {
+        if let Some(details) = &mut self.0.details {
+            details.retry_after_seconds = Some(2);
+        }
+        self
+    }
+
+    pub(crate) fn timeout() -> Self {
+        Self::of(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            "Timeout: request did not complete within the allotted timeout",
+        )
+        .details(Details::default())
+    }
+
+    /// A 500 without a reason, as unexpected errors of a real server are.
+    pub(crate) fn internal(message: impl Display) -> Self {
+        Self::of(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    pub(crate) fn unavailable(message: impl Display) -> Self {
+        let mut status = Self::of(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "ServiceUnavailable",
+            message,
+        );
+        status.0.details = Some(Details {
+            retry_after_seconds: Some(1),
+            ..Details::default()
+        });
+        status
+    }
+
+    fn fault(fault: &Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::unavailable("the server is shutting down"),
+            Fault::NoSpace => Self::of(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "InternalError",
+                "no space left in the event store",
+            ),
+            // As for etcd's own timeouts: the client cannot know either, and must look before it tries again.
+            Fault::Unknown(_) => {
+                tracing::warn!(error = %fault, "a write was left unknown");
+                Self::of(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "Timeout",
+                    format!("Timeout: {fault}; it may have been done, read before trying again"),
+                )
+                .details(Details::default())
+            }
+            other => {
+                tracing::error!(error = %other, "the store failed");
+                Self::of(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "InternalError",
+                    format!("Internal error occurred: {other}"),
+                )
+            }
+        }
+    }
+
+    /// Stored bytes that are no event.
+    pub(crate) fn damaged(key: &[u8], why: &str) -> Self {
+        let key = String::from_utf8_lossy(key);
+        tracing::error!(%key, why, "a stored event cannot be read");
+        Self::of(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: the stored event {key} cannot be read: {why}"),
+        )
+    }
+
+    /// What a failed read answers.
+    pub(crate) fn from_read(error: &ReadError, continue_token: Option<String>) -> Self {
+        match error {
+            ReadError::Compacted { .. } if continue_token.is_none() => Self::expired(
+                "The resourceVersion for the provided list is too old.",
+                None,
+            ),
+            ReadError::Compacted { .. } => Self::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                 list without the continue parameter, or use the continue token in this response to retrieve the \
+                 remainder of the results. Continuing with the provided token results in an inconsistent list - objects \
+                 that were created, modified, or deleted between the time the first chunk was returned and now may show \
+                 up in the list.",
+                continue_token,
+            ),
+            ReadError::Future { requested, current } => {
+                Self::too_large_resource_version(*requested, *current)
+            }
+            ReadError::Fault(fault) => Self::fault(fault),
+            other => Self::internal(other.to_string()),
+        }
+    }
+
+    /// What a failed write answers.
+    pub(crate) fn from_write(error: &WriteError, api: Api, name: &str) -> Self {
+        match error {
+            WriteError::AlreadyExists { .. } => Self::already_exists(api, name),
+            WriteError::NotFound => Self::not_found(api, name),
+            WriteError::Conflict { .. } => Self::modified(api, name),
+            WriteError::TooLarge { .. } => Self::of(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLarge",
+                error.to_string(),
+            ),
+            WriteError::Fault(fault) => Self::fault(fault),
+            other => Self::internal(other.to_string()),
+        }
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub(crate) fn reason(&self) -> &'static str {
+        self.0.reason
+    }
+
+    pub(crate) fn code(&self) -> StatusCode {
+        self.0
+            .code
+            .and_then(|code| StatusCode::from_u16(code).ok())
+            .unwrap_or(StatusCode::OK)
+    }
+
+    /// The JSON of the Status, without a line end.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        // Strings and integers only: this cannot fail.
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
+}
+
+impl Status {
+    /// The Status as an enveloped protobuf message, for protobuf watches.
+    pub(crate) fn to_protobuf(&self) -> Vec<u8> {
+        use k8s_pb::apimachinery::pkg::apis::meta::v1 as meta;
+        let body = &self.0;
+        let text = |text: &str| Some(text.to_owned());
+        let message = meta::Status {
+            metadata: Some(meta::ListMeta::default()),
+            status: text(body.status),
+            message: text(&body.message),
+            reason: text(body.reason),
+            details: body.details.as_ref().map(|details| meta::StatusDetails {
+                name: text(&details.name),
+                group: text(&details.group),
+                kind: text(&details.kind),
+                uid: text(&details.uid),
+                causes: details
+                    .causes
+                    .iter()
+                    .map(|cause| meta::StatusCause {
+                        reason: text(cause.reason),
+                        message: text(&cause.message),
+                        field: text(&cause.field),
+                    })
+                    .collect(),
+                retry_after_seconds: details
+                    .retry_after_seconds
+                    .and_then(|seconds| i32::try_from(seconds).ok()),
+            }),
+            code: body.code.map(i32::from),
+        };
+        tidings_api::codec::protobuf::envelop("v1", "Status", &message)
+    }
+}
+
+impl Status {
+    /// Whether it answers a delete that was done.
+    pub(crate) fn is_success(&self) -> bool {
+        self.0.status == "Success"
+    }
+
+    fn retry_after(&self) -> Option<u32> {
+        self.0.details.as_ref()?.retry_after_seconds
+    }
+}
+
+/// What a cause says of a conflict.
+struct ConflictWith<'a>(&'a str);
+
+impl Display for ConflictWith<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "conflict with {}", self.0)
+    }
+}
+
+/// The causes that fit, and one that counts the others together with `more`.
+fn bounded_causes<'a>(
+    mut causes: impl Iterator<Item = (&'static str, impl Display, &'a str)>,
+    mut more: usize,
+) -> Vec<StatusCause> {
+    let mut fitting: Vec<StatusCause> = Vec::new();
+    let mut room = CAUSES_BYTES_MAX;
+    for (reason, message, field) in causes.by_ref() {
+        let message = bounded_text(message, CAUSES_BYTES_MAX - DETAIL_BYTES_MAX - CAUSE_BYTES);
+        let field = bounded_text(field, DETAIL_BYTES_MAX);
+        let taken = CAUSE_BYTES + text_len(&message) + text_len(&field);
+        let Some(rest) = room.checked_sub(taken) else {
+            more += 1;
+            break;
+        };
+        room = rest;
+        fitting.push(StatusCause {
+            reason,
+            message,
+            field,
+        });
+    }
+    more += causes.count();
+    if more > 0 {
+        fitting.push(StatusCause {
+            reason: "",
+            message: and_more(more),
+            field: String::new(),
+        });
+    }
+    fitting
+}
+
+/// As JSON; a layer around all routes brings it into the form the client asked for (see `present`).
+impl IntoResponse for Status {
+    fn into_response(self) -> Response {
+        let mut json = self.to_json();
+        json.push(b'\n');
+        let content_type = [(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        )];
+        let mut response = (self.code(), content_type, json).into_response();
+        if let Some(seconds) = self.retry_after() {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        warn(&self.0.warnings, response.headers_mut());
+        // For that layer, and for the audit log.
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! A whole server from a data folder: certificate, tokens, kubeconfig, listener.
+
+pub(crate) mod error;
+pub(crate) mod private;
+pub(crate) mod security;
+pub(crate) mod serve;
+pub(crate) mod storage;
+pub(crate) mod tls;
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use tidings_store::Store;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::api::options::ApiOptions;
+use crate::api::random;
+use crate::api::server::ApiServer;
+use crate::audit::{AuditLog, AuditOptions};
+use crate::auth::{Token, User, parse_token_file};
+use crate::clock::SystemClock;
+use crate::start::error::StartError;
+use crate::start::private::write_private;
+use crate::start::security::{AuthorizationMode, ReloadRequest, SecurityOptions, Watched};
+use crate::start::serve::serve;
+use crate::start::storage::{Storage, private_dir};
+use tls::Identity;
+
+/// Where and how a server runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StartOptions {
+    /// Where events, certificates, tokens and the kubeconfig are kept. It is made if it is not there.
+    pub data_dir: PathBuf,
+    /// The address to listen on. Default: 127.0.0.1.
+    pub bind_address: IpAddr,
+    /// The port to listen on; 0 takes a free one. Default: 6443.
+    pub secure_port: u16,
+    /// Tokens in kube-apiserver's CSV form; a file without any is accepted, and lets none in. Default: the server's own token.
+    pub token_auth_file: Option<PathBuf>,
+    /// Whether there is a token of the server's own, of `system:masters`, where no token file is given. Made on first start,
+    /// it is kept in the data folder and written into the kubeconfig. If not, one that lies in the folder is not accepted
+    /// either, and the kubeconfig holds no credentials. Default: yes.
+    pub admin_token: bool,
+    /// Who may come in and what they may do.
+    pub security: SecurityOptions,
+    /// Where events are kept. Default: in the data folder.
+    pub storage: Storage,
+    /// Where writes are written down, and by whom they were. Default: nowhere.
+    pub audit: Option<AuditOptions>,
+    /// How the API behaves.
+    pub api: ApiOptions,
+}
+
+impl StartOptions {
+    /// The defaults, with this data folder.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            bind_address: Ipv4Addr::LOCALHOST.into(),
+            secure_port: 6443,
+            token_auth_file: None,
+            admin_token: true,
+            security: SecurityOptions::default(),
+            storage: Storage::default(),
+            audit: None,
+            api: ApiOptions::default(),
+        }
+    }
+}
+
+/// A server that runs. Dropping it without [`shutdown`](Running::shutdown) ends the server too, but waits for nothing.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    reload: mpsc::Sender<ReloadRequest>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The path of a kubeconfig for it, readable by its owner only.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Looks at once at the files of tokens, permissions and certificates, which it otherwise does every so often
+    /// ([`SecurityOptions::reload_interval`]). Whether every one that changed is in force now.
+    pub async fn reload(&self) -> bool {
+        let (asked, answered) = oneshot::channel();
+        self.reload.send(asked).await.is_ok() && answered.await.unwrap_or(false)
+    }
+
+    /// Stops accepting, ends watches cleanly, finishes requests in flight and closes the store.
+    pub async fn shutdown(mut self) {
+        if let Some(stop) = self.stop.take() {
+            // An error means the task is over already.
+            let _ = stop.send(());
+        }
+        if let Err(error) = (&mut self.task).await {
+            tracing::error!(%error, "the server ended abnormally");
+        }
+    }
+}
+
+/// Starts a server over the store of its options, by default the embedded one in the data folder; it answers when this returns. Needs a tokio runtime.
+///
+/// # Errors
+/// [`StartError`] says which file, address or token was wrong.
+///
+/// ```
+/// use tidings_server::{StartOptions, start};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let mut options = StartOptions::new(folder.path());
+/// options.secure_port = 0;
+/// let server = start(options).await?;
+/// println!("kubectl --kubeconfig {} get events -A", server.kubeconfig().display());
+/// server.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn start(options: StartOptions) -> Result<Running, StartError> {
+    private_dir(&options.data_dir)?;
+    let store = options.storage.clone().open(&options.data_dir).await?;
+    start_with_store(store, options).await
+}
+
+/// Like [`start`], over a store that is open already; [`StartOptions::storage`] is not looked at. The data folder then
+/// holds only certificates, tokens and the kubeconfig.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_with_store(
+    store: Arc<dyn Store>,
+    options: StartOptions,
+) -> Result<Running, StartError> {
+    private_dir(&options.data_dir)?;
+    let token_file = options.token_auth_file.as_deref();
+    let token_file = token_file.map(Watched::open).transpose()?;
+    let tokens = match (&token_file, &options.token_auth_file) {
+        (Some(file), Some(path)) => parse_tokens(path, file.first())?,
+        _ if options.admin_token => own_tokens(&options.data_dir.join("tokens.csv"))?,
+        _ => Vec::new(),
+    };
+    let own_identity = || {
+        let names = tls::names(options.bind_address);
+        Ok(Identity::own(&options.data_dir.join("pki"), &names)?)
+    };
+    let mut security = options.security.load(token_file, &tokens, own_identity)?;
+    if tokens.is_empty()
+        && options.security.client_ca_file.is_none()
+        && options.security.authentication_cluster.is_none()
+        && !options.security.anonymous_auth
+    {
+        tracing::warn!(
+            "no request is let in but for health and version: there is no token, and nothing else to know users by \
+             (--client-ca-file, --authentication-kubeconfig)"
+        );
+    } else if options.security.authorization_mode == AuthorizationMode::Rbac
+        && options.security.authorization_rbac_file.is_none()
+        && options.security.authorization_cluster.is_none()
+        && !tokens.iter().any(|token| token.user.is_master())
+    {
+        tracing::warn!(
+            "nobody may read or write events: no token is in system:masters, and no permissions are given \
+             (--authorization-rbac-file, --authorization-kubeconfig or --authorization-mode=AlwaysAllow)"
+        );
+    }
+
+    let address = SocketAddr::new(options.bind_address, options.secure_port);
+    let listening = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+
+    let kubeconfig = options.data_dir.join("kubeconfig");
+    let token = tokens.first().map(|token| token.token.as_str());
+    let text = kubeconfig_text(address, &security.authority_pem, token);
+    write_private(&kubeconfig, text.as_bytes()).map_err(|source| StartError::File {
+        path: kubeconfig.clone(),
+        source,
+    })?;
+
+    let mut server = ApiServer::new(
+        store.clone(),
+        Arc::new(SystemClock),
+        std::mem::take(&mut security.authenticator),
+        options.api,
+    )
+    .with_authorizer(std::mem::take(&mut security.authorizer));
+    if let Some(audit) = options.audit {
+        let path = audit.path.clone();
+        let log = AuditLog::open(audit, Arc::new(SystemClock))
+            .map_err(|source| StartError::File { path, source })?;
+        server = server.with_audit_log(log);
+    }
+    let server = Arc::new(server);
+    let tls = security.tls.clone();
+    let (reload, reloads) = mpsc::channel(1);
+    tokio::spawn(
+        security
+            .watcher(server.clone())
+            .run(options.security.reload_interval, reloads),
+    );
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        let stopped = async {
+            // A dropped sender ends the server as well.
+            let _ = stopped.await;
+        };
+        serve(listener, Arc::clone(&server), tls, stopped).await;
+        store.close().await;
+        // The last lines are written before the program ends.
+        if let Some(audit) = &server.audit {
+            Arc::clone(audit).finish().await;
+        }
+    });
+    Ok(Running {
+        address,
+        kubeconfig,
+        stop: Some(stop),
+        reload,
+        task,
+    })
+}
+
+fn parse_tokens(path: &Path, bytes: &[u8]) -> Result<Vec<Token>, StartError> {
+    parse_token_file(bytes).map_err(|source| StartError::TokenFile {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The server's own token, made on first start.
+fn own_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
+    if path.exists() {
+        let bytes = fs::read(path).map_err(|source| StartError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        return parse_tokens(path, &bytes);
+    }
+    let token = random::token()?;
+    let user = User::new("admin", random::uuid()?, ["system:masters".to_owned()]);
+    let line = format!("{token},{},{},\"system:masters\"\n", user.name, user.uid);
+    write_private(path, line.as_bytes()).map_err(|source| StartError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(vec![Token { token, user }])
+}
+
+/// Without a token it says where the server is and which authority it is trusted by: clients add credentials of theirs.
+fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: Option<&str>) -> String {
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let server = SocketAddr::new(host, address.port());
+    let authority = base64::engine::general_purpose::STANDARD.encode(authority_pem);
+    // Every JSON string is a YAML string too, whatever characters a token has.
+    let user = match token {
+        Some(token) => format!("\n    token: {}", serde_json::Value::from(token)),
+        None => " {}".to_owned(),
+    };
+    format!(
+        "apiVersion: v1
+kind: Config
+current-context: tidings
+clusters:
+- name: tidings
+  cluster:
+    server: https://{server}
+    certificate-authority-data: {authority}
+contexts:
+- name: tidings
+  context:
+    cluster: tidings
+    user: admin
+users:
+- name: admin
+  user:{user}
+"
+    )
+}

@@ -1,0 +1,404 @@
+//! Who may come in and what they may do, from options and files, and those files when they are replaced.
+//!
+//! Files that belong together are in force together. Whatever lies there and is not in force is tried at every look, until
+//! it is: a certificate may be there before its key is. What is missing or not usable changes nothing; the log says so and
+//! a count goes up, once for each state the files were seen in. A file without tokens or permissions is usable: it revokes
+//! those it held.
+//!
+//! A file is what it holds at the moment it is read. One that is renamed into place is seen whole, before or after. One
+//! that is written in place may be seen in part, until the next look: cut within a line it is not usable in most cases, cut
+//! between two lines it lacks the rest. It never gives more than one of the two does.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::api::server::ApiServer;
+use crate::auth::certificate::ClientAuthority;
+use crate::auth::{Authenticator, Authorizer, RbacPolicy, Reviewer, Token, parse_token_file};
+use crate::start::error::StartError;
+use crate::start::tls::{Identity, Tls, TlsError};
+
+/// No file of certificates, tokens or permissions is longer.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Who may come in and what they may do. The names are those of kube-apiserver's flags where it has one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SecurityOptions {
+    /// Who decides (`--authorization-mode`). Default: RBAC.
+    pub authorization_mode: AuthorizationMode,
+    /// Permissions, beside the default ones: see [`RbacPolicy::parse`]. Default: none.
+    pub authorization_rbac_file: Option<PathBuf>,
+    /// A cluster to ask about what RBAC does not allow (`--authorization-kubeconfig`). Default: none.
+    pub authorization_cluster: Option<Arc<dyn Reviewer>>,
+    /// A cluster to ask about tokens that are not known here (`--authentication-kubeconfig`). Default: none.
+    pub authentication_cluster: Option<Arc<dyn Reviewer>>,
+    /// Whether requests without credentials are let in, as `system:anonymous` (`--anonymous-auth`). Default: no, but for
+    /// health and version.
+    pub anonymous_auth: bool,
+    /// Authorities in PEM form whose client certificates are accepted (`--client-ca-file`). Default: certificates are not
+    /// asked for.
+    pub client_ca_file: Option<PathBuf>,
+    /// The certificate to serve with, in PEM form, with those that vouch for it behind it (`--tls-cert-file`), and its
+    /// private key (`--tls-private-key-file`). Default: the server makes its own.
+    pub tls_files: Option<(PathBuf, PathBuf)>,
+    /// How often files are looked at for changes. Default: every ten seconds.
+    pub reload_interval: Duration,
+}
+
+impl Default for SecurityOptions {
+    fn default() -> Self {
+        Self {
+            authorization_mode: AuthorizationMode::default(),
+            authorization_rbac_file: None,
+            authorization_cluster: None,
+            authentication_cluster: None,
+            anonymous_auth: false,
+            client_ca_file: None,
+            tls_files: None,
+            reload_interval: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Who decides what a user may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuthorizationMode {
+    /// Roles and their bindings; without a file next to nothing, but for members of `system:masters`.
+    #[default]
+    Rbac,
+    /// Whoever is let in may do everything.
+    AlwaysAllow,
+}
+
+/// What the options and their files amount to.
+pub(crate) struct Security {
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) tls: Tls,
+    pub(crate) authority_pem: String,
+    files: Files,
+}
+
+/// The files, and what of them is in force.
+struct Files {
+    tokens: Option<Watched>,
+    permissions: Option<Watched>,
+    client_authority: Option<Watched>,
+    /// The certificate and its key.
+    certificate: Option<Watched>,
+    /// The client authority in force.
+    clients: Option<ClientAuthority>,
+    /// What is served with if no files say otherwise.
+    identity: Identity,
+}
+
+/// Files that belong together.
+pub(crate) struct Watched {
+    paths: Vec<PathBuf>,
+    in_force: Vec<Vec<u8>>,
+    /// What was seen of them last and said to be of no use.
+    told: Option<Result<Vec<Vec<u8>>, String>>,
+}
+
+impl SecurityOptions {
+    /// Reads the files. `tokens` are those in force, of the token file if there is one; `own` makes a certificate if there is
+    /// none.
+    pub(crate) fn load(
+        &self,
+        token_file: Option<Watched>,
+        tokens: &[Token],
+        own: impl FnOnce() -> Result<Identity, StartError>,
+    ) -> Result<Security, StartError> {
+        let always_allow = self.authorization_mode == AuthorizationMode::AlwaysAllow;
+        let contradiction = [
+            (
+                always_allow && self.anonymous_auth,
+                "anonymous requests are not let in where everything is allowed (--anonymous-auth with --authorization-mode=AlwaysAllow)",
+            ),
+            (
+                always_allow
+                    && (self.authorization_rbac_file.is_some()
+                        || self.authorization_cluster.is_some()),
+                "permissions have no effect where everything is allowed (--authorization-mode=AlwaysAllow)",
+            ),
+        ];
+        if let Some((_, why)) = contradiction.into_iter().find(|(is_so, _)| *is_so) {
+            return Err(StartError::Options { why });
+        }
+
+        let permissions = self
+            .authorization_rbac_file
+            .as_deref()
+            .map(Watched::open)
+            .transpose()?;
+        let policy = match &permissions {
+            Some(file) => parse_policy(file.first()).map_err(|why| file.unusable(&why))?,
+            None => RbacPolicy::default(),
+        };
+        let mut authorizer = if always_allow {
+            Authorizer::always_allow()
+        } else {
+            Authorizer::rbac(policy)
+        };
+        if let Some(cluster) = &self.authorization_cluster {
+            authorizer = authorizer.ask_cluster(cluster.clone());
+        }
+
+        let client_authority = self
+            .client_ca_file
+            .as_deref()
+            .map(Watched::open)
+            .transpose()?;
+        let clients = client_authority
+            .as_ref()
+            .map(|file| {
+                ClientAuthority::from_pem(file.first()).map_err(|error| file.unusable(&error))
+            })
+            .transpose()?;
+        let mut authenticator = Authenticator::new(tokens.to_vec()).anonymous(self.anonymous_auth);
+        if let Some(cluster) = &self.authentication_cluster {
+            authenticator = authenticator.ask_cluster(cluster.clone());
+        }
+        if let Some(clients) = &clients {
+            authenticator.replace_client_authority(clients.clone());
+        }
+
+        let certificate = self
+            .tls_files
+            .as_ref()
+            .map(|(certificate, key)| Watched::open_all(vec![certificate.clone(), key.clone()]))
+            .transpose()?;
+        let identity = match &certificate {
+            Some(pair) => parse_identity(&pair.in_force).map_err(|error| pair.unusable(&error))?,
+            None => own()?,
+        };
+        let config = identity.config(clients.as_ref())?;
+        Ok(Security {
+            authenticator,
+            authorizer,
+            tls: Arc::new(config).into(),
+            authority_pem: identity.authority_pem.clone(),
+            files: Files {
+                tokens: token_file,
+                permissions,
+                client_authority,
+                certificate,
+                clients,
+                identity,
+            },
+        })
+    }
+}
+
+/// A certificate and its key.
+fn parse_identity(files: &[Vec<u8>]) -> Result<Identity, TlsError> {
+    let file = |at: usize| files.get(at).map(Vec::as_slice).unwrap_or_default();
+    Identity::from_pem(file(0), file(1))
+}
+
+fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
+    RbacPolicy::parse(text).map_err(|error| error.to_string())
+}
+
+impl Security {
+    /// What looks after the files from now on.
+    pub(crate) fn watcher(self, server: Arc<ApiServer>) -> FileWatcher {
+        FileWatcher {
+            server,
+            tls: self.tls,
+            files: self.files,
+        }
+    }
+}
+
+/// Puts replaced files in force.
+pub(crate) struct FileWatcher {
+    server: Arc<ApiServer>,
+    tls: Tls,
+    files: Files,
+}
+
+/// Somebody who wants to know whether all files are usable.
+pub(crate) type ReloadRequest = oneshot::Sender<bool>;
+
+impl FileWatcher {
+    /// Looks at the files every so often, and whenever it is asked to, until nobody can ask any more.
+    pub(crate) async fn run(
+        mut self,
+        interval: Duration,
+        mut asked: mpsc::Receiver<ReloadRequest>,
+    ) {
+        loop {
+            let request = tokio::select! {
+                request = asked.recv() => match request {
+                    Some(request) => Some(request),
+                    None => return,
+                },
+                () = tokio::time::sleep(interval) => None,
+            };
+            // Files may lie on slow disks.
+            let reloaded = tokio::task::spawn_blocking(move || {
+                let usable = self.reload();
+                (self, usable)
+            });
+            let Ok((watcher, usable)) = reloaded.await else {
+                return tracing::error!("files are not looked after any more");
+            };
+            self = watcher;
+            if let Some(request) = request {
+                // Whoever asked may be gone.
+                let _ = request.send(usable);
+            }
+        }
+    }
+
+    /// Whether all that lies there is in force.
+    fn reload(&mut self) -> bool {
+        let Self { server, tls, files } = self;
+        let mut usable = true;
+        if let Some(file) = &mut files.tokens {
+            usable &= file.take_over(server, |bytes| {
+                let tokens = parse_token_file(first(bytes)).map_err(|error| error.to_string())?;
+                if tokens.is_empty() {
+                    tracing::warn!("the token file holds no token any more: all are revoked");
+                }
+                server.authenticator.replace_tokens(tokens);
+                Ok(())
+            });
+        }
+        if let Some(file) = &mut files.permissions {
+            usable &= file.take_over(server, |bytes| {
+                server
+                    .authorizer
+                    .replace_policy(parse_policy(first(bytes))?);
+                Ok(())
+            });
+        }
+        if let Some(file) = &mut files.client_authority {
+            let (identity, clients) = (&files.identity, &mut files.clients);
+            usable &= file.take_over(server, |bytes| {
+                let new =
+                    ClientAuthority::from_pem(first(bytes)).map_err(|error| error.to_string())?;
+                let config = identity
+                    .config(Some(&new))
+                    .map_err(|error| error.to_string())?;
+                tls.replace(Arc::new(config));
+                server.authenticator.replace_client_authority(new.clone());
+                *clients = Some(new);
+                Ok(())
+            });
+        }
+        if let Some(pair) = &mut files.certificate {
+            let (identity, clients) = (&mut files.identity, &files.clients);
+            usable &= pair.take_over(server, |bytes| {
+                let new = parse_identity(bytes).map_err(|error| error.to_string())?;
+                let config = new
+                    .config(clients.as_ref())
+                    .map_err(|error| error.to_string())?;
+                tls.replace(Arc::new(config));
+                *identity = new;
+                Ok(())
+            });
+        }
+        usable
+    }
+}
+
+impl Watched {
+    /// Reads a file.
+    pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
+        Self::open_all(vec![path.to_owned()])
+    }
+
+    fn open_all(paths: Vec<PathBuf>) -> Result<Self, StartError> {
+        let read = |path: &PathBuf| {
+            read(path).map_err(|source| StartError::File {
+                path: path.clone(),
+                source,
+            })
+        };
+        Ok(Self {
+            in_force: paths.iter().map(read).collect::<Result<_, _>>()?,
+            paths,
+            told: None,
+        })
+    }
+
+    /// The bytes of the only file, or of the first.
+    pub(crate) fn first(&self) -> &[u8] {
+        first(&self.in_force)
+    }
+
+    /// Has what lies there put in force, unless it is. True if it is now.
+    fn take_over(
+        &mut self,
+        server: &ApiServer,
+        apply: impl FnOnce(&[Vec<u8>]) -> Result<(), String>,
+    ) -> bool {
+        let read =
+            |path: &PathBuf| read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let seen: Result<Vec<_>, _> = self.paths.iter().map(read).collect();
+        let outcome = match &seen {
+            Ok(bytes) if *bytes == self.in_force => {
+                self.told = None;
+                return true;
+            }
+            Ok(bytes) => apply(bytes),
+            Err(why) => Err(why.clone()),
+        };
+        let file = self.paths.first().map(|path| path.display().to_string());
+        match (outcome, seen) {
+            (Ok(()), Ok(bytes)) => {
+                server.access_counters().files_reloaded.add();
+                tracing::info!(file, "a replaced file is in force");
+                self.in_force = bytes;
+                self.told = None;
+                true
+            }
+            (outcome, seen) => {
+                if self.told.as_ref() != Some(&seen) {
+                    let why = outcome.err();
+                    server.access_counters().file_reload_failures.add();
+                    tracing::error!(
+                        file,
+                        why,
+                        "a replaced file is not usable; what it held before stays in force"
+                    );
+                }
+                self.told = Some(seen);
+                false
+            }
+        }
+    }
+
+    fn unusable(&self, why: &impl ToString) -> StartError {
+        StartError::SecurityFile {
+            path: self.paths.first().cloned().unwrap_or_default(),
+            why: why.to_string(),
+        }
+    }
+}
+
+fn first(files: &[Vec<u8>]) -> &[u8] {
+    files.first().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let why = format!("longer than {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,355 @@
+//! Connections: accepted, put behind TLS, served, and ended in good order.
+//!
+//! Nobody holds one for nothing: the handshake, the first request, and the pause between two requests each have a deadline,
+//! whichever protocol is spoken. A request that is being answered, a watch above all, keeps its connection until its time
+//! is over; what the client has not taken some time after that, it never will, and its connection is ended. Connections on
+//! which no request has shown good credentials have a time of their own, and one answer where HTTP/2 is spoken; how many
+//! connections there are is bounded in `connections.rs`.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::service::Service;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use hyper_util::service::TowerToHyperService;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+
+use crate::api::server::ApiServer;
+use crate::auth::certificate::PeerCertificate;
+use crate::clock;
+use crate::flow::activity::{Activity, Open, Overdue};
+use crate::flow::connection_counters::Ending;
+use crate::flow::connections::Visitor;
+use crate::flow::paced::Lasting;
+use crate::router;
+use crate::start::tls::Tls;
+
+/// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer comes.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Maximum of open requests on one HTTP/2 connection; kube-apiserver's own value.
+const HTTP2_STREAMS_MAX: u32 = 100;
+/// Go adds this to the limit of a request's head, in bytes.
+const HEAD_SLACK: usize = 4096;
+/// The limit of a request's head is no lower and no higher: hyper needs 8 KiB, and kube-apiserver
+/// takes 1 MiB.
+const HEAD_BYTES: RangeInclusive<usize> = 8 * 1024..=1024 * 1024;
+/// Maximum of bytes of one request's body that a client may send before they are read; kube-apiserver's own value.
+const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
+/// The same for all bodies of one connection.
+const HTTP2_CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Maximum of requests that a client has taken back before they were looked at. One more ends the connection.
+const HTTP2_PENDING_RESETS_MAX: usize = 20;
+/// Maximum of requests of one connection, over all its life, that were refused for errors of the protocol. One more ends the
+/// connection. This is the library's own value.
+const HTTP2_ERRORS_MAX: usize = 1024;
+/// A client without credentials has about this long to end a connection once it is told to.
+const LINGER: Duration = Duration::from_secs(1);
+/// When accepting fails (no file descriptors left, say), it is tried again after this.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+type Api = TowerToHyperService<axum::Router>;
+
+/// Serves the API over TLS until `shutdown` resolves; then ends watches, finishes what is in flight and returns.
+pub async fn serve(
+    listener: TcpListener,
+    server: Arc<ApiServer>,
+    tls: impl Into<Tls>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let tls = tls.into();
+    let api = TowerToHyperService::new(router(server.clone()));
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(async {
+        shutdown.await;
+        server.stop_soon();
+        tokio::time::sleep(server.options.shutdown_delay).await;
+    });
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            // Those that ended are forgotten.
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let place = tokio::select! {
+            () = &mut shutdown => break,
+            place = server.connections.enter(peer.ip()) => place,
+        };
+        let Some(place) = place else {
+            tracing::debug!(%peer, "a connection is refused: its peer has as many as it may");
+            continue;
+        };
+        let acceptor = TlsAcceptor::from(tls.current());
+        let (server, api) = (server.clone(), api.clone());
+        connections.spawn(async move {
+            tokio::select! {
+                () = place.needed() => {
+                    tracing::debug!(%peer, "a connection without credentials is ended to make room");
+                    server.connections.metrics.ended(Ending::Room);
+                }
+                () = connection(stream, peer, place.visitor(), acceptor, &server, api) => {}
+            }
+        });
+    }
+    drop(listener);
+    server.stop();
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(server.options.shutdown_grace, ended)
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            connections = connections.len(),
+            "some requests did not end in time and were cut off"
+        );
+        connections.shutdown().await;
+    }
+}
+
+/// One connection, from the handshake to its end.
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    visitor: &Arc<Visitor>,
+    acceptor: TlsAcceptor,
+    server: &ApiServer,
+    api: Api,
+) {
+    let options = &server.options;
+    let stranger_until =
+        clock::deadline(clock::timer(), options.unauthenticated_connection_timeout);
+    // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
+    let _ = stream.set_nodelay(true);
+    // Who is gone without a word is found out also where there is nothing to say to it, as on a quiet watch.
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE)
+        .with_interval(KEEP_ALIVE);
+    if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
+        tracing::debug!(%error, "a connection is not kept alive");
+    }
+    let handshake = tokio::time::timeout(options.tls_handshake_timeout, acceptor.accept(stream));
+    let stream = match handshake.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            server.connections.metrics.handshake_failed();
+            return tracing::debug!(%peer, %error, "TLS handshake failed");
+        }
+        Err(_) => {
+            server.connections.metrics.handshake_failed();
+            return tracing::debug!(%peer, "TLS handshake timed out");
+        }
+    };
+    let (_, session) = stream.get_ref();
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    let certificate = session
+        .peer_certificates()
+        .map(|chain| Arc::new(PeerCertificate::new(chain.to_vec())));
+    let activity = Arc::new(Activity::new(Arc::clone(visitor)));
+    let service = Connected {
+        api,
+        peer,
+        http2,
+        certificate,
+        activity: activity.clone(),
+        request_timeout: options.request_timeout,
+        grace: options.read_header_timeout,
+    };
+    let stream = TokioIo::new(stream);
+    let stopped = server.stopped();
+    let head_bytes_max = head_bytes_max(options.header_bytes_max);
+    if http2 {
+        let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .max_concurrent_streams(HTTP2_STREAMS_MAX)
+            .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
+            .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
+            .max_pending_accept_reset_streams(HTTP2_PENDING_RESETS_MAX)
+            .max_local_error_reset_streams(HTTP2_ERRORS_MAX)
+            .serve_connection(stream, service);
+        drive(connection, &activity, stopped, stranger_until, server).await;
+    } else {
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(options.idle_timeout)
+            .max_header_size(head_bytes_max)
+            .max_buf_size(head_bytes_max)
+            .serve_connection(stream, service);
+        drive(connection, &activity, stopped, stranger_until, server).await;
+    }
+}
+
+/// Longest line and headers of a request together, in bytes, over either protocol. Longer ones are
+/// answered with 431, and a URI of more than 65,534 bytes with 414. A connection whose head is not
+/// complete holds no more memory for it.
+fn head_bytes_max(asked: usize) -> usize {
+    asked.clamp(*HEAD_BYTES.start(), *HEAD_BYTES.end()) + HEAD_SLACK
+}
+
+/// Serves a connection until its client ends it, has nothing to ask for too long, shows no credentials for too long, or the
+/// server stops.
+async fn drive<C>(
+    connection: C,
+    activity: &Activity,
+    stopped: impl Future<Output = ()>,
+    stranger_until: Instant,
+    server: &ApiServer,
+) where
+    C: GracefulConnection,
+    C::Error: std::fmt::Display,
+{
+    let (options, metrics) = (&server.options, &server.connections.metrics);
+    let mut connection = pin!(connection);
+    let mut stranger = pin!(activity.stranger(stranger_until));
+    let mut stopped = pin!(stopped);
+    let mut idle = pin!(activity.idle(options.read_header_timeout, options.idle_timeout));
+    let longest = options
+        .request_timeout
+        .saturating_add(options.read_header_timeout);
+    let mut overdue = pin!(activity.overdue(longest, Overdue::First));
+    let mut ending = false;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended with an error");
+                }
+                return;
+            }
+            () = &mut overdue => {
+                tracing::debug!("a client did not take an answer in time");
+                if !ending {
+                    metrics.ended(Ending::Untaken);
+                }
+                if activity.all_are_overdue() {
+                    return;
+                }
+                // Others of the same connection are read: they go on, new ones have to come by another.
+                overdue.set(activity.overdue(longest, Overdue::All));
+            }
+            () = activity.strangers_answers_pile_up() => {
+                tracing::debug!("a client without credentials does not take its answers");
+                return metrics.ended(Ending::Untaken);
+            }
+            () = activity.too_many_unproven() => {
+                tracing::debug!("a client asks again and again without credentials");
+                return metrics.ended(Ending::Unauthenticated);
+            }
+            () = &mut stopped, if !ending => {}
+            () = &mut stranger, if !ending => {
+                tracing::debug!("a connection without credentials is ended");
+                metrics.ended(Ending::Unauthenticated);
+                idle.set(activity.idle(LINGER, LINGER));
+            }
+            () = &mut idle => {
+                if ending {
+                    return tracing::debug!("a client would not end an idle connection");
+                }
+                tracing::debug!("an idle connection is ended");
+                metrics.ended(Ending::Idle);
+                idle.set(activity.idle(options.read_header_timeout, options.read_header_timeout));
+            }
+        }
+        connection.as_mut().graceful_shutdown();
+        ending = true;
+    }
+}
+
+/// The API, as one connection sees it.
+struct Connected {
+    api: Api,
+    certificate: Option<Arc<PeerCertificate>>,
+    /// Whose address it is, for the audit log.
+    peer: SocketAddr,
+    http2: bool,
+    activity: Arc<Activity>,
+    request_timeout: Duration,
+    /// A client has this long to take what is left of an answer whose time is over.
+    grace: Duration,
+}
+
+impl Service<Request<Incoming>> for Connected {
+    type Response = Response<Answer>;
+    type Error = std::convert::Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let grace = self.grace;
+        let open = Open::new(
+            &self.activity,
+            self.request_timeout.saturating_add(grace),
+            self.http2,
+        );
+        if let Some(certificate) = &self.certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
+        request.extensions_mut().insert(self.peer);
+        let visitor = Arc::clone(self.activity.visitor());
+        request.extensions_mut().insert(visitor);
+        let http2 = self.http2;
+        let answered = self.api.call(request);
+        Box::pin(async move {
+            let response = answered.await?;
+            let lasting = response.extensions().get();
+            if http2 {
+                open.answered_over_http2(lasting.is_some());
+            } else {
+                open.answered_over_http1();
+            }
+            if let Some(Lasting(time)) = lasting {
+                open.lasts(time.saturating_add(grace));
+            }
+            Ok(response.map(|body| Answer { body, _open: open }))
+        })
+    }
+}
+
+/// An answer's body.
+struct Answer {
+    body: Body,
+    _open: Open,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

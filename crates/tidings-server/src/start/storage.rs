@@ -1,0 +1,86 @@
+//! Which store a server is started over: the embedded one in its data folder, or etcd.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidings_store::Store;
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+#[cfg(feature = "etcd")]
+use tidings_store::etcd::{Description, EtcdOptions, EtcdStore};
+
+use crate::start::error::StartError;
+use crate::start::private::create_private_dir;
+
+/// Where a server keeps its events.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Storage {
+    /// In its data folder.
+    Embedded(EmbeddedOptions),
+    /// In etcd, laid out as a kube-apiserver does it, so that both can serve the same etcd (feature `etcd`).
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdOptions),
+}
+
+impl Default for Storage {
+    /// The embedded store with its defaults.
+    fn default() -> Self {
+        Self::Embedded(EmbeddedOptions::default())
+    }
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Embedded(_) => formatter.debug_tuple("Embedded").finish_non_exhaustive(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(options) => formatter.debug_tuple("Etcd").field(options).finish(),
+        }
+    }
+}
+
+impl Storage {
+    /// Opens the store. It must be called within a tokio runtime.
+    #[cfg_attr(
+        not(feature = "etcd"),
+        expect(clippy::unused_async, reason = "only etcd has to be waited for")
+    )]
+    pub(crate) async fn open(self, data_dir: &Path) -> Result<Arc<dyn Store>, StartError> {
+        match self {
+            Self::Embedded(options) => {
+                // Events are nobody else's business, also where the folder around them was there before.
+                let folder = data_dir.join("store");
+                private_dir(&folder)?;
+                Ok(Arc::new(EmbeddedStore::open(folder, options)?))
+            }
+            #[cfg(feature = "etcd")]
+            Self::Etcd(options) => {
+                let clock = Arc::new(tidings_store::clock::SystemClock);
+                let store = EtcdStore::open(options, clock, Arc::new(describe)).await?;
+                Ok(Arc::new(store))
+            }
+        }
+    }
+}
+
+/// What the store on etcd, which keeps bytes only, finds an event by: give it to
+/// [`EtcdStore::open`](tidings_store::etcd::EtcdStore::open). A value that is no event is found by its key alone.
+#[cfg(feature = "etcd")]
+pub fn describe(value: &[u8]) -> Description {
+    let value = bytes::Bytes::copy_from_slice(value);
+    let index = tidings_api::codec::decode_stored(&value, 0)
+        .map(|event| crate::api::rules::index(&event))
+        .unwrap_or_default();
+    Description {
+        index,
+        // The lease says it.
+        expires_at: None,
+    }
+}
+
+pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
+    create_private_dir(path).map_err(|source| StartError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
