@@ -100,7 +100,8 @@ fn refusal(error: ApplyError) -> Status {
     }
 }
 
-/// Reads a configuration, YAML or JSON, and what is to say about keys given twice, of which the last counts.
+/// Reads a configuration, YAML or JSON, and what is to say about keys given twice, of which the
+/// last counts.
 fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     if body.trim_ascii().is_empty() {
         return Ok((Value::Null, Vec::new()));

@@ -35,7 +35,8 @@ pub(crate) struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Closing the file would do, were it not for a process being forked just now that has it open as well.
+        // Closing the file would do, were it not for a process being forked just now that has it
+        // open as well.
         if let Err(error) = self.lock.unlock() {
             tracing::warn!(folder = %self.path.display(), %error, "failed to unlock the store");
         }
@@ -48,7 +49,8 @@ impl Folder {
         // Look before anything is written: a folder of somebody else's stays untouched.
         let format = read_format(path)?;
         let lock = lock(path)?;
-        // What is found in it is built upon from here on, also if who wrote it was killed before it was synced.
+        // What is found in it is built upon from here on, also if who wrote it was killed before it
+        // was synced.
         let synced = match format {
             Some(_) => disk::sync_folder(path),
             None => disk::sync_folder_of(path),

@@ -95,7 +95,8 @@ fn record(random: &mut Random, object: usize) -> NewRecord {
     NewRecord::new(value).index(index)
 }
 
-/// Everything that can be read: what is there now and was at past revisions, in every order, and what happened since.
+/// Everything that can be read: what is there now and was at past revisions, in every order, and
+/// what happened since.
 #[derive(Debug, PartialEq)]
 struct Seen {
     stats: (u64, u64, Revision, Revision),
@@ -237,7 +238,8 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
     store.close().await;
 }
 
-/// Records of two weeks that are patched and deleted, beside those of an hour, for weeks; and then silence.
+/// Records of two weeks that are patched and deleted, beside those of an hour, for weeks; and then
+/// silence.
 #[tokio::test]
 async fn a_mixture_takes_little_more_than_what_lives() {
     let folder = new_folder();

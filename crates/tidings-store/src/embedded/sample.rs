@@ -11,7 +11,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 const SAMPLE_LEN: usize = 1024;
 const SAMPLE_BYTES_MAX: usize = 2 << 20;
 
-/// Every body is taken for the first sample, one in so many times more for each further one, up to this.
+/// Every body is taken for the first sample, one in so many times more for each further one, up to
+/// this.
 const DISTANCE_GROWTH: u64 = 8;
 const DISTANCE_MAX: u64 = 4096;
 

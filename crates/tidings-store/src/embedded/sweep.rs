@@ -1,9 +1,11 @@
-//! Writes down the ends of records that have expired by the confirmed time: first the early ones of a bucket, by their own ends,
-//! then the others in the order of their writing, up to the first that lives (see [`order`](super::order)).
+//! Writes down the ends of records that have expired by the confirmed time: first the early ones of
+//! a bucket, by their own ends, then the others in the order of their writing, up to the first that
+//! lives (see [`order`](super::order)).
 //!
-//! Invariants: what is written down in the order of writing is told by the state (a mark for each bucket, and the last bucket
-//! that is finished), and touches the index not at all; an early end is written down as a deletion is, but in a bucket that
-//! stays as long as its version's, so that an index made anew finds it. What cannot be read in one bucket holds up no other.
+//! Invariants: what is written down in the order of writing is told by the state (a mark for each
+//! bucket, and the last bucket that is finished), and touches the index not at all; an early end is
+//! written down as a deletion is, but in a bucket that stays as long as its version's, so that an
+//! index made anew finds it. What cannot be read in one bucket holds up no other.
 
 use std::sync::Arc;
 
@@ -40,8 +42,9 @@ impl Budget {
 }
 
 impl Batch<'_> {
-    /// Writes down ends, at most about `quota` of them; whether there may be more. Must come before anything else in the
-    /// batch. If the commit fails, what the index knows of the order of ends is to be restored.
+    /// Writes down ends, at most about `quota` of them; whether there may be more. Must come before
+    /// anything else in the batch. If the commit fails, what the index knows of the order of ends
+    /// is to be restored.
     ///
     /// # Errors
     /// The first bucket's that could not be read; what was done stands.
@@ -193,8 +196,9 @@ impl Batch<'_> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
         let swept = self.sweep_versions((name, bucket), track, budget, &mut versions);
-        // What was swept is told by the state for as long as the bucket is there, and its ends by the log for as long as the
-        // history needs them, wherever they lie. So they go where this commit writes anyway.
+        // What was swept is told by the state for as long as the bucket is there, and its ends by
+        // the log for as long as the history needs them, wherever they lie. So they go where this
+        // commit writes anyway.
         self.log_ends(self.home, first, name, versions);
         swept
     }
@@ -289,7 +293,8 @@ impl View<'_> {
         for entry in entries.take(limit) {
             found.push(keys::read_early_key(&key_of(entry)?)?);
         }
-        // Each of them has the next so many, so the first so many of all are among them; one that is being flushed is found twice.
+        // Each of them has the next so many, so the first so many of all are among them; one that
+        // is being flushed is found twice.
         found.sort_unstable();
         found.dedup();
         found.truncate(limit);

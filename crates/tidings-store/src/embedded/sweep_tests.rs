@@ -1,6 +1,7 @@
-//! Every end is written down in its time, whatever lives are mixed: through days of hourly traffic, after silence, and for any
-//! writes, in any order, with reopening and losses between them. The clock is moved by hand; the store looks at it once a second,
-//! so an end that is written down by [`TOLERANCE`] after its time is written down within five seconds of it.
+//! Every end is written down in its time, whatever lives are mixed: through days of hourly traffic,
+//! after silence, and for any writes, in any order, with reopening and losses between them. The
+//! clock is moved by hand; the store looks at it once a second, so an end that is written down by
+//! [`TOLERANCE`] after its time is written down within five seconds of it.
 
 use std::collections::BTreeMap;
 use std::fs;
