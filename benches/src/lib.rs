@@ -1,6 +1,8 @@
-//! What the benchmark programs share: measuring, figures as lines of JSON, and the benchmarks themselves.
+//! What the benchmark programs share: measuring, figures as lines of JSON, and the benchmarks
+//! themselves.
 //!
-//! Time and allocations are measured by two programs: an allocator that counts is shared by all threads and would slow down what is timed.
+//! Time and allocations are measured by two programs: an allocator that counts is shared by all
+//! threads and would slow down what is timed.
 
 pub mod recording;
 pub mod serving;
@@ -96,9 +98,11 @@ impl Figure {
 }
 
 impl Measure {
-    /// Measures `batch`, which does `size` operations and returns how long they took, until the total is reached.
+    /// Measures `batch`, which does `size` operations and returns how long they took, until the
+    /// total is reached.
     ///
-    /// The batch says itself what counts, so that preparing and waiting can be left out. A first batch warms up and is not counted.
+    /// The batch says itself what counts, so that preparing and waiting can be left out. A first
+    /// batch warms up and is not counted.
     pub fn run(self, name: &str, size: u64, mut batch: impl FnMut() -> Duration) -> Figure {
         batch();
         let region = self.allocator.map(Region::new);
@@ -139,10 +143,12 @@ pub fn peak_resident_bytes() -> Option<u64> {
     status_bytes("self", "VmHWM:")
 }
 
-/// How long the processor has worked for this process, in seconds, to hundredths, where the system tells (Linux).
+/// How long the processor has worked for this process, in seconds, to hundredths, where the system
+/// tells (Linux).
 pub fn processor_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, which may have anything in it, ends with the last parenthesis; user and system time are the 14th and 15th of all fields.
+    // The name, which may have anything in it, ends with the last parenthesis; user and system time
+    // are the 14th and 15th of all fields.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks = fields.split_whitespace().skip(11).take(2);
     let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();

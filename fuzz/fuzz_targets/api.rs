@@ -6,13 +6,11 @@ use std::cell::RefCell;
 use axum::Router;
 use axum::body::Body;
 use http::Request;
+use tidings_testing::requests;
 use tokio::runtime::{Builder, Runtime};
 
-#[path = "../../crates/tidings-server/tests/hostile/request.rs"]
-pub mod request;
-
-/// After so many inputs the server is made anew: what was written by chance must not make later
-/// ones slow, and what an input finds is not to depend on too many others.
+/// Number of inputs after which the server is made again: what was written by chance must not make
+/// later ones slow, and what an input finds is not to depend on too many others.
 const INPUTS: usize = 200;
 
 struct Api {
@@ -37,11 +35,11 @@ thread_local! {
 pub fn answer(request: Request<Body>) {
     API.with_borrow_mut(|api| {
         if api.inputs % INPUTS == 0 {
-            api.router = Some(api.runtime.block_on(request::server()));
+            api.router = Some(api.runtime.block_on(requests::server()));
         }
         api.inputs += 1;
         let router = api.router.as_ref().expect("it was just made");
-        let (status, body) = api.runtime.block_on(request::send(router, request));
-        assert!(request::is_fair(status, &body), "{status} {}", String::from_utf8_lossy(&body));
+        let (status, body) = api.runtime.block_on(requests::send(router, request));
+        assert!(requests::is_fair(status, &body), "{status} {}", String::from_utf8_lossy(&body));
     });
 }

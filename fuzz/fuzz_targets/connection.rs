@@ -1,5 +1,6 @@
-//! Any bytes on a TLS connection to a whole server, as HTTP/1 or, where the first byte is odd, as HTTP/2 behind its preface: no panic, and the
-//! connection ends once the client has said that nothing more comes.
+//! Any bytes on a TLS connection to a whole server, as HTTP/1 or, where the first byte is odd, as
+//! HTTP/2 behind its preface: no panic, and the connection ends once the client has said that
+//! nothing more comes.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes, read as `tidings import` reads a file: no panic, no end but the end of the input, and whatever comes out as
-//! an event reads back as the same event.
+//! Any bytes, read as `tidings import` reads a file: no panic, no end but the end of the input, and
+//! whatever comes out as an event reads back as the same event.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Any bytes in one place of a request that is otherwise in order: a body, a patch, a selector, a continue token, a header. The first byte
-//! says which place. No panic, and no answer that blames the server.
+//! Any bytes in one place of a request that is otherwise in order: a body, a patch, a selector, a
+//! continue token, a header. The first byte says which place. No panic, and no answer that blames
+//! the server.
 
 #![no_main]
 
@@ -29,7 +30,8 @@ const APPLY: &str = "application/apply-patch+yaml";
 enum Place {
     /// Method, target and content type of a request they are the body of.
     Body(&'static str, &'static str, &'static str),
-    /// Target and apiVersion of an event they are the protobuf of, in the envelope every such body has.
+    /// Target and apiVersion of an event they are the protobuf of, in the envelope every such body
+    /// has.
     Protobuf(&'static str, &'static str),
     /// A parameter of a list.
     Parameter(&'static str),

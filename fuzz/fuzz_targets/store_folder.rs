@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Reads what there is, in every way, and writes. Any of it may fail.
 async fn use_store(store: &EmbeddedStore) {
-    let newest = NewestRequest { prefix: "".into(), since: None, limit: 10 };
+    let newest = NewestRequest { limit: 10, ..NewestRequest::default() };
     let _ = store.newest(newest).await;
     let list = ListRequest { limit: Some(10), ..ListRequest::prefix("") };
     let _ = store.list(list).await;

@@ -1,4 +1,5 @@
-//! Running other programs: their output stays visible, and what they answered is an error when it was not success.
+//! Running other programs: their output stays visible, and what they answered is an error when it
+//! was not success.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -12,8 +13,9 @@ pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root);
-    // What cargo tells this task of itself. Build scripts (ring's is one) run again when it changes, and all that is built on
-    // them is built again: each time somebody turns from `cargo xtask` to `cargo build`, and back.
+    // What cargo tells this task of itself. Build scripts (ring's is one) run again when it
+    // changes, and all that is built on them is built again: each time a developer turns from
+    // `cargo xtask` to `cargo build`, and back.
     let own = ["CARGO_PKG_", "CARGO_MANIFEST_"];
     for (name, _) in std::env::vars_os() {
         if name

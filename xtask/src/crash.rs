@@ -1,5 +1,6 @@
-//! `cargo xtask crash`: the store's crash test in its long form. A process that writes is killed with SIGKILL at random moments, and
-//! what it left is checked after each: acknowledged writes, indexes, revisions, and watches that go on.
+//! `cargo xtask crash`: the store's crash test in its long form. A process that writes is killed
+//! with SIGKILL at random moments, and what it left is checked after each: acknowledged writes,
+//! indexes, revisions, and watches that continue.
 
 use std::path::Path;
 

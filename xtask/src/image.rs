@@ -1,5 +1,6 @@
-//! `cargo xtask image`: what deploy/Containerfile promises, proved where there is no registry to fetch its base from. The program is built and
-//! started in the file's own words, and runs as it would there: alone in a root it cannot write to, first of its processes, with no rights.
+//! `cargo xtask image`: what deploy/Containerfile promises, proved where there is no registry to
+//! fetch its base from. The program is built and started in the file's own words, and runs as it
+//! would there: alone in a root it cannot write to, first of its processes, with no rights.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -8,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 use tempfile::TempDir;
+use tidings_testing::free_port;
 
 use crate::command::{self, Result, cargo, find, output};
-use crate::port::free_port;
 use crate::tools::Tools;
 
 /// Makes the root read-only, but for the data, and is replaced by the program in it.

@@ -13,9 +13,8 @@ mod crash;
 mod hostile;
 mod image;
 mod kube_apiserver;
+mod mutants;
 mod outage;
-#[path = "../../crates/tidings-store/tests/support/port.rs"]
-mod port;
 mod readme;
 mod reference;
 mod test;
@@ -40,8 +39,11 @@ enum Task {
     Crash(crash::Args),
     /// Servers and recorders killed under a stream of events, and what became of every one of them
     Outage(outage::Args),
-    /// What a client can send to make the server work, and what it costs: time, memory, and the wait of others
+    /// What a client can send to make the server work, and what it costs: time, memory, and the
+    /// wait of others
     Hostile(hostile::Args),
+    /// Faults put into a crate one at a time, and which of them no test notices
+    Mutants(mutants::Args),
     /// What the container file promises, proved without a registry
     Image(image::Args),
     /// Our figures beside those of client-go and kube-rs
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Task::Crash(args) => crash::run(&root, &args),
         Task::Outage(args) => outage::run(&root, &args),
         Task::Hostile(args) => hostile::run(&root, &args),
+        Task::Mutants(args) => mutants::run(&root, &args),
         Task::Image(args) => image::run(&root, &args),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Soak(args) => bench::soak::run(&root, &args),

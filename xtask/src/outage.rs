@@ -1,5 +1,6 @@
-//! `cargo xtask outage`: real processes, real time. Our server is killed under a steady stream of events and comes back; a recording process is
-//! killed and comes back; a token is replaced while it is in use. What was offered, what became of it and what the server has are compared.
+//! `cargo xtask outage`: real processes, real time. Our server is killed under a steady stream of
+//! events and comes back; a recording process is killed and comes back; a token is replaced while
+//! it is in use. What was offered, what became of it and what the server has are compared.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidings_testing::free_port;
 
 use crate::command::{self, Result, cargo, output};
-use crate::port::free_port;
 
 /// How long things are well, before and after.
 const WELL: Duration = Duration::from_secs(3);
 
-/// A token replaced in use is read again within a minute, and the server looks for replaced files every ten seconds.
+/// A token replaced in use is read again within a minute, and the server looks for replaced files
+/// every ten seconds.
 const ROTATION: u64 = 60;
 
 #[derive(Debug, clap::Args)]
@@ -229,7 +231,7 @@ struct Recorder {
     lines: Receiver<String>,
     /// How many it had recorded, last and at the time before that.
     recorded: [u64; 2],
-    /// It is to record at least so many: half of what it was asked for.
+    /// Minimum events to record: half of what it was asked for.
     least: u64,
     said: Value,
 }
@@ -293,8 +295,8 @@ impl Recorder {
         }
     }
 
-    /// Whether there were events, every one has one fate and none is lost, also by what the server has; of `killed` at most what it recorded in its
-    /// last tenths of a second, and none twice.
+    /// Whether there were events, every one has one fate and none is lost, also by what the server
+    /// has; of `killed` at most what it recorded in its last tenths of a second, and none twice.
     fn agrees(&self, server: &Value, killed: Option<&Self>) -> Result<String> {
         let of = |field| number(&self.said, field).ok_or(format!("no {field} in {}", self.said));
         let [offered, delivered, aggregated] =

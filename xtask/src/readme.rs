@@ -1,5 +1,5 @@
-//! `cargo xtask readme`: the README's program as a newcomer has it, in an empty crate with the dependencies the README
-//! names and no others. It is compiled, not run.
+//! `cargo xtask readme`: the README's program as a newcomer has it, in an empty crate with the
+//! dependencies the README names and no others. It is compiled, not run.
 
 use std::path::Path;
 

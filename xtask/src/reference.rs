@@ -1,5 +1,5 @@
-//! `cargo xtask reference`: our server beside a real kube-apiserver, found or built: what they answer differently, and
-//! client-go with both.
+//! `cargo xtask reference`: our server beside a real kube-apiserver, found or built: what they
+//! answer differently, and client-go with both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,8 @@ const CASES: &str = "crates/tidings-conformance/reference";
 const CLIENTS: &str = "crates/tidings-conformance/clients";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Build no kube-apiserver (about ten minutes the first time) and fetch nothing: judge if all is at hand
+    /// Build no kube-apiserver (about ten minutes the first time) and fetch nothing: judge if all
+    /// is at hand
     #[arg(long)]
     short: bool,
     /// Judge a release build of ours

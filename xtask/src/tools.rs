@@ -1,6 +1,6 @@
-//! The programs some tests need beside Rust: kubectl and etcd. Found on the PATH, or else fetched from Debian's archive
-//! into the target folder: nothing is installed, no service started, and root is needed only to refresh apt's lists.
-//! And kube-apiserver, where one is at hand or was built.
+//! The programs some tests need beside Rust: kubectl and etcd. Found on the PATH, or else fetched
+//! from Debian's archive into the target folder: nothing is installed, no service started, and root
+//! is needed only to refresh apt's lists. And kube-apiserver, where one is at hand or was built.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -154,7 +154,8 @@ impl Tool {
             command::output(&mut command)
         };
         if apt(&["download", self.package]).is_err() {
-            // The lists may be missing or old; refreshing them takes root. What matters is the second try.
+            // The lists may be missing or old; refreshing them takes root. What matters is the
+            // second try.
             let _ = apt(&["update"]);
             apt(&["download", self.package])?;
         }

@@ -1,4 +1,5 @@
-//! How much memory recording takes: allocations of each figure of `record`, and what a cached key keeps.
+//! How much memory recording takes: allocations of each figure of `record`, and what a cached key
+//! keeps.
 
 use std::alloc::System;
 use std::time::Duration;

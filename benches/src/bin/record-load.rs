@@ -1,4 +1,5 @@
-//! A burst of events through the default broadcaster to a cluster, as fast as it can: what is offered, what arrives, what is lost and why.
+//! A burst of events through the default broadcaster to a cluster, as fast as it can: what is
+//! offered, what arrives, what is lost and why.
 //!
 //! `benches/peers/client-go/record-load` does the same with client-go.
 

@@ -1,5 +1,5 @@
-//! A steady stream of events to a cluster that may be away for a while, and what became of them; or how many the cluster has. `cargo xtask outage`
-//! runs it, and ends it where a process is to die.
+//! A steady stream of events to a cluster that may be away for a while, and what became of them; or
+//! how many the cluster has. `cargo xtask outage` runs it, and ends it where a process is to die.
 //!
 //! Half of the events repeat what happened to 50 objects, half are about an object each.
 

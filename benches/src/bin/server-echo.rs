@@ -1,4 +1,5 @@
-//! The floor for an API server on this machine: HTTPS, a body parsed as JSON and written out again, nothing else.
+//! The floor for an API server on this machine: HTTPS, a body parsed as JSON and written out again,
+//! nothing else.
 //!
 //! Prints the path of a kubeconfig when it is ready, as `tidings serve` does.
 

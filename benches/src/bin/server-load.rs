@@ -1,4 +1,5 @@
-//! Loads an Event API server and prints what it took: creates, patches, reads among many events, watchers.
+//! Loads an Event API server and prints what it took: creates, patches, reads among many events,
+//! watchers.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,7 +50,7 @@ enum Part {
         watchers: usize,
         #[arg(long, default_value_t = 200)]
         events: u64,
-        /// So many events a second; without it, as fast as they are taken.
+        /// Events a second; by default as fast as they are accepted.
         #[arg(long)]
         per_second: Option<f64>,
     },
@@ -82,7 +83,7 @@ struct Timed {
 const READY_POLL: Duration = Duration::from_millis(20);
 const READY_POLLS: u32 = 6_000;
 
-// One thread: whoever measures should take as little as it can of what is measured.
+// One thread: the load should take as little as possible of the measured machine.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)

@@ -1,4 +1,5 @@
-//! What storing costs, one part at a time: see [`tidings_bench::storing`]. `cargo xtask bench store` runs them all.
+//! What storing costs, one part at a time: see [`tidings_bench::storing`]. `cargo xtask bench
+//! store` runs them all.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,8 +36,14 @@ enum Part {
     Writes,
     /// Reads of what `writes` left in the folder
     Reads,
+    /// Lists of everything, idle and beside writers
+    Lists,
     /// Half of the events expire beside other writers
     Expiry,
+    /// Ends of records of mixed lives
+    Mixture,
+    /// A few records that are patched again and again
+    Patches,
     /// Real events, from a folder of JSON Lines
     Real {
         /// The folder.
@@ -70,7 +77,10 @@ async fn run() -> ExitCode {
     let result = match part {
         Part::Writes => storing::writes(&folder, events, updates, writers).await,
         Part::Reads => storing::reads(&folder, events).await,
+        Part::Lists => storing::lists(&folder, events).await,
         Part::Expiry => storing::expiry(&folder, events).await,
+        Part::Mixture => storing::mixture(&folder, events).await,
+        Part::Patches => storing::patches(&folder, events).await,
         Part::Real { captures } => storing::real_events(&folder, &captures, events).await,
         Part::Etcd { program } => storing::etcd(&program, &folder, events, updates, writers).await,
         Part::Log => storing::log(&folder, events, updates, writers).await,

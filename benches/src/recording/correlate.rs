@@ -1,5 +1,5 @@
-//! Correlation alone: a repeat, an event that is combined with others, and one never seen before, each with the acknowledgement that
-//! follows its delivery.
+//! Correlation alone: a repeat, an event that is combined with others, and one never seen before,
+//! each with the acknowledgement that follows its delivery.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub(super) fn aggregate(name: &'static str, measure: Measure) -> Figure {
     rounds(name, measure, &events, 20)
 }
 
-/// Events about ever other objects: the correlator is made anew for every round, so that each is its first.
+/// Events about ever other objects: the correlator is made anew for every round, so that each is
+/// its first.
 pub(super) fn new(name: &'static str, measure: Measure) -> Figure {
     let events: Vec<Event> = (0..DISTINCT).map(|index| event(index, MESSAGE)).collect();
     measure.run(name, DISTINCT as u64, || {
@@ -41,7 +42,8 @@ pub(super) fn new(name: &'static str, measure: Measure) -> Figure {
     })
 }
 
-/// What a cached key costs in memory: an event remembered by all three caches, in bytes, the event itself included.
+/// What a cached key costs in memory: an event remembered by all three caches, in bytes, the event
+/// itself included.
 pub fn cached_key(allocator: &'static Allocator) -> Figure {
     let mut correlator = correlator();
     let region = stats_alloc::Region::new(allocator);

@@ -1,4 +1,5 @@
-//! What no implementation gets below: hashing a key's bytes, one allocation, one slot of a locked queue, one reading of the clock.
+//! What no implementation gets below: hashing a key's bytes, one allocation, one slot of a locked
+//! queue, one reading of the clock.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};

@@ -1,8 +1,10 @@
-//! What recording costs: a call, fan-out, correlation, and the way from recorder to sink, under the same names as
-//! `benches/peers/client-go/micro`, and beside them the floors no implementation gets below.
+//! What recording costs: a call, fan-out, correlation, and the way from recorder to sink, under the
+//! same names as `benches/peers/client-go/micro`, and beside them the floors no implementation gets
+//! below.
 //!
-//! No event is dropped while it is measured: events go out in batches far below the queues' bounds, and a batch waits until the one
-//! before was seen by everyone who was to see it. That wait is part of every figure but the recorder calls'.
+//! No event is dropped while it is measured: events go out in batches far below the queues' bounds,
+//! and a batch waits until the one before was seen by everyone who was to see it. That wait is part
+//! of every figure but the recorder calls'.
 
 mod body;
 pub mod correlate;
@@ -16,7 +18,8 @@ use crate::{Figure, Measure};
 /// How a figure is measured.
 type Benchmark = fn(&'static str, Measure) -> Figure;
 
-/// A figure: its name, how it is measured, and how many floors of each kind (clock, hash, allocation, queue slot) it stands on.
+/// A figure: its name, how it is measured, and how many floors of each kind (clock, hash,
+/// allocation, queue slot) it stands on.
 const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 11] = [
     ("record", path::record_call, [1., 0., 1., 1.]),
     (
@@ -54,7 +57,8 @@ const FLOORS: [(&str, Benchmark); 4] = [
     ("floor_queue_slot", floor::queue_slot),
 ];
 
-/// Measures and prints every figure whose name contains `only`; times come with the sum of the floors they stand on.
+/// Measures and prints every figure whose name contains `only`; times come with the sum of the
+/// floors they stand on.
 pub fn run(measure: Measure, only: &str) {
     let mut floors = [0.; 4];
     if measure.allocator.is_none() {

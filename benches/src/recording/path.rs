@@ -1,4 +1,5 @@
-//! The way of an event: what a recorder's call costs its caller, fan-out to sixteen watchers, and recorder to a sink that does nothing.
+//! The way of an event: what a recorder's call costs its caller, fan-out to sixteen watchers, and
+//! recorder to a sink that does nothing.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -132,8 +133,9 @@ fn record_to_sink(name: &'static str, measure: Measure, objects: &[Pod]) -> Figu
     let _entered = runtime.enter();
     let broadcaster = Broadcaster::new();
     let arrivals = Arrivals::default();
-    // As in the peer's benchmark every event reaches the sink: no budget, and no repeat stands in for another. Caches of the peer's size
-    // make an event about an object seen 16,384 events ago new again.
+    // As in the peer's benchmark every event reaches the sink: no budget, and no repeat stands in
+    // for another. Caches of the peer's size make an event about an object seen 16,384 events ago
+    // new again.
     broadcaster
         .start_recording_to_sink_with(
             NoSink(arrivals.clone()),

@@ -1,5 +1,6 @@
-//! Series: what an event of one costs, how many writes a thousand repeats take, how much memory 100,000 open series keep, and how long a
-//! recorder's call takes while the sink is stuck. How much client-go writes, `go test ./series-hour` in `benches/peers/client-go` counts.
+//! Series: what an event of one costs, how many writes a thousand repeats take, how much memory
+//! 100,000 open series keep, and how long a recorder's call takes while the sink is stuck. How much
+//! client-go writes, `go test ./series-hour` in `benches/peers/client-go` counts.
 
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ fn reference(object: usize) -> Reference {
     })
 }
 
-/// An event of a series that is open, with the writes that come of it in an hour of one event a second.
+/// An event of a series that is open, with the writes that come of it in an hour of one event a
+/// second.
 pub(super) fn repeat(name: &'static str, measure: Measure) -> Figure {
     let script = Script::new();
     let event = script.event(0);

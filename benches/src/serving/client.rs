@@ -1,4 +1,5 @@
-//! The least a client can be: one HTTP/1.1 connection over TLS, with the cluster's authority and token from a kubeconfig.
+//! The least a client can be: one HTTP/1.1 connection over TLS, with the cluster's authority and
+//! token from a kubeconfig.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,7 +131,7 @@ impl Target {
         stream.set_nodelay(true)?;
         let stream = self.tls.connect(self.name.clone(), stream).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the sender; an error reaches whoever waits for an answer.
+        // It ends with the sender; an error reaches the caller that waits for an answer.
         tokio::spawn(connection);
         Ok(Connection {
             sender,

@@ -1,4 +1,5 @@
-//! Events as a cluster's components send them, made up: many objects, nodes, reasons and messages, no two alike.
+//! Events as a cluster's components send them, made up: many objects, nodes, reasons and messages,
+//! no two alike.
 
 use serde::Serialize;
 
@@ -54,7 +55,7 @@ const SAID: [(&str, &str, &str, &str); 8] = [
     ),
 ];
 
-/// Serialized as it stands: a body should cost whoever measures as little as it can.
+/// Serialized as it stands: a body should cost the load as little as possible.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
@@ -137,7 +138,7 @@ pub fn event(run: &str, number: u64, object: u64) -> String {
     event_with(run, number, object, &namespace(object), &message)
 }
 
-/// The same with a namespace and a message of one's own.
+/// The same with a given namespace and message.
 pub(super) fn event_with(
     run: &str,
     number: u64,

@@ -22,7 +22,8 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The latency, in milliseconds, that this part of all (0 to 1) did not exceed; 0 when there are none.
+    /// The latency, in milliseconds, that this part of all (0 to 1) did not exceed; 0
+    /// without any.
     pub fn percentile_ms(&mut self, part: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else {
             return 0.;

@@ -43,7 +43,8 @@ enum Bound {
 /// Makes the namespaces the loads write to, where the server wants that.
 ///
 /// # Errors
-/// [`LoadError::Connect`] and [`LoadError::Http`]; a refusal is none, for a server may know every namespace or have it already.
+/// [`LoadError::Connect`] and [`LoadError::Http`]; a refusal is not an error, for a server may know
+/// every namespace or have it already.
 pub async fn make_namespaces(target: &Target) -> Result<(), LoadError> {
     let mut connection = target.connect().await?;
     for number in 0..super::events::NAMESPACES {

@@ -1,7 +1,9 @@
-//! Loading an Event API server: the same requests to ours, to kube-apiserver, and to a handler that only echoes.
+//! Loading an Event API server: the same requests to ours, to kube-apiserver, and to a handler that
+//! only echoes.
 //!
-//! Every connection is one HTTP/1.1 connection over TLS with one request on its way at a time, so the number of connections is the number of requests in flight.
-//! What a load does is bounded: by a count, or by a time after which no request is begun.
+//! Every connection is one HTTP/1.1 connection over TLS with one request on its way at a time, so
+//! the number of connections is the number of requests in flight. What a load does is bounded: by a
+//! count, or by a time after which no request is begun.
 
 mod client;
 mod events;

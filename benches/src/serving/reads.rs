@@ -9,9 +9,11 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 /// How long answers took.
 #[derive(Debug)]
 pub struct Reads {
-    /// All events of one object, as `kubectl describe pod` asks for them: in its namespace, which has a part of the events.
+    /// All events of one object, as `kubectl describe pod` asks for them: in its namespace, which
+    /// has a part of the events.
     pub one_object: Latencies,
-    /// The same of all namespaces, as `kubectl get events -A --field-selector` asks for them: among all events.
+    /// The same of all namespaces, as `kubectl get events -A --field-selector` asks for them: among
+    /// all events.
     pub one_object_of_all: Latencies,
     /// The first 500 events, as `kubectl get events` asks for them.
     pub first_page: Latencies,

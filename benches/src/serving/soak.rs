@@ -1,6 +1,8 @@
-//! A steady stream of short-lived events for a long time, and watchers that account for every one of them.
+//! A steady stream of short-lived events for a long time, and watchers that account for every one
+//! of them.
 //!
-//! Each watcher follows one namespace and must see each of its events come once and go once, when its time is over.
+//! Each watcher follows one namespace and must see each of its events come once and go once, when
+//! its time is over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,7 +107,7 @@ pub async fn soak(
         held.push(connection);
     }
     write(target, run, plan, &acknowledged, started, minute).await?;
-    // Nobody listens any more if every watcher has failed, which is told below.
+    // The receiver is gone if every watcher has failed, which is reported below.
     let _ = finished.send(Some(now() + plan.ttl + PATIENCE));
     let mut account = Account {
         written: events,

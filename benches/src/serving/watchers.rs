@@ -16,7 +16,7 @@ use super::{Latencies, LoadError, Target, now};
 
 /// Stands before the time of sending, in an event's message.
 const MARK: &str = "sent at ";
-/// So many events are on their way to the server at once, at most.
+/// Maximum events under way to the server.
 const WRITERS: u64 = 4;
 /// Watchers that have not seen everything after this never will.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -37,10 +37,12 @@ impl FanOut {
     }
 }
 
-/// Opens `watchers` watches of all events, each on a connection of its own, and creates `events`: this many per second, or as fast as they are taken.
+/// Opens `watchers` watches of all events, each on a connection of its own, and creates `events`:
+/// this many per second, or as fast as they are taken.
 ///
 /// # Errors
-/// A request that is not answered with success; a watch that ends before all is seen; [`LoadError::Answer`] when a watcher gets an event twice or too late.
+/// A request that is not answered with success; a watch that ends before all is seen;
+/// [`LoadError::Answer`] when a watcher gets an event twice or too late.
 pub async fn fan_out(
     target: &Target,
     run: &str,
@@ -132,7 +134,8 @@ async fn write(
     Ok(())
 }
 
-/// Reads a watch until it has brought so many events; how long each was on its way, and when the last came.
+/// Reads a watch until it has brought this number of events; how long each was on its way, and when
+/// the last came.
 async fn follow(
     mut body: Incoming,
     events: u64,

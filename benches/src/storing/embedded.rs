@@ -18,9 +18,14 @@ use super::real::RealEvents;
 
 const NAME: &str = "embedded";
 
-/// Steady writers beside an expiry, together so many writes a second.
+/// Total writes a second of the steady writers during an expiry.
 const STEADY_WRITERS: u64 = 32;
 const STEADY_PER_SECOND: u64 = 2_000;
+
+/// Writes a second beside lists, the records of one page of these, and how often all is listed.
+const LIST_WRITES_PER_SECOND: u64 = 5_000;
+const LIST_PAGE: usize = 500;
+const LISTS: usize = 3;
 
 /// How long they are watched while nothing expires.
 const IDLE: Duration = Duration::from_secs(5);
@@ -35,11 +40,17 @@ struct Embedded {
 
 impl Embedded {
     fn open(folder: &Path) -> Result<Self, Failure> {
-        // A clock moved by hand: what expires does when the part says so, and nothing else takes time of the figures.
+        Self::with(folder, true)
+    }
+
+    fn with(folder: &Path, learns: bool) -> Result<Self, Failure> {
+        // A clock moved by hand: what expires does when the part says so, and nothing else takes
+        // time of the figures.
         let clock = ManualClock::at(UnixMillis(START));
         let mut options = EmbeddedOptions::default();
         options.clock = Arc::new(clock.clone());
         options.expire_by_itself = false;
+        options.learn_to_compress = learns;
         Ok(Self {
             store: EmbeddedStore::open(folder, options)?,
             clock,
@@ -64,7 +75,8 @@ impl Target for Embedded {
     }
 }
 
-/// Creates `count` events and updates `updates` of them, with so many writers; then one writer alone. Leaves the store in the folder.
+/// Creates `count` events and updates `updates` of them, with a number of writers; then one writer
+/// alone. Leaves the store in the folder.
 ///
 /// # Errors
 /// What the store answered.
@@ -134,7 +146,7 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
         }
     })
     .await?;
-    let (seconds, listed) = timed(list_all(&target.store)).await?;
+    let (seconds, listed) = timed(list_all(&target.store, 10_000)).await?;
     let line = figure(NAME, "reads")
         .with("reopen_seconds", reopen)
         .with("list_per_second", listed as f64 / seconds);
@@ -148,9 +160,9 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn list_all(store: &EmbeddedStore) -> Result<u64, Failure> {
+async fn list_all(store: &EmbeddedStore, page: usize) -> Result<u64, Failure> {
     let mut listed = 0;
-    let mut request = ListRequest::default().limit(10_000);
+    let mut request = ListRequest::default().limit(page);
     loop {
         let page = store.list(request.clone()).await?;
         listed += page.records.len() as u64;
@@ -159,6 +171,52 @@ async fn list_all(store: &EmbeddedStore) -> Result<u64, Failure> {
             None => return Ok(listed),
         }
     }
+}
+
+/// Lists all of `count` events page by page, as the API server does: while nothing is written, and
+/// beside writers at a steady pace.
+///
+/// # Errors
+/// What the store answered, and lists that lack something.
+pub async fn lists(folder: &Path, count: u64) -> Result<(), Failure> {
+    let events = Arc::new(Events::new(count));
+    let target = Arc::new(Embedded::open(folder)?);
+    let all = 0..count;
+    burst(&target, &events, all, 256, Writes::Creates, &revisions(0)).await?;
+    let mut line = figure(NAME, "lists");
+    let mut next = count;
+    let mut medians = Vec::new();
+    for writes_per_second in [0, LIST_WRITES_PER_SECOND] {
+        let steady = (writes_per_second > 0)
+            .then(|| Steady::start(&target, &events, next, STEADY_WRITERS, writes_per_second));
+        let mut times = Vec::new();
+        for _ in 0..LISTS {
+            let (seconds, listed) = timed(list_all(&target.store, LIST_PAGE)).await?;
+            if listed < count {
+                return Err(format!("{listed} events listed of {count} that were written").into());
+            }
+            // What was written meanwhile is listed, too.
+            times.push(seconds * count as f64 / listed as f64);
+        }
+        if let Some(steady) = steady {
+            let mut writes = steady.stop().await?;
+            next += writes.count() as u64;
+            line = line.with("writes_p99_ms", writes.within(990));
+        }
+        times.sort_by(f64::total_cmp);
+        medians.extend(times.get(LISTS / 2));
+    }
+    let stats = target.store.stats().await?;
+    target.store.close().await;
+    if let [idle, beside] = medians[..] {
+        line = line
+            .with("idle_seconds", idle)
+            .with("beside_seconds", beside)
+            .with("ratio", beside / idle);
+    }
+    let line = line.with("changes_undone", stats.changes_undone as f64);
+    with_peak(line).print();
+    Ok(())
 }
 
 /// Half of `count` events expire at once beside writers at a steady pace.
@@ -185,8 +243,8 @@ pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
     let (seconds, expired) = timed(async { Ok(target.store.expire().await?) }).await?;
     let mut during = steady.stop().await?;
     let ratio = during.within(990) / idle.within(990);
-    // Their space is kept for as long as the history reaches back to their end, and dropped by a commit after the index's part of
-    // it was written out, which happens in the background.
+    // Their space is kept for as long as the history reaches back to their end, and dropped by a
+    // commit after the index's part of it was written out, which happens in the background.
     for _ in 0..GIVEN_BACK_LOOKS {
         target.clock.advance(TTL / 2);
         target.store.expire().await?;
@@ -216,7 +274,34 @@ pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
 /// The captures cannot be read, or what the store answered.
 pub async fn real_events(folder: &Path, captures: &Path, count: u64) -> Result<(), Failure> {
     let real = RealEvents::read(captures)?;
-    let target = Embedded::open(folder)?;
+    let learned = store_real(&folder.join("learned"), &real, count, true).await?;
+    let built_in = store_real(&folder.join("built-in"), &real, count, false).await?;
+    figure(NAME, "real")
+        .with("events", learned.events)
+        .with("distinct", real.distinct() as f64)
+        .with("skipped", real.skipped as f64)
+        .with("payload_bytes_per_event", learned.payload)
+        .with("disk_bytes_per_event", learned.disk)
+        .with("disk_bytes_per_event_built_in", built_in.disk)
+        .print();
+    Ok(())
+}
+
+/// What was stored of real events, and bytes of each.
+struct Stored {
+    events: f64,
+    payload: f64,
+    disk: f64,
+}
+
+/// Stores them with a dictionary that is learned from them, or with the built-in one alone.
+async fn store_real(
+    folder: &Path,
+    real: &RealEvents,
+    count: u64,
+    learns: bool,
+) -> Result<Stored, Failure> {
+    let target = Embedded::with(folder, learns)?;
     let mut payload = 0;
     let mut stored = 0;
     let mut number = 0;
@@ -241,15 +326,9 @@ pub async fn real_events(folder: &Path, captures: &Path, count: u64) -> Result<(
         }
     }
     target.store.close().await;
-    figure(NAME, "real")
-        .with("events", stored as f64)
-        .with("distinct", real.distinct() as f64)
-        .with("skipped", real.skipped as f64)
-        .with("payload_bytes_per_event", payload as f64 / number as f64)
-        .with(
-            "disk_bytes_per_event",
-            disk_bytes(folder)? as f64 / stored as f64,
-        )
-        .print();
-    Ok(())
+    Ok(Stored {
+        events: stored as f64,
+        payload: payload as f64 / number as f64,
+        disk: disk_bytes(folder)? as f64 / stored as f64,
+    })
 }

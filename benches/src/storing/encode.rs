@@ -1,5 +1,6 @@
-//! An event as the API server keeps it: protobuf in Kubernetes' envelope, without resourceVersion and managedFields, strings and
-//! numbers present where they are empty, as Go's generated code writes them.
+//! An event as the API server keeps it: protobuf in Kubernetes' envelope, without resourceVersion
+//! and managedFields, strings and numbers present where they are empty, as Go's generated code
+//! writes them.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,12 @@
-//! Raw etcd on the same disk: what kube-apiserver asks of it for each event, without kube-apiserver.
+//! Raw etcd on the same disk: what kube-apiserver asks of it for each event, without
+//! kube-apiserver.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidings_testing::free_port;
 use tokio::sync::Mutex;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
@@ -15,7 +17,6 @@ use super::failure::Failure;
 use super::figures::{LONE_WRITES, TTL, figure, with_amplification, with_writes};
 use super::load::{self, Target, timed};
 use super::messages;
-use super::port::free_port;
 use super::process::{bytes_written, disk_bytes, peak_resident_bytes};
 
 const NAME: &str = "etcd";
@@ -198,7 +199,8 @@ impl Target for Etcd {
     }
 }
 
-/// The same writes as [`writes`](super::embedded::writes) to etcd, then a lone writer, all of it listed, and a restart.
+/// The same writes as [`writes`](super::embedded::writes) to etcd, then a lone writer, all of it
+/// listed, and a restart.
 ///
 /// # Errors
 /// etcd cannot be run, or what it answered.

@@ -1,8 +1,10 @@
-//! The events that are stored: as varied as a cluster's, and cheap to make, so that making them is no part of the figures.
+//! The events that are stored: as varied as a cluster's, and cheap to make, so that making them is
+//! no part of the figures.
 //!
-//! A set of templates is encoded once: what the usual components say about the usual objects, with many a name and number in the
-//! messages. An event is a template's bytes with the parts that differ from event to event written over: names, uids, times. All of
-//! it follows from the event's number, so nothing has to be kept to know any event again.
+//! A set of templates is encoded once: what the usual components say about the usual objects, with
+//! many a name and number in the messages. An event is a template's bytes with the parts that
+//! differ from event to event written over: names, uids, times. All of it follows from the event's
+//! number, so nothing has to be kept to know any event again.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -30,8 +32,9 @@ const OBJECT_UID: &[u8] = b"@uid-of-the-object-of-36-characters@";
 const VERSION: &[u8] = b"@version";
 const SECONDS: i64 = 2_012_345_678;
 
-/// Component, whether it is a kubelet (and names host and container), type, reason, message. In messages `%o` is the object, `%c` a
-/// container, `%i` an image, `%n` a node, `%s` the namespace, `%d` a number.
+/// Component, whether it is a kubelet (and names host and container), type, reason, message. In
+/// messages `%o` is the object, `%c` a container, `%i` an image, `%n` a node, `%s` the namespace,
+/// `%d` a number.
 type Phrase = (&'static str, bool, &'static str, &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -129,6 +132,8 @@ struct Template {
     /// The event when it first happened, and when it happened again.
     first: Encoded,
     again: Encoded,
+    reason: &'static str,
+    event_type: &'static str,
 }
 
 struct Encoded {
@@ -163,7 +168,7 @@ impl NewEvent {
     }
 }
 
-/// So many events about a twentieth as many objects.
+/// A number of events about a twentieth as many objects.
 pub(super) struct Events {
     templates: Vec<Template>,
     objects: u64,
@@ -208,7 +213,8 @@ impl Events {
 
     fn event(&self, number: u64, again: bool) -> NewEvent {
         let object = number % self.objects;
-        // An object keeps its namespace and application; which of their templates an event uses changes.
+        // An object keeps its namespace and application; which of their templates an event uses
+        // changes.
         let families = (self.templates.len() / VARIANTS) as u64;
         let mut numbers = Numbers(object);
         let family = numbers.below(families);
@@ -268,6 +274,8 @@ impl Events {
                 object_kind: "Pod".to_owned(),
                 object_namespace: template.namespace.to_owned(),
                 object_name: name,
+                reason: template.reason.to_owned(),
+                event_type: template.event_type.to_owned(),
                 last_seen: UnixMillis(millis),
             },
         }
@@ -354,6 +362,8 @@ impl Template {
             prefix: word.to_owned(),
             first,
             again: Encoded::new(&event),
+            reason,
+            event_type: type_,
         }
     }
 }
@@ -384,7 +394,8 @@ impl Encoded {
     }
 }
 
-/// Seconds since 1970 as protobuf has them: five bytes for any time from 1978 on that anybody alive will see.
+/// Seconds since 1970 as protobuf has them: five bytes for any time from 1978 on that anybody alive
+/// will see.
 fn varint(number: i64) -> [u8; 5] {
     let mut bytes = [0; 5];
     let mut rest = number.cast_unsigned();

@@ -19,7 +19,8 @@ pub(super) fn figure(of: &str, name: &str) -> Figure {
     Figure::of(of, name)
 }
 
-/// Creates `count` events and then updates the first `updates` of them, and adds what that took; returns the bytes handed over, too.
+/// Creates `count` events and then updates the first `updates` of them, and adds what that took;
+/// returns the bytes handed over, too.
 pub(super) async fn with_writes<T: load::Target>(
     figure: Figure,
     target: &Arc<T>,

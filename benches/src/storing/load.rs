@@ -43,7 +43,7 @@ impl Times {
         self.0.extend(&other.0);
     }
 
-    /// The time so many thousandths of the operations stay within, in milliseconds; zero if there was none.
+    /// A quantile, in thousandths, of the operations' times in milliseconds; 0 without operations.
     pub(super) fn within(&mut self, thousandths: usize) -> f64 {
         self.0.sort_unstable();
         let at = self.0.len().saturating_sub(1) * thousandths / 1000;
@@ -71,7 +71,7 @@ pub(super) struct Burst {
     pub(super) bytes: u64,
 }
 
-/// The revisions of the first so many events, by number, for their updates.
+/// The revisions of the first events, by number, for their updates.
 pub(super) type Revisions = Arc<[AtomicU64]>;
 
 /// Room for this many.
@@ -88,7 +88,7 @@ pub(super) enum Writes {
     Updates,
 }
 
-/// Has so many writers write the events with these numbers as fast as they are answered.
+/// Has a number of writers write these events as fast as they are answered.
 ///
 /// # Errors
 /// The first write that failed.
@@ -172,7 +172,8 @@ impl Steady {
                 let mut times = Times::default();
                 let mut due = tokio::time::interval(pause);
                 while !stop.load(Ordering::Relaxed) {
-                    // Counted from when it was due, so that a stall counts for every write it delayed.
+                    // Counted from when it was due, so that a stall counts for every write it
+                    // delayed.
                     let was_due = due.tick().await;
                     let event = events.first(next.fetch_add(1, Ordering::Relaxed));
                     target.create(event).await?;
@@ -201,7 +202,7 @@ impl Steady {
     }
 }
 
-/// One writer, one write at a time: what a lone durable write takes.
+/// One writer, one write at a time: what a single durable write takes.
 ///
 /// # Errors
 /// The first write that failed.
@@ -221,7 +222,7 @@ pub(super) async fn lone<T: Target>(
     Ok(times.into_figure(figure, ""))
 }
 
-/// Does something so many times and notes what each took.
+/// Repeats an operation and notes the time of each.
 ///
 /// # Errors
 /// The first that failed.

@@ -1,5 +1,6 @@
-//! The floor: a file that records are appended to, each with a length and a checksum, many with one `fdatasync`. It cannot be read,
-//! searched or compacted, and it compresses nothing: whatever keeps events durably does at least this.
+//! The floor: a file that records are appended to, each with a length and a checksum, many with one
+//! `fdatasync`. It cannot be read, searched or compacted, and it compresses nothing: whatever keeps
+//! events durably does at least this.
 
 use std::fs::File;
 use std::io::Write;
@@ -43,7 +44,7 @@ impl Log {
                     let written = file.write_all(&bytes).and_then(|()| file.sync_data());
                     for (at, (_, answer)) in waiting.drain(..).enumerate() {
                         let result = written.as_ref().map_err(ToString::to_string);
-                        // Whoever does not wait any more needs no answer.
+                        // A caller that no longer waits needs no answer.
                         let _ = answer.send(result.map(|()| first + at as u64 + 1));
                     }
                 }

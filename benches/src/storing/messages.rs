@@ -1,4 +1,5 @@
-//! The few of etcd's messages that are sent from here, with names and numbers of its `rpc.proto` and `kv.proto`.
+//! The few of etcd's messages that are sent from here, with names and numbers of its `rpc.proto`
+//! and `kv.proto`.
 
 use bytes::Bytes;
 

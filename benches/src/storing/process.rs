@@ -19,7 +19,8 @@ fn number(file: &str, label: &str) -> Option<u64> {
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
-/// Bytes the files of a folder take on disk: blocks that are really there, not the lengths of files with holes.
+/// Bytes the files of a folder take on disk: blocks that are really there, not the lengths of files
+/// with holes.
 ///
 /// # Errors
 /// The folder cannot be read.

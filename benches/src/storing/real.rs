@@ -1,4 +1,5 @@
-//! Events captured on real clusters, as JSON Lines, repeated under other names, uids and times until there are enough of them.
+//! Events captured on real clusters, as JSON Lines, repeated under other names, uids and times
+//! until there are enough of them.
 
 use std::fs;
 use std::path::Path;
@@ -53,8 +54,9 @@ impl RealEvents {
         self.events.len()
     }
 
-    /// An event by number. From the second round on its name, its uids and its times are its own, so that no value is like another
-    /// and only what real events have in common helps to compress them.
+    /// An event by number. From the second round on its name, its uids and its times are its own,
+    /// so that no value is like another and only what real events have in common helps to compress
+    /// them.
     pub(super) fn event(&self, number: u64) -> Result<NewEvent, Failure> {
         let (round, at) = (
             number / self.events.len() as u64,
@@ -81,6 +83,8 @@ impl RealEvents {
                 object_kind: text(&object.kind),
                 object_namespace: text(&object.namespace),
                 object_name: text(&object.name),
+                reason: text(&event.reason),
+                event_type: text(&event.type_),
                 last_seen: UnixMillis(seen.map_or(0, Timestamp::as_millisecond)),
             },
         })

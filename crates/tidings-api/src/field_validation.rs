@@ -3,7 +3,7 @@
 /// What a write does about fields that are unknown or given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// They are dropped in silence.
+    /// They are dropped silently.
     Ignore,
     /// They are dropped, and the answer warns of them.
     Warn,

@@ -6,7 +6,8 @@ pub struct Indenter {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// The last byte opened an object or a list, which is broken into lines only if something is in it.
+    /// The last byte opened an object or a list, which is broken into lines only if something is in
+    /// it.
     opened: bool,
 }
 

@@ -1,4 +1,5 @@
-//! `Table`, what `kubectl get` prints: the columns of `pkg/printers/internalversion/printers.go` and their cells.
+//! `Table`, what `kubectl get` prints: the columns of `pkg/printers/internalversion/printers.go`
+//! and their cells.
 
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
@@ -176,8 +177,8 @@ const COLUMNS: [Column; 10] = [
 ];
 
 impl Rows {
-    /// Appends a table's beginning up to and including the `[` of its rows. Without columns they are `null`, as in all
-    /// but the first object of a watch.
+    /// Appends a table's beginning up to and including the `[` of its rows. Without columns they
+    /// are `null`, as in all but the first object of a watch.
     pub fn write_start(&self, meta: &ListMeta, columns: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/");
         out.extend_from_slice(self.version.as_bytes());
@@ -288,7 +289,8 @@ impl Rows {
     }
 }
 
-/// A duration in milliseconds as `kubectl` shows ages (`k8s.io/apimachinery/pkg/util/duration.HumanDuration`): `12m`, `2d3h`.
+/// A duration in milliseconds as `kubectl` shows ages
+/// (`k8s.io/apimachinery/pkg/util/duration.HumanDuration`): `12m`, `2d3h`.
 pub fn human_duration(millis: i128) -> String {
     let seconds = millis / 1000;
     if seconds < -1 {

@@ -1,4 +1,4 @@
-//! `-o custom-columns=`: columns of one's own, each a heading and a path, as kubectl takes them.
+//! `-o custom-columns=`: custom columns, each a heading and a path, in kubectl's notation.
 
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! An event as it is read and shown: the object the server sent, and what its fields mean together.
 //!
-//! Invariant: the object is kept whole, fields of other versions included, so that what is printed as JSON is what the server has.
+//! Invariant: the object is kept whole, fields of other versions included, so that what is printed
+//! as JSON is what the server has.
 
 use std::cmp::Ordering;
 
@@ -29,7 +30,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of what a server sent. The items of a list do not say what they are; they are told here.
+    /// An event of what a server sent. The items of a list do not say what they are; they are told
+    /// here.
     pub fn new(mut value: Value) -> Self {
         if let Some(object) = value.as_object_mut() {
             object.entry("apiVersion").or_insert_with(|| "v1".into());
@@ -126,7 +128,8 @@ impl Event {
         self.text("/involvedObject/fieldPath")
     }
 
-    /// The group of `involvedObject.apiVersion`; empty for the core group, and where it is not known.
+    /// The group of `involvedObject.apiVersion`; empty for the core group, and where it is not
+    /// known.
     pub fn object_group(&self) -> &str {
         self.text("/involvedObject/apiVersion")
             .split_once('/')
@@ -174,7 +177,8 @@ impl Event {
             .or_else(|| self.time("/firstTimestamp"))
     }
 
-    /// When it was last seen: the later of `series.lastObservedTime` and `lastTimestamp`, else when it was first seen or made.
+    /// When it was last seen: the later of `series.lastObservedTime` and `lastTimestamp`, else when
+    /// it was first seen or made.
     pub fn last_seen(&self) -> Option<Timestamp> {
         self.time("/series/lastObservedTime")
             .max(self.time("/lastTimestamp"))

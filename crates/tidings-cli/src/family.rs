@@ -1,8 +1,9 @@
 //! The family of an object: what it owns, and what those own. Deployment, replica sets, pods.
 //!
-//! Members that are still there are known by their `ownerReferences`. Those long deleted are known only to events, and there by their
-//! names: controllers name what they make after themselves, with a suffix of a known form. A member found so may in truth belong to
-//! another object with such a name; that is the price of finding what is gone.
+//! Members that are still there are known by their `ownerReferences`. Those long deleted are known
+//! only to events, and there by their names: controllers name what they make after themselves, with
+//! a suffix of a known form. A member found so may in truth belong to another object with such a
+//! name; that is the price of finding what is gone.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -28,8 +29,9 @@ pub struct Candidate {
 }
 
 impl Family {
-    /// The family of a root, made of those `candidates` whose chain of owners leads to it. The root is known by its uid, or where it
-    /// is gone itself by kind and name: what it owned still names it.
+    /// The family of a root, made of those `candidates` whose chain of owners leads to it. The root
+    /// is known by its uid, or where it is gone itself by kind and name: what it owned still names
+    /// it.
     pub fn new(kind: &str, name: &str, uid: Option<&str>, candidates: &[Candidate]) -> Self {
         let mut family = Self {
             root: (kind.to_owned(), name.to_owned()),
@@ -91,7 +93,8 @@ fn owners(candidate: &Candidate) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// Whether an object of this kind and name is called as one would be that `owner_kind/owner` made, directly or through others.
+/// Whether an object of this kind and name is called as one would be that `owner_kind/owner` made,
+/// directly or through others.
 pub fn is_named_after(owner_kind: &str, owner: &str, kind: &str, name: &str) -> bool {
     let Some(suffix) = name
         .strip_prefix(owner)
@@ -120,7 +123,8 @@ pub fn is_named_after(owner_kind: &str, owner: &str, kind: &str, name: &str) -> 
     }
 }
 
-/// The letters and digits of `k8s.io/apimachinery/pkg/util/rand`: no vowels, nothing that is read as another.
+/// The letters and digits of `k8s.io/apimachinery/pkg/util/rand`: no vowels, nothing that is read
+/// as another.
 fn is_safe(text: &str) -> bool {
     text.bytes()
         .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))

@@ -18,8 +18,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether the event is about it. The version never counts, and the group only where it was given: whoever recorded the event
-    /// may have known the object by another.
+    /// Whether the event is about it. The version never counts, and the group only where it was
+    /// given: the reporter may have known the object by another.
     fn is_of(&self, event: &Event) -> bool {
         let own = event.object_name() == self.named.name
             && match (&self.kind, self.named.parts().1) {
@@ -75,8 +75,8 @@ impl Filter {
             && self.texts.iter().all(|text| contains(event, text))
     }
 
-    /// The field selector that has the server leave out most of what is not wanted. What it lets through is still to be
-    /// [picked](Self::selects) from: a selector cannot say "or".
+    /// The field selector that has the server leave out most of what is not wanted. What it lets
+    /// through is still to be [picked](Self::selects) from: a selector cannot say "or".
     pub fn field_selector(&self) -> String {
         let mut terms = Vec::new();
         let mut term = |field: &str, value: &str| {

@@ -4,7 +4,7 @@ use crate::columns::Columns;
 use crate::jsonpath::Template;
 
 /// What `-o` accepts, for help and messages.
-pub const FORMATS: &str = "wide, json, yaml, jsonl (an object on each line), name, custom-columns=HEADING:.path,… or jsonpath={…}";
+pub const FORMATS: &str = "wide, json, yaml, jsonl (one object per line), name, custom-columns=HEADING:.path,… or jsonpath={…}";
 
 /// A form to print events in.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub enum Rows {
     Table,
     /// Those of `kubectl get events -o wide`.
     Wide,
-    /// Columns of one's own.
+    /// Custom columns.
     Custom(Columns),
 }
 

@@ -1,6 +1,7 @@
 //! What people call kinds of objects: `deploy/web`, `deployments.apps/web`, `Deployment/web`.
 //!
-//! The kinds every cluster has are known here, so that events of objects long deleted are found on servers that have only events.
+//! The kinds every cluster has are known here, so that events of objects long deleted are found on
+//! servers that have only events.
 
 /// The kind of an object, as the API knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,8 @@ impl Kind {
 /// An object as it is named on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The kind in whatever form: `deploy`, `Deployment`, `deployments.apps`, `deployments.v1.apps`.
+    /// The kind in whatever form: `deploy`, `Deployment`, `deployments.apps`,
+    /// `deployments.v1.apps`.
     pub kind: String,
     /// Its name.
     pub name: String,
@@ -70,7 +72,8 @@ impl std::fmt::Display for Named {
 }
 
 impl Named {
-    /// The resource or kind without its group, and the group if one is given: `deployments.v1.apps` is in `apps`.
+    /// The resource or kind without its group, and the group if one is given: `deployments.v1.apps`
+    /// is in `apps`.
     pub fn parts(&self) -> (&str, Option<&str>) {
         let Some((resource, rest)) = self.kind.split_once('.') else {
             return (&self.kind, None);
@@ -111,7 +114,8 @@ impl Named {
             })
     }
 
-    /// Whether events call the object by this kind, as far as words can tell: for kinds no server told us.
+    /// Whether events call the object by this kind, as far as words can tell: for kinds no server
+    /// told us.
     pub fn may_be(&self, kind: &str, group: &str) -> bool {
         let (word, wanted) = self.parts();
         let (word, kind) = (word.to_ascii_lowercase(), kind.to_ascii_lowercase());

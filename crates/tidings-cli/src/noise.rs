@@ -1,7 +1,9 @@
-//! Which objects and reasons make the noise: occurrences counted and put in order, and when they happened.
+//! Which objects and reasons make the noise: occurrences counted and put in order, and when they
+//! happened.
 //!
-//! An event says how often it was seen, when first and when last, but not when in between. Its occurrences are taken to be spread evenly
-//! over that time; of a count of one, or where the times are the same, they lie at the last.
+//! An event says how often it was seen, when first and when last, but not when in between. Its
+//! occurrences are taken to be spread evenly over that time; of a count of one, or where the times
+//! are the same, they lie at the last.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -86,7 +88,8 @@ impl Group {
     }
 }
 
-/// Counts the occurrences of events within a span, one event after the other: memory is taken for what they are counted by.
+/// Counts the occurrences of events within a span, one event after the other: memory is taken for
+/// what they are counted by.
 #[derive(Clone, Debug)]
 pub struct Noise {
     span: Span,

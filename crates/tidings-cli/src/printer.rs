@@ -1,6 +1,7 @@
 //! Events in each form the command prints them in.
 //!
-//! Every match on a [`Rows`] or [`Objects`] names each of them, so that the compiler asks for what a new form needs.
+//! Every match on a [`Rows`] or [`Objects`] names each of them, so that the compiler asks for what
+//! a new form needs.
 
 use std::io::{self, Write};
 
@@ -29,7 +30,7 @@ impl Printer {
     pub fn new(format: Format, screen: Screen, namespaces: bool) -> Self {
         let is_whole = match &format {
             Format::Rows(Rows::Table) | Format::Objects(_) => false,
-            // Whoever asks for all of it gets all of it, as from kubectl.
+            // A request for everything prints everything, as in kubectl.
             Format::Rows(Rows::Wide | Rows::Custom(_)) => true,
         };
         let screen = if is_whole {
@@ -148,7 +149,7 @@ impl Printer {
     fn yaml(&self, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
         self.safely(out, |mut out| {
             serde_saphyr::to_io_writer(&mut out, value).map_err(|error| match error {
-                // Whoever reads may have read enough.
+                // The reader may have read enough.
                 SerializeError::IO { error } => error,
                 error => io::Error::other(error),
             })
@@ -278,7 +279,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// The section of events at the end of what `kubectl describe` prints (`DescribeEvents`), the events being in order already.
+/// The section of events at the end of what `kubectl describe` prints (`DescribeEvents`), the
+/// events being in order already.
 ///
 /// # Errors
 /// Of the output.
@@ -321,7 +323,7 @@ pub fn describe(
     for row in &rows {
         layout.grow(row);
     }
-    // Whoever reads a description wants it whole: nothing is fitted.
+    // A description is printed whole: nothing is fitted.
     let screen = Screen {
         width: None,
         ..screen

@@ -15,8 +15,9 @@ const LAST_MIN: usize = 24;
 /// A column that gives way keeps this much.
 const OTHER_MIN: usize = 12;
 
-/// Text of one line that a terminal only prints: what is behind a line break is left out and shown so, an escape is written `^[`
-/// (`k8s.io/cli-runtime/pkg/printers` does both), any other control character as a blank.
+/// Text of one line that a terminal only prints: what is behind a line break is left out and shown
+/// so, an escape is written `^[` (`k8s.io/cli-runtime/pkg/printers` does both), any other control
+/// character as a blank.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let (line, tail) = match text.find(['\n', '\r']) {
         Some(end) => (text.get(..end).unwrap_or(text), "..."),
@@ -37,8 +38,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Text of any number of lines that a terminal only prints: a control character that is neither a line break nor a tab is written
-/// `\u001b`, as in JSON, where it means the same.
+/// Text of any number of lines that a terminal only prints: a control character that is neither a
+/// line break nor a tab is written `\u001b`, as in JSON, where it means the same.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     let is_command = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
     if !text.contains(is_command) {
@@ -99,7 +100,8 @@ pub struct Screen {
     pub width: Option<usize>,
     /// Whether colours are wanted.
     pub colors: bool,
-    /// Whether it is a terminal, which acts on what is in a text; a file or a pipe gets everything as it is.
+    /// Whether it is a terminal, which acts on what is in a text; a file or a pipe gets everything
+    /// as it is.
     pub is_terminal: bool,
 }
 
@@ -143,7 +145,8 @@ impl Cell {
     }
 }
 
-/// The widths of a table's columns. They only grow, so that lines printed later stay in line with those before.
+/// The widths of a table's columns. They only grow, so that lines printed later stay in line with
+/// those before.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     widths: Vec<usize>,
@@ -194,7 +197,8 @@ impl Layout {
         }
     }
 
-    /// The widths with which a line fits: the last column is cut first, then the widest of the others.
+    /// The widths with which a line fits: the last column is cut first, then the widest of the
+    /// others.
     fn fitted(&self, gap: usize, width: Option<usize>) -> Vec<usize> {
         let mut widths = self.widths.clone();
         let (Some(room), Some((last, others))) = (width, widths.split_last_mut()) else {
@@ -321,7 +325,8 @@ mod tests {
             prop_assert_eq!(String::from_utf8(out.out).unwrap(), escaped(&text));
         }
 
-        // Characters whose width is the same whatever is beside them: of the others, terminals differ.
+        // Characters whose width is the same whatever is beside them: of the others, terminals
+        // differ.
         #[test]
         fn lines_fit(cells in proptest::collection::vec("[ -~à-ž一-鿿]{0,40}", 1..6), width in 1_usize..200) {
             let cells: Vec<Cell> = cells.iter().map(|text| Cell::new(text)).collect();

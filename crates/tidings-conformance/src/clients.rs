@@ -1,5 +1,6 @@
-//! Unmodified programs of client-go and controller-runtime (the Go module in `clients/`) and kube-rs's recorder against our
-//! server and, where there is one, against kube-apiserver: what is expected of ours has to be true of it, too.
+//! Unmodified programs of client-go and controller-runtime (the Go module in `clients/`) and
+//! kube-rs's recorder against our server and, where there is one, against kube-apiserver: what is
+//! expected of ours has to be true of it, too.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The correlator and the delivery against client-go's: the same events at the same times, with the same answers of the sink, must lead to the same calls.
+//! The correlator and the delivery against client-go's: the same events at the same times, with the
+//! same answers of the sink, must lead to the same calls.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +14,8 @@ use tidings_core::{
 use crate::difference::differences;
 use crate::scenario::{Call, Outcome, Scenario, ScenarioError, Step, list_scenarios, untyped};
 
-/// Replays every scenario in `dir`, writes each difference and last a summary to `out`; whether there was none.
+/// Replays every scenario in `dir`, writes each difference and last a summary to `out`; whether
+/// there was none.
 pub(crate) fn run(dir: &Path, out: &mut impl Write) -> Result<bool, ScenarioError> {
     let (mut scenarios, mut steps, mut differing) = (0, 0, 0);
     for path in list_scenarios(dir)? {

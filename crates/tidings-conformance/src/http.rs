@@ -1,4 +1,5 @@
-//! The plainest HTTPS client there is: one connection for one request, nothing added, nothing hidden.
+//! The plainest HTTPS client there is: one connection for one request, nothing added, nothing
+//! hidden.
 
 use std::sync::Arc;
 use std::time::Duration;

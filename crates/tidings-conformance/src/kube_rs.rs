@@ -1,4 +1,5 @@
-//! kube-rs's own recorder, unmodified: what it publishes is on the server, once, and a repeat makes it a series.
+//! kube-rs's own recorder, unmodified: what it publishes is on the server, once, and a repeat makes
+//! it a series.
 
 use std::path::Path;
 

@@ -1,6 +1,8 @@
-//! `tidings-conformance SUITE …`: suites that judge tidings from outside, by the answers of the programs it re-creates.
+//! `tidings-conformance SUITE …`: suites that judge tidings from outside, by the answers of the
+//! programs it re-creates.
 //!
-//! Exit status: 0 when all answers are the same, 1 when some differ, 2 when there is nothing to judge by.
+//! Exit status: 0 when all answers are the same, 1 when some differ, 2 when there is nothing to
+//! judge by.
 
 mod clients;
 mod correlator;
@@ -9,8 +11,6 @@ mod hostile;
 mod http;
 mod interchange;
 mod kube_rs;
-#[path = "../../tidings-store/tests/support/port.rs"]
-mod port;
 mod reference;
 mod scenario;
 mod servers;
@@ -32,24 +32,27 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Suite {
-    /// Replays client-go's correlator: what is asked of the sink for each event must be what client-go asked.
+    /// Replays client-go's correlator: what is asked of the sink for each event must be what
+    /// client-go asked.
     ///
     /// Exits with 0 when nothing differs, 1 when something does, 2 when DIR cannot be used.
     Correlator {
         /// Folder with one scenario in each *.jsonl.
         dir: PathBuf,
     },
-    /// Sends a real kube-apiserver and `tidings serve` the same requests: what they answer must be the same.
+    /// Sends a real kube-apiserver and `tidings serve` the same requests: what they answer must be
+    /// the same.
     ///
-    /// Exits with 0 when every difference is explained, 1 when one is not, 2 when nothing could be judged.
+    /// Exits with 0 when every difference is explained, 1 when one is not, 2 when nothing could be
+    /// judged.
     Reference(reference::Args),
-    /// Runs unmodified programs with `tidings serve`: client-go's conformance cases, an informer, both recorders, a manager of
-    /// controller-runtime, kube-rs's recorder.
+    /// Runs unmodified programs with `tidings serve`: client-go's conformance cases, an informer,
+    /// both recorders, a manager of controller-runtime, kube-rs's recorder.
     ///
     /// Exits with 0 when all pass, 1 when one does not, 2 when nothing could be judged.
     Clients(clients::Args),
-    /// Runs a real kube-apiserver and `tidings serve` on one etcd, each reading, changing, watching and deleting what the
-    /// other wrote.
+    /// Runs a real kube-apiserver and `tidings serve` on one etcd, each reading, changing, watching
+    /// and deleting what the other wrote.
     ///
     /// Exits with 0 when both always agree, 1 when they do not, 2 when nothing could be judged.
     Interchange(interchange::Args),

@@ -1,4 +1,5 @@
-//! A scenario as it stands in its file: options, then a line for each event with what client-go asked of the sink for it.
+//! A scenario as it stands in its file: options, then a line for each event with what client-go
+//! asked of the sink for it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -36,7 +37,8 @@ pub(crate) enum ScenarioError {
     Write(#[from] std::io::Error),
 }
 
-/// client-go's `CorrelatorOptions`, as far as they are data. 0 stands for the default, as in client-go.
+/// client-go's `CorrelatorOptions`, as far as they are data. 0 stands for the default, as in
+/// client-go.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Options {
@@ -49,7 +51,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The same for our correlator. client-go takes negative numbers without a word; what they come to there has its own name here.
+    /// The same for our correlator. client-go takes negative numbers without a word; what they come
+    /// to there has its own name here.
     pub(crate) fn to_correlator_options(&self) -> Result<CorrelatorOptions, String> {
         let mut options = CorrelatorOptions::client_go();
         if self.lru_cache_size != 0 {
@@ -197,8 +200,8 @@ impl Scenario {
     }
 }
 
-/// An event or a patch without `kind` and `apiVersion`. client-go's recorder sets neither; its REST client adds both, later than where the
-/// calls were noted, and we with the body.
+/// An event or a patch without `kind` and `apiVersion`. client-go's recorder sets neither; its REST
+/// client adds both, later than where the calls were noted, and we with the body.
 pub(crate) fn untyped(mut body: Value) -> Value {
     if let Value::Object(fields) = &mut body {
         fields.remove("kind");

@@ -1,5 +1,5 @@
-//! The programs that are judged, and those they are judged by: each started on a free port of the loopback interface
-//! with a folder of its own, and ended with the value that stands for it.
+//! The programs that are judged, and those they are judged by: each started on a free port of the
+//! loopback interface with a folder of its own, and ended with the value that stands for it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tidings_testing::free_port;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::http::{Client, HttpError};
-use crate::port::free_port;
 
 /// What a slow machine may need to start one of them.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -49,7 +49,8 @@ pub(crate) struct ApiServer {
     _folder: TempDir,
 }
 
-/// Runs kube-apiserver with an etcd of its own until standard input ends; says where they are when they are ready.
+/// Runs kube-apiserver with an etcd of its own until standard input ends; says where they are when
+/// they are ready.
 pub(crate) async fn keep(
     kube_apiserver: &Path,
     etcd: &Path,

@@ -1,4 +1,5 @@
-//! The runner on scenarios: ours, further ones where `TIDINGS_VECTORS` names a folder of them, wrong ones, and none.
+//! The runner on scenarios: ours, further ones where `TIDINGS_VECTORS` names a folder of them,
+//! wrong ones, and none.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

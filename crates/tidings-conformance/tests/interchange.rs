@@ -1,5 +1,5 @@
-//! A real kube-apiserver and the command's server on one etcd. Without `KUBE_APISERVER` and `ETCD`, or where the command is
-//! not built beside this test, it says so and passes.
+//! A real kube-apiserver and the command's server on one etcd. Without `KUBE_APISERVER` and `ETCD`,
+//! or where the command is not built beside this test, it says so and passes.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! A token bucket whose clock is an argument: `golang.org/x/time/rate`, as client-go and EventRateLimit use it.
+//! A token bucket whose clock is an argument: `golang.org/x/time/rate`, as client-go and
+//! EventRateLimit use it.
 
 use crate::Monotonic;
 
@@ -10,7 +11,7 @@ pub struct TokenRate {
 }
 
 impl TokenRate {
-    /// So many tokens a second, and so many at most.
+    /// A rate of tokens a second, and the maximum number of tokens.
     pub fn new(per_second: f32, burst: u32) -> Self {
         Self {
             per_second: f64::from(per_second),
@@ -19,7 +20,8 @@ impl TokenRate {
     }
 }
 
-/// A token bucket, full at first. The arithmetic is `rate.Limiter`'s, rounding included, so that both refuse the same events.
+/// A token bucket, full at first. The arithmetic is `rate.Limiter`'s, rounding included, so that
+/// both refuse the same events.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,13 +49,15 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token, if there is one. A clock that went back takes nothing away, but what it passes again counts again.
+    /// Takes a token, if there is one. A clock that went back takes nothing away, but what it
+    /// passes again counts again.
     pub fn take(&mut self, rate: TokenRate, now: Monotonic) -> bool {
         const SECOND: i64 = 1_000_000_000;
         let elapsed = now.nanos_since(self.last).max(0);
         let seconds = (elapsed / SECOND) as f64 + (elapsed % SECOND) as f64 / 1e9;
         let tokens = (self.tokens + seconds * rate.per_second).min(rate.burst) - 1.;
-        // A token that is less than a nanosecond away is there: without this, rounding would refuse one that is due.
+        // A token that is less than a nanosecond away is there: without this, rounding would refuse
+        // one that is due.
         let due = tokens >= 0. || (-tokens / rate.per_second) * 1e9 < 1.;
         let taken = rate.burst >= 1. && due;
         if taken {
@@ -79,7 +83,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// client-go's TestBasicThrottle, TestIncrementThrottle; and what odd rates and bursts come to in `golang.org/x/time/rate`.
+    /// client-go's TestBasicThrottle, TestIncrementThrottle; and what odd rates and bursts come to
+    /// in `golang.org/x/time/rate`.
     #[test]
     fn a_bucket_gives_what_it_has() {
         let rows: [(f32, u32, &[i64], &[bool]); 7] = [
@@ -116,7 +121,8 @@ mod tests {
         assert_eq!(back, [true; 4]);
     }
 
-    /// client-go's TestMultithreadedThrottling and TestThrottle, by the clock alone: nobody gets more than burst and refill.
+    /// client-go's TestMultithreadedThrottling and TestThrottle, by the clock alone: no caller gets
+    /// more than burst and refill.
     #[test]
     fn a_bucket_gives_no_more_than_it_has() {
         for (per_second, burst, seconds, given) in
@@ -131,7 +137,8 @@ mod tests {
         }
     }
 
-    /// client-go's TestRatePrecisionBug: every second more than one token comes in, and no rounding may take it away.
+    /// client-go's TestRatePrecisionBug: every second more than one token comes in, and no rounding
+    /// may take it away.
     #[test]
     fn rounding_refuses_no_token_that_is_due() {
         let taken = takes(
@@ -140,5 +147,11 @@ mod tests {
             (0..60).map(|count| count * 2 * SECOND),
         );
         assert_eq!(taken, [true; 60]);
+    }
+
+    /// At a nanosecond for each token, one that is a nanosecond away is not there yet.
+    #[test]
+    fn a_token_a_nanosecond_away_is_refused() {
+        assert_eq!(takes(1e9, 1, [0, 0, 1, 1]), [true, false, true, false]);
     }
 }

@@ -1,6 +1,7 @@
 //! A map that forgets what was used longest ago, bounded by entries and by bytes.
 //!
-//! Invariants: after every call `len() <= entries_max` and `bytes <= bytes_max`; `bytes` is the sum of the weights of what is in it.
+//! Invariants: after every call `len() <= entries_max` and `bytes <= bytes_max`; `bytes` is the sum
+//! of the weights of what is in it.
 
 use std::hash::BuildHasherDefault;
 
@@ -14,13 +15,15 @@ use crate::key::{Hashed, Key};
 pub struct CacheStats {
     /// Entries in it now.
     pub entries: usize,
-    /// About how many bytes these keep in memory. An event that several entries share counts for each.
+    /// About how many bytes these keep in memory. An event that several entries share counts for
+    /// each.
     pub bytes: usize,
     /// Lookups that found something.
     pub hits: u64,
     /// Lookups that found nothing.
     pub misses: u64,
-    /// Entries that had to go for others. Each means that a repeat may be taken for something new: raise the cache's bounds.
+    /// Entries that had to go for others. Each means that a repeat may be taken for something new:
+    /// raise the cache's bounds.
     pub evictions: u64,
 }
 
@@ -49,7 +52,8 @@ const SLOT_BYTES: usize = 48;
 impl<V> Cache<V> {
     pub(crate) fn new(entries_max: usize, bytes_max: usize) -> Self {
         Self {
-            // Unbounded as far as `lru` goes: it would reserve room for all entries at once, and it knows no bytes.
+            // Unbounded as far as `lru` goes: it would reserve room for all entries at once, and it
+            // knows no bytes.
             slots: LruCache::unbounded_with_hasher(BuildHasherDefault::default()),
             entries_max,
             bytes_max,
@@ -76,8 +80,8 @@ impl<V> Cache<V> {
         self.slots.peek_mut(key).map(|slot| &mut slot.value)
     }
 
-    /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra` is how many bytes the value keeps in memory
-    /// beside itself and its key.
+    /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra`
+    /// is how many bytes the value keeps in memory beside itself and its key.
     pub(crate) fn put(&mut self, key: Key, value: V, extra: usize) {
         self.insert(key, value, extra);
         self.trim();
@@ -120,7 +124,8 @@ impl<V> Cache<V> {
         self.slots.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    /// Notes how many bytes the value under `key` keeps now beside itself and its key, and forgets what is too much.
+    /// Notes how many bytes the value under `key` keeps now beside itself and its key, and forgets
+    /// what is too much.
     pub(crate) fn weigh(&mut self, key: &Key, extra: usize) {
         self.reweigh(key, extra);
         self.trim();
@@ -146,5 +151,85 @@ impl<V> Cache<V> {
 
     fn trim(&mut self) {
         while self.pop_excess().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1;
+
+    use super::*;
+    use crate::Event;
+    use crate::key::{Keys, Projection};
+
+    /// Keys of one size.
+    fn key(text: &str) -> Key {
+        let event = Event::from_wire(v1::Event::default());
+        Keys::new(1).custom(&event, Projection::CUSTOM, text.to_owned())
+    }
+
+    #[test]
+    fn what_is_in_it_is_weighed_and_looked_up_is_counted() {
+        let mut cache = Cache::new(3, usize::MAX);
+        cache.put(key("a"), 1, 10);
+        let one = cache.stats().bytes;
+        let base = SLOT_BYTES + size_of::<Slot<i32>>() + key("a").size();
+        assert_eq!(one, base + 10);
+        cache.put(key("b"), 2, 7);
+        assert_eq!(cache.stats().bytes, one + base + 7);
+        // In place of what was there.
+        cache.put(key("b"), 3, 5);
+        assert_eq!(cache.stats().bytes, one + base + 5);
+        cache.weigh(&key("a"), 4);
+        cache.weigh(&key("not there"), 1000);
+        assert_eq!(cache.stats().bytes, 2 * base + 4 + 5);
+        assert_eq!(cache.remove(&key("a")), Some(1));
+        assert_eq!(cache.remove(&key("a")), None);
+        assert_eq!(cache.stats().bytes, base + 5);
+        assert_eq!(cache.pop().map(|(_, value)| value), Some(3));
+        assert_eq!((cache.stats().bytes, cache.stats().entries), (0, 0));
+
+        cache.put(key("a"), 1, 0);
+        for (looked_up, found) in [("a", Some(1)), ("b", None), ("a", Some(1)), ("c", None)] {
+            assert_eq!(cache.get(&key(looked_up)).copied(), found);
+        }
+        assert_eq!(cache.peek(&key("a")).copied(), Some(1));
+        assert_eq!(cache.get(&key("d")), None);
+        let stats = cache.stats();
+        assert_eq!((stats.hits, stats.misses, stats.evictions), (2, 3, 0));
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first() {
+        let base = SLOT_BYTES + size_of::<Slot<i32>>() + key("a").size();
+        // Bounded by entries, then by bytes: exactly as much as the bound stays.
+        for (entries_max, bytes_max) in [(2, usize::MAX), (usize::MAX, 2 * base)] {
+            let mut cache = Cache::new(entries_max, bytes_max);
+            cache.put(key("a"), 1, 0);
+            cache.put(key("b"), 2, 0);
+            assert_eq!(cache.stats().evictions, 0);
+            assert_eq!(cache.keys().len(), 2);
+            // Used again by a lookup, not by a glance.
+            cache.get(&key("a"));
+            cache.peek(&key("b"));
+            assert!(cache.keys() == [key("a"), key("b")]);
+            cache.insert(key("c"), 3, 0);
+            assert_eq!(cache.stats().entries, 3, "until it is taken");
+            assert_eq!(cache.pop_excess().map(|(_, value)| value), Some(2));
+            assert!(cache.pop_excess().is_none());
+            assert_eq!(cache.stats().evictions, 1);
+            assert!(cache.keys() == [key("c"), key("a")]);
+        }
+        // What grows has others go for it; too large by itself, it goes, too.
+        let mut cache = Cache::new(usize::MAX, 2 * base);
+        cache.put(key("a"), 1, 0);
+        cache.put(key("b"), 2, 0);
+        cache.reweigh(&key("b"), 1);
+        assert_eq!(cache.stats().entries, 2);
+        cache.weigh(&key("b"), base);
+        assert!(cache.keys() == [key("b")]);
+        cache.weigh(&key("b"), base + 1);
+        let stats = cache.stats();
+        assert_eq!((stats.entries, stats.bytes, stats.evictions), (0, 0, 2));
     }
 }

@@ -1,15 +1,16 @@
 //! One stored event, two API shapes: the names its fields carry in core/v1 and in events.k8s.io/v1.
 //!
-//! The two shapes hold the same values under different names (Kubernetes' `pkg/apis/events/v1/conversion.go`), so
-//! converting JSON is renaming at the top level and nothing else: every value, known to this library or not, stays
-//! as it was. events.k8s.io/v1beta1 has the names of events.k8s.io/v1.
+//! The two shapes hold the same values under different names (Kubernetes'
+//! `pkg/apis/events/v1/conversion.go`), so converting JSON is renaming at the top level and nothing
+//! else: every value, known to this library or not, stays as it was. events.k8s.io/v1beta1 has the
+//! names of events.k8s.io/v1.
 
 use serde_json::{Map, Value};
 
 use crate::fields::{Field, core_v1, events_v1};
 
-/// The fields that differ: the name in core/v1, then the name in events.k8s.io/v1. Every other field
-/// has one name.
+/// The fields that differ: the name in core/v1, then the name in events.k8s.io/v1. Every other
+/// field has one name.
 pub fn renamed_fields() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
     let of_core =
         |field: &Field| (core_v1::EVENT.fields.iter()).find(|core| core.number == field.stored);
@@ -34,7 +35,8 @@ pub enum ConvertError {
     },
 }
 
-/// Renames the fields of an events.k8s.io event to those of core/v1 and sets `apiVersion` and `kind`.
+/// Renames the fields of an events.k8s.io event to those of core/v1 and sets `apiVersion` and
+/// `kind`.
 ///
 /// ```
 /// # use serde_json::{Value, json};
@@ -56,7 +58,8 @@ pub fn to_core_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Renames the fields of a core/v1 event to those of events.k8s.io/v1 and sets `apiVersion` and `kind`.
+/// Renames the fields of a core/v1 event to those of events.k8s.io/v1 and sets `apiVersion` and
+/// `kind`.
 ///
 /// # Errors
 ///
@@ -108,7 +111,12 @@ mod tests {
             "deprecatedSource": {"component": "c"}, "deprecatedFirstTimestamp": "1", "deprecatedLastTimestamp": "2",
             "deprecatedCount": 3, "reportingController": "rc", "reportingInstance": "ri", "unknown": [1.5],
         }));
+        let mut back = event.clone();
         to_core_v1(&mut event).expect("no field has two names");
+        let mut core = event.clone();
+        to_events_v1(&mut core).expect("no field has two names");
+        back.insert("apiVersion".to_owned(), "events.k8s.io/v1".into());
+        assert_eq!(core, back);
         assert_eq!(
             Value::Object(event),
             json!({
@@ -131,6 +139,12 @@ mod tests {
                 from: "note",
                 to: "message"
             })
+        );
+        assert_eq!(event, before);
+        let error = to_events_v1(&mut event).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "has both message and note, which are the same field in events.k8s.io/v1 and core/v1"
         );
         assert_eq!(event, before);
     }

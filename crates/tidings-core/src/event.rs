@@ -1,7 +1,8 @@
-//! An event on its way from a recorder to a sink: small, shared, immutable, and a wire type only for those who ask.
+//! An event on its way from a recorder to a sink: small, shared, immutable, and a wire type only
+//! for those who ask.
 //!
-//! Invariant: an event never changes after it was made. What correlation adds (a count, the name of the first occurrence, a
-//! combined message) lives beside it, in [`Occurrence`](crate::Occurrence).
+//! Invariant: an event never changes after it was made. What correlation adds (a count, the name of
+//! the first occurrence, a combined message) lives beside it, in [`Occurrence`](crate::Occurrence).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,10 +19,11 @@ use crate::packed::{Packed, Packer};
 use crate::validate::{self, check_dns1123_label};
 use crate::{EventName, EventSource, NameStamps, Reference};
 
-/// The longest message an event is made with, in bytes, unless [`NewEvent::text_bytes_max`] says otherwise.
+/// The longest message an event is made with, in bytes, unless [`NewEvent::text_bytes_max`] says
+/// otherwise.
 ///
-/// The API server sets no limit of its own to core/v1 events without an `eventTime`, but it refuses requests beyond 3 MiB, and a character may
-/// take six bytes in JSON.
+/// The API server sets no limit of its own to core/v1 events without an `eventTime`, but it refuses
+/// requests beyond 3 MiB, and a character may take six bytes in JSON.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
 
 /// The longest reason and action, in bytes: words for programs to look for.
@@ -76,15 +78,18 @@ impl std::str::FromStr for EventType {
     }
 }
 
-/// Where events about cluster-scoped objects (nodes, namespaces, …) go: an event itself always lies in a namespace.
+/// Where events about cluster-scoped objects (nodes, namespaces, …) go: an event itself always lies
+/// in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterScopedNamespace {
     /// `default`, as client-go does.
     #[default]
     Default,
-    /// `kube-system`. The API server accepts this only of events with an `eventTime`, for which it has stricter rules. The event gets one, and
-    /// whatever the rules want beside it: a message of at most 1,024 bytes, a reason and an action (the reason, where none is given) of at most
-    /// 128, a reporting controller that is a qualified name, and a reporting instance (the host or the component, where none is given).
+    /// `kube-system`. The API server accepts this only of events with an `eventTime`, for which it
+    /// has stricter rules. The event gets one, and whatever the rules want beside it: a message of
+    /// at most 1,024 bytes, a reason and an action (the reason, where none is given) of at most
+    /// 128, a reporting controller that is a qualified name, and a reporting instance (the host or
+    /// the component, where none is given).
     KubeSystem,
     /// A namespace of your choice: [`ClusterScopedNamespace::fixed`].
     Fixed(FixedNamespace),
@@ -102,9 +107,10 @@ pub struct FixedNamespace(Arc<str>);
 pub struct InvalidNamespace(pub String);
 
 impl ClusterScopedNamespace {
-    /// Events about cluster-scoped objects go to `namespace`. The API server accepts this of an event whose `involvedObject` names that
-    /// namespace too, so it does; `kubectl describe` of the object, which looks for events about an object without a namespace, will not
-    /// find them. `default` and `kube-system` need no such thing and are the same as the variants for them.
+    /// Events about cluster-scoped objects go to `namespace`. The API server accepts this of an
+    /// event whose `involvedObject` names that namespace too, so it does; `kubectl describe` of the
+    /// object, which looks for events about an object without a namespace, will not find them.
+    /// `default` and `kube-system` need no such thing and are the same as the variants for them.
     ///
     /// # Errors
     ///
@@ -144,8 +150,8 @@ pub struct NewEvent<'a> {
     pub labels: Option<&'a Arc<BTreeMap<String, String>>>,
     /// Where the event goes when `regarding` names no namespace.
     pub cluster_scoped_namespace: &'a ClusterScopedNamespace,
-    /// Texts longer than this many bytes are cut on a character boundary and end in [`TRUNCATION_MARKER`]. Reason and action are cut at
-    /// 1,024 bytes in any case.
+    /// Texts longer than this many bytes are cut on a character boundary and end in
+    /// [`TRUNCATION_MARKER`]. Reason and action are cut at 1,024 bytes in any case.
     pub text_bytes_max: usize,
 }
 
@@ -219,14 +225,16 @@ impl Extras {
 impl Event {
     /// Makes an event that happened at `at`: count 1, first and last seen then, named by `names`.
     ///
-    /// What client-go's `recorderImpl.makeEvent` does, but the API server accepts the result: texts that are too long are cut, and labels and
-    /// annotations it would refuse are left out, which [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION) then says.
+    /// What client-go's `recorderImpl.makeEvent` does, but the API server accepts the result: texts
+    /// that are too long are cut, and labels and annotations it would refuse are left out, which
+    /// [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION) then says.
     pub fn new(new: &NewEvent<'_>, names: &NameStamps, at: Timestamp) -> Self {
         Self::past(new, names, at, at)
     }
 
-    /// Makes an event, `now`, of what happened at `at`. It is named by `now`: things that are known to have happened at one moment, a
-    /// creation say, happen to be recorded by several programs, and again after a restart.
+    /// Makes an event, `now`, of what happened at `at`. It is named by `now`: things that are known
+    /// to have happened at one moment, a creation say, happen to be recorded by several programs,
+    /// and again after a restart.
     pub fn past(new: &NewEvent<'_>, names: &NameStamps, now: Timestamp, at: Timestamp) -> Self {
         let mut regarding = Cow::Borrowed(new.regarding);
         let mut namespace = None;
@@ -292,7 +300,8 @@ impl Event {
         })
     }
 
-    /// An event that already has its wire form, kept whole: [`Event::to_wire`] gives all of it back.
+    /// An event that already has its wire form, kept whole: [`Event::to_wire`] gives all of it
+    /// back.
     pub fn from_wire(event: v1::Event) -> Self {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let extras = Extras {
@@ -325,10 +334,11 @@ impl Event {
         })
     }
 
-    /// The event that stands for several like `self`: same object, type, reason and source, another message, seen once, at `at`.
+    /// The event that stands for several like `self`: same object, type, reason and source, another
+    /// message, seen once, at `at`.
     ///
-    /// client-go's aggregate event has no more than that; with `keep_metadata` it also keeps annotations, labels, action and the
-    /// related object of `self`, and who reported it.
+    /// client-go's aggregate event has no more than that; with `keep_metadata` it also keeps
+    /// annotations, labels, action and the related object of `self`, and who reported it.
     pub(crate) fn combined(
         &self,
         name: EventName,
@@ -381,7 +391,8 @@ impl Event {
         })
     }
 
-    /// The same event as the API server's strict rules for events with an `eventTime` want it; `at` is when it happened, if it does not say.
+    /// The same event as the API server's strict rules for events with an `eventTime` want it; `at`
+    /// is when it happened, if it does not say.
     pub(crate) fn strict(&self, at: Timestamp) -> Self {
         let this = &*self.0;
         let reason = non_empty(self.reason());
@@ -499,7 +510,8 @@ impl Event {
         &self.0.name
     }
 
-    /// The namespace the event lies in: that of the object it is about, or the one chosen for cluster-scoped objects.
+    /// The namespace the event lies in: that of the object it is about, or the one chosen for
+    /// cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.extras()
             .and_then(|extras| extras.namespace.as_deref())
@@ -571,7 +583,8 @@ impl Event {
         self.0.count
     }
 
-    /// About how many bytes of memory it takes, for bounds on queues and caches. A shared reference counts in full.
+    /// About how many bytes of memory it takes, for bounds on queues and caches. A shared reference
+    /// counts in full.
     pub fn size(&self) -> usize {
         self.0.size
     }
@@ -640,3 +653,6 @@ impl fmt::Debug for Event {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

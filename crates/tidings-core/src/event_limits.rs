@@ -1,7 +1,9 @@
-//! What keeps an event from being refused: texts cut, names made valid, and labels and annotations the API server would refuse left out.
+//! What keeps an event from being refused: texts cut, names made valid, and labels and annotations
+//! the API server would refuse left out.
 //!
-//! An event is never lost for what is wrong with a part of it, and what was left out or cut can be seen on it. The rules are those of
-//! [`validate`](crate::validate): lenient for events without an `eventTime`, strict for those with one.
+//! An event is never lost for what is wrong with a part of it, and what was left out or cut can be
+//! seen on it. The rules are those of [`validate`](crate::validate): lenient for events without an
+//! `eventTime`, strict for those with one.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +18,8 @@ use crate::validate::{
 /// What a text that had to be cut ends in.
 pub const TRUNCATION_MARKER: &str = "…(truncated)";
 
-/// The annotation that lists labels and annotations left out because the API server would have refused the event for them.
+/// The annotation that lists labels and annotations left out because the API server would have
+/// refused the event for them.
 pub const OMITTED_ANNOTATION: &str = "tidings/omitted";
 
 /// The longest value of [`OMITTED_ANNOTATION`], in bytes.
@@ -33,7 +36,8 @@ pub(crate) fn non_empty(text: &str) -> &str {
     if text.is_empty() { UNNAMED } else { text }
 }
 
-/// The same reporter as the strict rules want it: a qualified name for a controller, and an instance. What it reports as its source stays.
+/// The same reporter as the strict rules want it: a qualified name for a controller, and an
+/// instance. What it reports as its source stays.
 pub(crate) fn strict_source(source: &EventSource) -> EventSource {
     let controller = [source.reporting_controller(), source.source_component()]
         .into_iter()
@@ -80,8 +84,8 @@ pub(crate) fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Owned([text.get(..keep).unwrap_or_default(), TRUNCATION_MARKER].concat())
 }
 
-/// Labels and annotations that the API server accepts: those given, as long as they all are; otherwise those of them that it does, and
-/// [`OMITTED_ANNOTATION`] with the keys of the others.
+/// Labels and annotations that the API server accepts: those given, as long as they all are;
+/// otherwise those of them that it does, and [`OMITTED_ANNOTATION`] with the keys of the others.
 pub(crate) fn accepted_metadata(
     labels: Option<&Map>,
     annotations: Option<&Map>,
@@ -291,12 +295,73 @@ mod tests {
         assert_eq!(accepted_metadata(None, Some(&Map::default())), (None, None));
     }
 
+    /// Annotations of a number of bytes each, under keys of one letter, and which of them are kept.
+    #[test]
+    fn annotations_are_kept_as_far_as_there_is_room() {
+        const ROOM: usize = ANNOTATIONS_BYTES_MAX - OMITTED_ANNOTATION.len() - OMITTED_BYTES_MAX;
+        let rows: [(&[usize], &[&str]); 7] = [
+            (&[ANNOTATIONS_BYTES_MAX], &["a"]),
+            (&[ANNOTATIONS_BYTES_MAX - 10, 10], &["a", "b"]),
+            (&[ANNOTATIONS_BYTES_MAX + 1], &[]),
+            (&[ANNOTATIONS_BYTES_MAX, 2], &["b"]),
+            (&[ROOM, 2, ANNOTATIONS_BYTES_MAX], &["a"]),
+            (&[ROOM + 1, 2, ANNOTATIONS_BYTES_MAX], &["b"]),
+            (&[ROOM / 2, ROOM / 2 + 2, ROOM / 2, 2_000], &["a", "c"]),
+        ];
+        for (sizes, kept) in rows {
+            let given: BTreeMap<_, _> = ('a'..)
+                .zip(sizes)
+                .map(|(key, size)| (key.to_string(), "x".repeat(size - 1)))
+                .collect();
+            let (_, annotations) = accepted_metadata(None, Some(&Arc::new(given)));
+            let annotations = annotations.expect("some, or what was omitted");
+            let bytes = annotations
+                .iter()
+                .map(|(key, value)| key.len() + value.len());
+            assert!(bytes.sum::<usize>() <= ANNOTATIONS_BYTES_MAX);
+            let mut keys: Vec<_> = annotations.keys().map(String::as_str).collect();
+            keys.retain(|key| *key != OMITTED_ANNOTATION);
+            assert_eq!(keys, kept, "{sizes:?}");
+            assert_eq!(
+                keys.len() < sizes.len(),
+                annotations.contains_key(OMITTED_ANNOTATION)
+            );
+        }
+    }
+
+    #[test]
+    fn a_reporter_gets_a_name_the_strict_rules_take() {
+        let long = "a".repeat(LABEL_BYTES_MAX + 1);
+        for (component, host, controller, instance) in [
+            ("example.com/ctl", "node-1", "example.com/ctl", "node-1"),
+            (
+                "Kube_proxy.v1 (main)",
+                "",
+                "Kube_proxy.v1--main",
+                "Kube_proxy.v1 (main)",
+            ),
+            ("-a/b/c-", "n", "a-b-c", "n"),
+            (&long, "n", &long[1..], "n"),
+            ("é", "n", "unspecified", "n"),
+            ("", "n", "unspecified", "n"),
+            ("", "", "unspecified", "unspecified"),
+        ] {
+            let source = EventSource::component(component).host(host);
+            let strict = strict_source(&source);
+            assert_eq!(strict.reporting_controller(), controller);
+            assert_eq!(strict.reporting_instance(), instance);
+            let said = (strict.source_component(), strict.source_host());
+            assert_eq!(said, (component, host), "what it reports stays");
+        }
+    }
+
     fn text() -> impl Strategy<Value = String> {
         prop_oneof!["", "\\PC{0,8}", "[a-zA-Z./_-]{0,80}", "[é]{100,700}"]
     }
 
     proptest! {
-        /// Whatever it is made of, an event about an object with a name and namespace the server knows is accepted.
+        /// Whatever it is made of, an event about an object with a name and namespace the server
+        /// knows is accepted.
         #[test]
         fn every_event_is_accepted(
             namespaced in any::<bool>(),

@@ -1,4 +1,5 @@
-//! Which field selector finds the events about an object: client-go's `tools/events.GetFieldSelector`.
+//! Which field selector finds the events about an object: client-go's
+//! `tools/events.GetFieldSelector`.
 
 use std::fmt::Write;
 
@@ -32,8 +33,9 @@ impl EventApi {
 
 /// The field selector that finds events about an object, for a list or watch through `api`.
 ///
-/// It names kind, name, apiVersion and uid of the reference, each unless empty, and nothing else: an event about another part of the
-/// object or another version of it is found too. Without the uid, those of a deleted object of the same name are.
+/// It names kind, name, apiVersion and uid of the reference, each unless empty, and nothing else:
+/// an event about another part of the object or another version of it is found too. Without the
+/// uid, those of a deleted object of the same name are.
 ///
 /// ```
 /// use tidings_core::{EventApi, Reference, ReferenceFields, field_selector};
@@ -74,7 +76,8 @@ mod tests {
     use super::*;
     use crate::ReferenceFields;
 
-    /// client-go `tools/events` TestGetFieldSelector, but for its error: an unknown version cannot be asked for.
+    /// client-go `tools/events` TestGetFieldSelector, but for its error: an unknown version cannot
+    /// be asked for.
     #[test]
     fn names_the_object_in_the_words_of_the_api() {
         let pod = ReferenceFields {

@@ -1,9 +1,10 @@
 //! What makes two events the same: a comparison of typed fields, never of strings joined together.
 //!
-//! A [`Projection`] says which fields of an event take part, a [`Key`] is an event seen through one. A key holds the shared event itself, so
-//! it costs no allocation; its hash is computed once, and two keys are equal only if every field that takes part is equal. client-go joins
-//! the fields into one string without a separator (`getEventKey`, `getSpamKey`, `EventAggregatorByReasonFunc`), so that different events
-//! can share a key.
+//! A [`Projection`] says which fields of an event take part, a [`Key`] is an event seen through
+//! one. A key holds the shared event itself, so it costs no allocation; its hash is computed once,
+//! and two keys are equal only if every field that takes part is equal. client-go joins the fields
+//! into one string without a separator (`getEventKey`, `getSpamKey`,
+//! `EventAggregatorByReasonFunc`), so that different events can share a key.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -15,13 +16,14 @@ use crate::reference::{ALL_FIELDS, OBJECT_FIELDS, PART_FIELDS};
 use crate::source::{COMPONENT_FIELDS, REPORTING_FIELDS};
 use crate::{Event, Reference};
 
-/// Which fields of an event count: the first so many of each packed group, and what else.
+/// Which fields of an event count: the number of leading ones in each packed group, and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Projection {
     /// Of the source: component, host | reportingController, reportingInstance.
     source: u8,
-    /// Of the object it is about: kind, namespace, name, uid, apiVersion | fieldPath | resourceVersion. The last only in client-go's series:
-    /// an object that was updated is still the same object.
+    /// Of the object it is about: kind, namespace, name, uid, apiVersion | fieldPath |
+    /// resourceVersion. The last only in client-go's series: an object that was updated is still
+    /// the same object.
     regarding: u8,
     /// Of the texts: type | reason | message | action.
     text: u8,
@@ -44,7 +46,8 @@ const NOTHING: Projection = Projection {
 };
 
 impl Projection {
-    /// The same event again, as client-go sees it: source, object, part of the object, type, reason, message.
+    /// The same event again, as client-go sees it: source, object, part of the object, type,
+    /// reason, message.
     pub(crate) const CLIENT_GO_REPEAT: Self = Self {
         source: COMPONENT_FIELDS as u8,
         regarding: PART_FIELDS as u8,
@@ -52,7 +55,8 @@ impl Projection {
         ..NOTHING
     };
 
-    /// The same event again: everything a reader would see differ, but for when it happened and its annotations and labels.
+    /// The same event again: everything a reader would see differ, but for when it happened and its
+    /// annotations and labels.
     pub(crate) const REPEAT: Self = Self {
         source: REPORTING_FIELDS as u8,
         regarding: PART_FIELDS as u8,
@@ -72,14 +76,16 @@ impl Projection {
         related: PART_FIELDS as u8,
     };
 
-    /// The same as client-go's `tools/events` sees it: an object that was updated is another object.
+    /// The same as client-go's `tools/events` sees it: an object that was updated is another
+    /// object.
     pub(crate) const CLIENT_GO_SERIES: Self = Self {
         regarding: ALL_FIELDS as u8,
         related: ALL_FIELDS as u8,
         ..Self::SERIES
     };
 
-    /// Events that differ in message only, as client-go sees it: source, reporter, object, type, reason.
+    /// Events that differ in message only, as client-go sees it: source, reporter, object, type,
+    /// reason.
     pub(crate) const CLIENT_GO_SIMILAR: Self = Self {
         source: REPORTING_FIELDS as u8,
         regarding: OBJECT_FIELDS as u8,
@@ -161,7 +167,8 @@ impl Projection {
     }
 }
 
-/// Makes keys whose hashes cannot be foreseen by whoever writes the messages, as long as the seed cannot.
+/// Makes keys whose hashes cannot be foreseen by the authors of messages, as long as the seed
+/// cannot.
 pub(crate) struct Keys(FixedState);
 
 impl Keys {
@@ -263,8 +270,9 @@ impl Hasher for Hashed {
     }
 }
 
-/// Which stored event an [`Occurrence`](crate::Occurrence) is written to: two occurrences of one key change the same event in the cluster,
-/// so their writes keep their order. Cheap to clone and to hash.
+/// Which stored event an [`Occurrence`](crate::Occurrence) is written to: two occurrences of one
+/// key change the same event in the cluster, so their writes keep their order. Cheap to clone and
+/// to hash.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CountKey(pub(crate) Key);
 
@@ -279,11 +287,13 @@ mod tests {
     use k8s_openapi::api::core::v1;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use proptest::prelude::*;
+    use std::hash::BuildHasherDefault;
 
     use super::*;
 
-    /// What an event is made of, in this order: source component, host, reportingController, reportingInstance; kind, namespace, name, uid,
-    /// apiVersion, fieldPath, resourceVersion; type, reason, message, action; the event's namespace; the related object's name.
+    /// What an event is made of, in this order: source component, host, reportingController,
+    /// reportingInstance; kind, namespace, name, uid, apiVersion, fieldPath, resourceVersion; type,
+    /// reason, message, action; the event's namespace; the related object's name.
     type Parts = [&'static str; 17];
 
     fn event(parts: &Parts) -> Event {
@@ -377,7 +387,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two events that differ in one place have one key exactly when that place does not count; so with any two.
+        /// Two events that differ in one place have one key exactly when that place does not count;
+        /// so with any two.
         #[test]
         fn keys_are_equal_exactly_when_all_that_counts_is(left in parts(), other in parts(), place in 0..17_usize, seed: u64) {
             let keys = Keys::new(seed);
@@ -392,6 +403,9 @@ mod tests {
                     let (one, two) = (keys.key(&event(&left), projection), keys.key(&event(&right), projection));
                     prop_assert_eq!(one == two, same, "{:?}", projection);
                     prop_assert_eq!(one.hash == two.hash, same, "{:?}", projection);
+                    // Of one hash by chance, they are still told apart.
+                    let two = Key { hash: one.hash, ..two };
+                    prop_assert_eq!(one == two, same, "{:?}", projection);
                 }
             }
         }
@@ -407,5 +421,31 @@ mod tests {
             prop_assert!(custom("a") == custom("a") && custom("a") != custom("b"));
             prop_assert!(custom("") != keys.key(&event, Projection::CUSTOM));
         }
+    }
+
+    #[test]
+    fn a_key_weighs_what_it_keeps_in_memory() {
+        let mut parts = ["a"; 17];
+        let keys = Keys::new(1);
+        let small = event(&parts);
+        parts[13] = "a message of twenty-six byte";
+        let (large, text) = (event(&parts), "text");
+        assert!(large.size() > small.size());
+        let key = keys.key(&small, Projection::CUSTOM);
+        assert_eq!(key.size(), size_of::<Key>() + small.size());
+        let custom = keys.custom(&small, Projection::CUSTOM, text.to_owned());
+        assert_eq!(custom.size(), key.size() + text.len());
+        // The same key, kept by another event of it.
+        let kept = key.kept_by(&large);
+        assert_eq!(
+            BuildHasherDefault::<Hashed>::default().hash_one(&kept),
+            key.hash
+        );
+        assert!(kept == key);
+        assert_eq!(kept.size(), size_of::<Key>() + large.size());
+        assert_eq!(
+            [&small, &large].map(|event| kept.size_beside(event)),
+            [small.size(), 0]
+        );
     }
 }

@@ -1,11 +1,14 @@
-//! The rules of Kubernetes Events: what an event is, what makes two events the same, how repeats become a count and floods become a
-//! trickle, what is written to the API server, and what is tried again when a write fails.
+//! The rules of Kubernetes Events: the event itself, when two events are the same, how repeats are
+//! counted and floods limited, what is written to the API server, and what is retried after a
+//! failure.
 //!
-//! There is no I/O here, no clock, no async and no global state: inputs in, decisions out, and time is an argument. The `tidings` crate
-//! puts threads, queues and HTTP around it; use this crate alone to drive the rules yourself, as the conformance suite does.
+//! The crate has no I/O, no clock, no async and no global state: inputs in, decisions out, and time
+//! is an argument. The `tidings` crate adds threads, queues and HTTP. Use this crate alone to drive
+//! the rules yourself, as the conformance suite does.
 //!
-//! As with every library on k8s-openapi, the program at the end chooses the version of Kubernetes, by one of k8s-openapi's `v1_*` features or
-//! `latest`. Built by itself this crate has none and needs one from the command line: `cargo check -p tidings-core --features k8s-openapi/latest`.
+//! As with every library on k8s-openapi, the final program chooses the version of Kubernetes with
+//! one of k8s-openapi's `v1_*` features or `latest`. To build this crate alone, choose one on the
+//! command line: `cargo check -p tidings-core --features k8s-openapi/latest`.
 
 mod bucket;
 mod cache;
@@ -22,6 +25,7 @@ mod name;
 mod outcome;
 mod packed;
 mod patch;
+mod recorded;
 mod reference;
 mod retry;
 mod source;

@@ -1,8 +1,10 @@
-//! Names of events: valid for the API server, and never the same twice within a process, whatever the clock does.
+//! Names of events: valid for the API server, and never the same twice within a process, whatever
+//! the clock does.
 //!
-//! client-go names an event `<object>.<nanoseconds in hexadecimal>` (`tools/record/util.GenerateEventName`), so two events about one
-//! object at one reading of the clock share a name and the second is lost. Here a stamp is the clock's reading or, where that is not
-//! later than the last stamp, one more than it.
+//! client-go names an event `<object>.<nanoseconds in hexadecimal>`
+//! (`tools/record/util.GenerateEventName`), so two events about one object at one reading of the
+//! clock share a name and the second is lost. Here a stamp is the clock's reading or, where that is
+//! not later than the last stamp, one more than it.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -22,7 +24,8 @@ pub struct NameStamps {
 }
 
 impl NameStamps {
-    /// Stamps whose fallback names (see [`EventName`]) are made from `seed`, which should differ between processes.
+    /// Stamps whose fallback names (see [`EventName`]) are made from `seed`, which should differ
+    /// between processes.
     pub const fn new(seed: u64) -> Self {
         Self {
             last: AtomicU64::new(0),
@@ -35,10 +38,12 @@ impl NameStamps {
         self.seed
     }
 
-    /// The next stamp: nanoseconds since the Unix epoch at `at`, or one more than the last stamp where the clock stands still or stepped back.
+    /// The next stamp: nanoseconds since the Unix epoch at `at`, or one more than the last stamp
+    /// where the clock stands still or stepped back.
     pub fn next(&self, at: Timestamp) -> u64 {
         let nanoseconds = u64::try_from(at.as_nanosecond()).unwrap_or(0);
-        // Relaxed is enough: only the uniqueness of the number matters, nothing else is published with it.
+        // Relaxed is enough: only the uniqueness of the number matters, nothing else is published
+        // with it.
         let previous = self
             .last
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
@@ -65,12 +70,13 @@ impl NameStamps {
     }
 }
 
-/// An event's name, kept as what it is made of until somebody asks for the text.
+/// An event's name, kept as its parts until the text is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventName {
     /// `<object name>.<stamp in hexadecimal>`.
     Stamped(u64),
-    /// A UUID, where the object's name cannot be part of a valid event name (upper case, `:`, too long, empty…).
+    /// A UUID, where the object's name cannot be part of a valid event name (upper case, `:`, too
+    /// long, empty…).
     Uuid([u8; 16]),
     /// A name given from outside.
     Given(Box<str>),
@@ -103,7 +109,8 @@ fn stamped(object_name: &str, stamp: u64) -> String {
     name
 }
 
-/// The name client-go gives to a combined event at `at`, valid or not: before 1970 the number has a sign, outside 1678 to 2262 it wraps.
+/// The name client-go gives to a combined event at `at`, valid or not: before 1970 the number has a
+/// sign, outside 1678 to 2262 it wraps.
 pub(crate) fn client_go_combined_name(object_name: &str, at: Timestamp) -> EventName {
     let nanoseconds = at.as_nanosecond() as i64;
     let sign = if nanoseconds < 0 { "-" } else { "" };
@@ -111,9 +118,11 @@ pub(crate) fn client_go_combined_name(object_name: &str, at: Timestamp) -> Event
     EventName::Given(format!("{object_name}.{sign}{magnitude:x}").into())
 }
 
-/// A UUID (version 8: of our own making) that differs for every stamp of one seed: the stamp's bits all stand in it.
+/// A UUID (version 8: of our own making) that differs for every stamp of one seed: the stamp's bits
+/// all stand in it.
 fn uuid(seed: u64, stamp: u64) -> u128 {
-    // 122 free bits: 58 of the seed, 64 of the stamp spread by a bijection so that neighbours look nothing alike.
+    // 122 free bits: 58 of the seed, 64 of the stamp spread by a bijection so that neighbours look
+    // nothing alike.
     let spread = spread(stamp ^ seed);
     let high = (seed & !0xf000) | 0x8000;
     let low = (spread >> 2) | 0x8000_0000_0000_0000;
@@ -194,6 +203,61 @@ mod tests {
     }
 
     const NAMEABLE: usize = 236;
+
+    /// Go's `fmt.Sprintf("%v.%x", name, now.UnixNano())`.
+    #[test]
+    fn combined_events_are_named_as_client_go_names_them() {
+        let rows = [
+            (105_999_103_295_324_396, "p.178959f726d80ec"),
+            (0, "p.0"),
+            (-1, "p.-1"),
+            (-255, "p.-ff"),
+            // Beyond 2262 the number wraps.
+            (i128::from(i64::MAX) + 1, "p.-8000000000000000"),
+        ];
+        for (nanoseconds, expected) in rows {
+            let at = Timestamp::from_nanosecond(nanoseconds).unwrap();
+            assert_eq!(client_go_combined_name("p", at).text(&named("")), expected);
+        }
+    }
+
+    /// All bits of the stamp stand in it, and all of the seed but those displaced.
+    #[test]
+    fn fallback_names_differ_in_every_bit_of_stamp_and_seed() {
+        let text = |seed, stamp| uuid_text(uuid(seed, stamp));
+        let mut seen = std::collections::HashSet::from([text(7, 7)]);
+        assert!((0..64).all(|bit| seen.insert(text(7, 7 ^ (1 << bit)))));
+        let displaced = |bit: &u32| matches!(bit, 0 | 1 | 12..=15);
+        let kept = (0..64).filter(|bit| !displaced(bit));
+        // Of one spread, so that only the seed tells them apart.
+        for bit in kept {
+            assert!(
+                seen.insert(text(7 ^ (1 << bit), 7 ^ (1 << bit))),
+                "bit {bit}"
+            );
+        }
+        // The version takes the place of whatever the seed has there.
+        seen.insert(text(0xf007, 7));
+        for name in &seen {
+            let digits: Vec<_> = name.split('-').map(str::len).collect();
+            assert_eq!(digits, [8, 4, 4, 4, 12]);
+            assert_eq!(name.get(14..15), Some("8"), "its version, of {name}");
+            let variant = name.get(19..20).unwrap_or_default();
+            assert!(["8", "9", "a", "b"].contains(&variant), "{name}");
+        }
+        assert_eq!(NameStamps::new(7).seed(), 7);
+    }
+
+    #[test]
+    fn a_name_given_from_outside_takes_memory() {
+        let sizes = [
+            EventName::Given("given".into()),
+            EventName::Stamped(7),
+            EventName::Uuid([1; 16]),
+        ]
+        .map(|name| name.heap_size());
+        assert_eq!(sizes, [5, 0, 0]);
+    }
 
     proptest! {
         #[test]

@@ -1,7 +1,8 @@
-//! What became of an event: delivered, merged into another write, dropped for a named cause, or still pending.
+//! What became of an event: delivered, merged into another write, dropped for a named cause, or
+//! still pending.
 //!
-//! Invariant, for every machine that reports fates: offered = delivered + aggregated + dropped + pending. A loss without a cause does
-//! not exist.
+//! Invariant, for every machine that reports fates: offered = delivered + aggregated + dropped +
+//! pending. A loss without a cause does not exist.
 
 use std::fmt;
 
@@ -37,7 +38,8 @@ drop_causes! {
     SpamFiltered = "spam_filtered",
     /// The object it is about could not be referred to.
     InvalidReference = "invalid_reference",
-    /// It was no acceptable event: an unknown type, for example; or what lay on disk of it was damaged.
+    /// It was no acceptable event: an unknown type, for example; or what lay on disk of it was
+    /// damaged.
     InvalidEvent = "invalid_event",
     /// It was recorded after shutdown.
     Stopped = "stopped",
@@ -48,13 +50,15 @@ drop_causes! {
     TooLarge = "too_large",
     /// The sink could not make a request of it (a namespace it may not write to, for example).
     InvalidRequest = "invalid_request",
-    /// The server holds an event of that name which this delivery did not write (409 `AlreadyExists`).
+    /// The server holds an event of that name which this delivery did not write (409
+    /// `AlreadyExists`).
     AlreadyExists = "already_exists",
     /// Its namespace is being deleted (403 with the cause `NamespaceTerminating`).
     NamespaceTerminating = "namespace_terminating",
     /// The server found it malformed (400 or 422).
     RejectedInvalid = "rejected_invalid",
-    /// The server did not accept the credentials (401), also not after the tries that token rotation is given.
+    /// The server did not accept the credentials (401), also not after the tries that token
+    /// rotation is given.
     RejectedUnauthorized = "rejected_unauthorized",
     /// The credentials may not write events there (403).
     RejectedForbidden = "rejected_forbidden",
@@ -70,7 +74,8 @@ drop_causes! {
 }
 
 impl DropCause {
-    /// Whether this happens in a healthy cluster and deserves no more than a debug line: client-go logs the same two at verbosity 5.
+    /// Whether this happens in a healthy cluster and deserves no more than a debug line: client-go
+    /// logs the same two at verbosity 5.
     pub const fn is_benign(self) -> bool {
         matches!(self, Self::AlreadyExists | Self::NamespaceTerminating)
     }
@@ -148,7 +153,8 @@ impl fmt::Display for DropCounts {
 pub enum Fate {
     /// The sink took it.
     Delivered,
-    /// A later event of the same key carries all it had to say (counts and timestamps are absolute), and goes out in its place.
+    /// A later event of the same key carries all it had to say (counts and timestamps are
+    /// absolute), and goes out in its place.
     Aggregated,
     /// It was given up.
     Dropped(DropCause),
@@ -185,5 +191,30 @@ mod tests {
         let mut doubled = counts;
         doubled.merge(&counts);
         assert_eq!(doubled.total(), causes * (causes + 1));
+    }
+
+    #[test]
+    fn only_causes_that_occurred_are_shown() {
+        let mut counts = DropCounts::default();
+        assert_eq!(
+            (counts.iter().count(), counts.to_string()),
+            (0, String::new())
+        );
+        counts.add(DropCause::Stopped, 1);
+        counts.add(DropCause::QueueFull, 2);
+        let shown: Vec<_> = counts.iter().collect();
+        assert_eq!(shown, [(DropCause::QueueFull, 2), (DropCause::Stopped, 1)]);
+        assert_eq!(counts.to_string(), "queue_full 2, stopped 1");
+    }
+
+    #[test]
+    fn a_healthy_cluster_drops_two_kinds() {
+        let mut benign = DropCause::ALL.to_vec();
+        benign.retain(|cause| cause.is_benign());
+        assert_eq!(
+            benign,
+            [DropCause::AlreadyExists, DropCause::NamespaceTerminating]
+        );
+        assert_eq!(format!("[{:>12}]", DropCause::Stopped), "[     stopped]");
     }
 }

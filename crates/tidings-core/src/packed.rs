@@ -1,8 +1,10 @@
-//! Several short strings in one allocation, so that an event costs a handful of allocations and its key fields compare as one run of bytes.
+//! Several short strings in one allocation, so that an event costs a handful of allocations and its
+//! key fields compare as one run of bytes.
 //!
-//! Invariant: `ends` never decreases, its last value is `text.len()`, and every value lies on a character boundary of `text`.
-//! Two values are equal in their first `n` strings exactly when those ends and the bytes up to the last of them are equal:
-//! the ends take part, so ("ab", "c") and ("a", "bc") differ.
+//! Invariant: `ends` never decreases, its last value is `text.len()`, and every value lies on a
+//! character boundary of `text`. Two values are equal in their first `n` strings exactly when those
+//! ends and the bytes up to the last of them are equal: the ends take part, so ("ab", "c") and
+//! ("a", "bc") differ.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -98,7 +100,8 @@ impl<const N: usize> Packer<N> {
         self.close();
     }
 
-    /// Adds the next string, cut to `limit` bytes (on a character boundary, ending in `marker`) when it is longer.
+    /// Adds the next string, cut to `limit` bytes (on a character boundary, ending in `marker`)
+    /// when it is longer.
     pub(crate) fn push_cut(&mut self, part: &str, limit: usize, marker: &str) {
         if part.len() <= limit {
             return self.push(part);
@@ -118,7 +121,8 @@ impl<const N: usize> Packer<N> {
             room: limit,
             cut: false,
         };
-        // A Display that fails keeps what it wrote so far: an event with half a message beats no event.
+        // A Display that fails keeps what it wrote so far: an event with half a message beats no
+        // event.
         let _ = write!(writer, "{part}");
         if writer.cut {
             let keep = floor_char_boundary(&self.text, start + limit.saturating_sub(marker.len()));
@@ -178,7 +182,7 @@ impl fmt::Write for Cutting<'_> {
         if keep < part.len() {
             self.cut = true;
             self.room = 0;
-            // Stops a Display that would go on for ever.
+            // Stops an endless Display.
             return Err(fmt::Error);
         }
         Ok(())
@@ -194,4 +198,68 @@ pub(crate) fn floor_char_boundary(text: &str, at: usize) -> usize {
         .rev()
         .find(|index| text.is_char_boundary(*index))
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    /// Shown in several parts.
+    struct Parts(&'static [&'static str]);
+
+    impl fmt::Display for Parts {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.iter().try_for_each(|part| f.write_str(part))
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_on_a_character_boundary() {
+        // What is shown, in parts; the limit; what is kept of it. The marker takes two bytes.
+        let rows: [(&[&str], usize, &str); 10] = [
+            (&["ab", "cd"], 4, "abcd"),
+            (&["ab", "cd"], 3, "a.."),
+            (&["ab", "cd", "ef"], 5, "abc.."),
+            (&["abcd", "ef"], 4, "ab.."),
+            (&["abc", "", "d"], 3, "a.."),
+            (&["ab", "é"], 4, "abé"),
+            (&["aé", "bc"], 4, "a.."),
+            (&["é", "é"], 3, ".."),
+            (&["abc"], 1, ".."),
+            (&[], 0, ""),
+        ];
+        for (parts, limit, kept) in rows {
+            // Behind another text, whose length does not count.
+            let mut packer = Packer::<3>::with_capacity(0);
+            packer.push("first");
+            packer.push_display(&Parts(parts), limit, "..");
+            packer.push_cut(&parts.concat(), limit, "..");
+            let packed = packer.finish();
+            let texts = [0, 1, 2, 3].map(|index| packed.get(index));
+            assert_eq!(texts, ["first", kept, kept, ""], "{parts:?} in {limit}");
+        }
+    }
+
+    #[test]
+    fn room_that_is_not_needed_is_given_back() {
+        for (capacity, kept) in [(SLACK_BYTES_MAX + 1, true), (SLACK_BYTES_MAX + 2, false)] {
+            let mut packer = Packer::<2>::with_capacity(capacity);
+            packer.push("a");
+            let packed = packer.finish();
+            assert_eq!(packed.heap_size() >= capacity, kept, "{capacity}");
+            assert_eq!((packed.get(0), packed.get(1)), ("a", ""));
+        }
+        // A third text of two is left out.
+        let mut packer = Packer::<2>::with_capacity(8);
+        ["a", "b", "c"]
+            .into_iter()
+            .for_each(|text| packer.push(text));
+        let packed = packer.finish();
+        assert_eq!((packed.get(0), packed.get(1)), ("a", "b"));
+        let mut shown = String::new();
+        write!(shown, "{packed:?}").expect("text can be written");
+        assert_eq!(shown, r#"["a", "b"]"#);
+    }
 }

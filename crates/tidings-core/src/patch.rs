@@ -1,7 +1,9 @@
-//! What a repeat changes in the stored event: a strategic merge patch with absolute values, so that a later one makes an earlier one needless.
+//! What a repeat changes in the stored event: a strategic merge patch with absolute values, so that
+//! a later one makes an earlier one needless.
 //!
-//! client-go makes it by comparing the event with a copy of it whose count is 0, whose message is empty and whose last timestamp is the Unix
-//! epoch (`eventLogger.eventObserve`); what follows from that for odd events is in [`client_go`].
+//! client-go makes it by comparing the event with a copy of it whose count is 0, whose message is
+//! empty and whose last timestamp is the Unix epoch (`eventLogger.eventObserve`); what follows from
+//! that for odd events is in [`client_go`].
 
 use jiff::Timestamp;
 
@@ -12,8 +14,9 @@ use crate::{LAST_NOTE_ANNOTATION, Occurrence};
 impl Occurrence {
     /// The body of its patch: a strategic merge patch, keys sorted.
     ///
-    /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is a [`OccurrenceKind::Create`](crate::OccurrenceKind::Create), except
-    /// that client-go patches, with nothing, an event whose first occurrence came with a count above 1.
+    /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is
+    /// a [`OccurrenceKind::Create`](crate::OccurrenceKind::Create), except that client-go patches,
+    /// with nothing, an event whose first occurrence came with a count above 1.
     pub fn patch_body(&self) -> Vec<u8> {
         self.patch_of("")
     }
@@ -44,7 +47,8 @@ impl Occurrence {
     }
 }
 
-/// The patch that client-go sends: count, last timestamp and message, each only where it differs from 0, the epoch and nothing.
+/// The patch that client-go sends: count, last timestamp and message, each only where it differs
+/// from 0, the epoch and nothing.
 fn client_go(occurrence: &Occurrence) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     write_members(&mut out, |o| {
@@ -56,7 +60,8 @@ fn client_go(occurrence: &Occurrence) -> Vec<u8> {
             o.time("lastTimestamp", last.and_then(set));
         }
         o.optional("message", occurrence.message());
-        // Comparing sorts the one side's finalizers and not the other's, and so finds a new order in any that were not sorted.
+        // Comparing sorts the one side's finalizers and not the other's, and so finds a new order
+        // in any that were not sorted.
         let finalizers = occurrence.event().finalizers();
         if !finalizers.is_sorted() {
             o.object("metadata", |o| {
@@ -69,8 +74,8 @@ fn client_go(occurrence: &Occurrence) -> Vec<u8> {
     out
 }
 
-/// The same, but a time that is not set changes nothing, and annotations and labels that differ from the stored ones come along.
-/// Of the stored event's version, unless that is empty.
+/// The same, but a time that is not set changes nothing, and annotations and labels that differ
+/// from the stored ones come along. Of the stored event's version, unless that is empty.
 fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     write_members(&mut out, |o| {
@@ -92,8 +97,9 @@ fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     out
 }
 
-/// The patch of client-go's `tools/events`: the series, and nothing else but its last note, where that is to be shown. Nothing of a series of one, which is none.
-/// Of the stored event's version, unless that is empty.
+/// The patch of client-go's `tools/events`: the series, and nothing else but its last note, where
+/// that is to be shown. Nothing of a series of one, which is not a series. Of the stored event's
+/// version, unless that is empty.
 fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     if occurrence.count() < 2 {
         return Vec::new();
@@ -199,7 +205,8 @@ mod tests {
         }
     }
 
-    /// Each is what `strategicpatch.CreateTwoWayMergePatch` gives `eventLogger.eventObserve`; then ours.
+    /// Each is what `strategicpatch.CreateTwoWayMergePatch` gives `eventLogger.eventObserve`; then
+    /// ours.
     #[test]
     fn odd_events_are_patched_as_client_go_does() {
         let time = "2024-01-01T00:00:00Z";

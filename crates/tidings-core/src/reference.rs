@@ -1,4 +1,5 @@
-//! What an event is about: client-go's `tools/reference`, as a value that is cheap to clone and to compare.
+//! What an event is about: client-go's `tools/reference`, as a value that is cheap to clone and to
+//! compare.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -9,17 +10,20 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::packed::Packed;
 use crate::validate::is_dns1123_subdomain;
 
-/// The longest object name that still leaves room for `.` and sixteen hexadecimal digits in an event's name (253 bytes).
+/// The longest object name that still leaves room for `.` and sixteen hexadecimal digits in an
+/// event's name (253 bytes).
 const NAMEABLE_BYTES: usize = 236;
 
-/// How many of the fields, in packed order, say which object is meant: kind, namespace, name, uid, apiVersion.
+/// How many of the fields, in packed order, say which object is meant: kind, namespace, name, uid,
+/// apiVersion.
 pub(crate) const OBJECT_FIELDS: usize = 5;
 /// The same, and which part of the object: fieldPath.
 pub(crate) const PART_FIELDS: usize = 6;
 /// The same, and which version of it: resourceVersion.
 pub(crate) const ALL_FIELDS: usize = 7;
 
-/// A reference to the object an event is about: kind, namespace, name, uid, apiVersion, resourceVersion and fieldPath.
+/// A reference to the object an event is about: kind, namespace, name, uid, apiVersion,
+/// resourceVersion and fieldPath.
 ///
 /// Cloning it copies a pointer: make one per object where many events are recorded about it.
 /// The Kubernetes name is `ObjectReference`; every field may be empty.
@@ -64,7 +68,8 @@ pub struct ReferenceFields<'a> {
 }
 
 impl Reference {
-    /// A reference made of `fields`. Nothing is checked: client-go too takes an `ObjectReference` as it is.
+    /// A reference made of `fields`. Nothing is checked: client-go too takes an `ObjectReference`
+    /// as it is.
     pub fn new(fields: ReferenceFields<'_>) -> Self {
         let ReferenceFields {
             kind,
@@ -220,5 +225,48 @@ impl fmt::Display for Reference {
 impl fmt::Debug for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fields().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_an_object_is_the_same_object_otherwise() {
+        let fields = ReferenceFields {
+            kind: "Pod",
+            namespace: "shop",
+            name: "web-0",
+            uid: "u",
+            api_version: "v1",
+            field_path: "",
+            resource_version: "7",
+        };
+        let pod = Reference::new(fields);
+        let field_path = "spec.containers{web}";
+        let part = pod.with_field_path(field_path);
+        assert_eq!(part.field_path(), field_path);
+        assert_eq!(
+            format!("{:?}", part.fields()),
+            format!(
+                "{:?}",
+                ReferenceFields {
+                    field_path,
+                    ..fields
+                }
+            )
+        );
+        assert_eq!(
+            (pod.field_path(), pod.to_string()),
+            ("", "pod/web-0".to_owned())
+        );
+        assert_eq!(part, Reference::from(&part.to_object_reference()));
+        assert_eq!(
+            part.heap_size(),
+            size_of::<Packed<7>>() + "Podshopweb-0uv17".len() + field_path.len()
+        );
+        let unnamed = Reference::new(ReferenceFields { name: "", ..fields });
+        assert_eq!(unnamed.to_string(), "pod");
     }
 }

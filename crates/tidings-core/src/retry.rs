@@ -1,4 +1,5 @@
-//! Which answers to a write are tried again, when, and how often. The rules stand at [`RetryPolicy`].
+//! Which answers to a write are tried again, when, and how often. The rules stand at
+//! [`RetryPolicy`].
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub struct WriteError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteErrorKind {
-    /// No connection, a broken one, or an answer that is no HTTP: the server may or may not have done it.
+    /// No connection, a broken one, or an answer that is no HTTP: the server may or may not have
+    /// done it.
     Transport,
     /// No answer in time: the server may or may not have done it.
     Timeout,
@@ -83,8 +85,9 @@ impl WriteError {
         }
     }
 
-    /// Whether no server answered, or none that had the time: nothing came back, or something before it says that it is busy (429) or not
-    /// there (502, 503, 504). Another event would fare no better; after any other failure it might.
+    /// Whether no server answered, or none that had the time: nothing came back, or something
+    /// before it says that it is busy (429) or not there (502, 503, 504). Another event would fare
+    /// no better; after any other failure it might.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         match &self.kind {
             WriteErrorKind::Transport | WriteErrorKind::Timeout => true,
@@ -121,7 +124,8 @@ pub enum RetryClass {
     },
     /// Create it: there was nothing to patch.
     NotFound,
-    /// The name is taken: by an earlier try of the same create if one had no answer, else by something else.
+    /// The name is taken: by an earlier try of the same create if one had no answer, else by
+    /// something else.
     AlreadyExists,
     /// Give it up, for this cause.
     Permanent(DropCause),
@@ -130,14 +134,16 @@ pub enum RetryClass {
 /// How long to wait before a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backoff {
-    /// `first`, then twice as long each time, up to `max`; each wait is between half of that and all of it, at random.
+    /// `first`, then twice as long each time, up to `max`; each wait is between half of that and
+    /// all of it, at random.
     Exponential {
         /// The longest the first wait can be.
         first: Duration,
         /// The longest any wait can be.
         max: Duration,
     },
-    /// Always the same, but the first time between nothing and that, at random: the way of client-go's `tools/record`.
+    /// Always the same, but the first time between nothing and that, at random: the way of
+    /// client-go's `tools/record`.
     Constant(Duration),
     /// Always between these, at random: the way of client-go's `tools/events`.
     Between {
@@ -149,7 +155,8 @@ pub enum Backoff {
 }
 
 impl Backoff {
-    /// How long to wait after `failures` failures in a row (1 for the first). `random` is uniform over all of `u64`.
+    /// How long to wait after `failures` failures in a row (1 for the first). `random` is uniform
+    /// over all of `u64`.
     pub fn wait(&self, failures: u32, random: u64) -> Duration {
         match *self {
             Self::Exponential { first, max } => {
@@ -212,23 +219,27 @@ pub enum StatusErrors {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How many failures that might pass an event may meet before it is given up; at least 1. Default 30, which is two to four minutes.
+    /// How many failures that might pass an event may meet before it is given up; at least 1.
+    /// Default 30, which is two to four minutes.
     pub tries_max: u32,
-    /// Whether an event is given up although every other may fare no better. Default true. If false, only such failures count as tries as are the
-    /// event's own: not that the server is out of reach (no answer, 429 of a busy server, 502, 503,
-    /// 504), and any other only if another event was written since this one last failed. A server
-    /// that answers 500 or 401 to everything for an hour then costs no event, and a limit on the rate
-    /// that all events share does not either; one on the events about a few objects does. Where events that wait lie on disk
-    /// ([`SinkOptions::spill`] of the `tidings` crate, which sets this) they can as well wait for the end of that.
+    /// Whether an event is given up although every other may fare no better. Default true. If
+    /// false, only such failures count as tries as are the event's own: not that the server is out
+    /// of reach (no answer, 429 of a busy server, 502, 503, 504), and any other only if another
+    /// event was written since this one last failed. A server that answers 500 or 401 to everything
+    /// for an hour then costs no event, and a limit on the rate that all events share does not
+    /// either; one on the events about a few objects does. Where events that wait lie on disk
+    /// ([`SinkOptions::spill`] of the `tidings` crate, which sets this) they can as well wait for
+    /// the end of that.
     ///
     /// [`SinkOptions::spill`]: https://docs.rs/tidings
     pub give_up_out_of_reach: bool,
-    /// How many of these may be 401; at least 1. Default 18, which is more than a minute: by then a client reads a rotated token file again.
+    /// How many of these may be 401; at least 1. Default 18, which is more than a minute: by then a
+    /// client reads a rotated token file again.
     pub unauthorized_tries_max: u32,
     /// How often an event is tried that the server refuses for its rate
     /// ([`WriteError::is_rate_limited`]) before it is given up as [`DropCause::RateLimited`]; at
     /// least 1. Default 5, which is two to four seconds: client-go gives it up at once, and a
-    /// recorder that goes on asking is what such a limit is there for. Other events are not held up
+    /// recorder that continues to ask is what such a limit is for. Other events are not held up
     /// meanwhile.
     ///
     /// A refusal is not one of these, but of `tries_max`, if events about as many different objects
@@ -261,11 +272,12 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// What client-go's `tools/record` does: 12 tries 10 s apart, the first wait shorter at random; an error answer is final unless it
-    /// has a `Retry-After`.
+    /// What client-go's `tools/record` does: 12 tries 10 s apart, the first wait shorter at random;
+    /// an error answer is final unless it has a `Retry-After`.
     ///
-    /// Two things are mended: what no request can be made of is not tried twelve times, and a wait that the server asks for is one of the
-    /// twelve tries, where client-go's REST client tries ten times more within each.
+    /// Two things are mended: what no request can be made of is not tried twelve times, and a wait
+    /// that the server asks for is one of the twelve tries, where client-go's REST client tries ten
+    /// times more within each.
     pub fn client_go() -> Self {
         Self {
             tries_max: 12,
@@ -278,7 +290,8 @@ impl RetryPolicy {
         }
     }
 
-    /// What client-go's `tools/events` does: the same 12 tries, each wait from 10 to 12.5 s, at random.
+    /// What client-go's `tools/events` does: the same 12 tries, each wait from 10 to 12.5 s, at
+    /// random.
     pub fn client_go_events() -> Self {
         Self {
             backoff: Backoff::Between {
@@ -289,7 +302,8 @@ impl RetryPolicy {
         }
     }
 
-    /// What to do about `error`, met by a write of `kind`. How many tries are left is not looked at.
+    /// What to do about `error`, met by a write of `kind`. How many tries are left is not looked
+    /// at.
     pub fn classify(&self, error: &WriteError, kind: OccurrenceKind) -> RetryClass {
         let failure = match &error.kind {
             WriteErrorKind::Transport | WriteErrorKind::Timeout => {
@@ -337,9 +351,11 @@ impl RetryPolicy {
         }
     }
 
-    /// How long to wait after `failures` failures in a row, when the server asked for `retry_after`. `random` is uniform over `u64`.
+    /// How long to wait after `failures` failures in a row, when the server asked for
+    /// `retry_after`. `random` is uniform over `u64`.
     ///
-    /// What the server asks for is the least; up to a quarter is added at random, so that not everyone comes back at once.
+    /// What the server asks for is the least; up to a quarter is added at random, so that not
+    /// everyone comes back at once.
     pub fn wait(&self, failures: u32, retry_after: Option<Duration>, random: u64) -> Duration {
         let wait = self.backoff.wait(failures, random);
         match retry_after {
@@ -363,7 +379,8 @@ impl StatusFailure {
         self.code == 429 && self.reason == "TooManyRequests" && self.retry_after.is_none()
     }
 
-    /// Of a create. A 409 without a Status object says this too (apimachinery's `NewGenericServerResponse`).
+    /// Of a create. A 409 without a Status object says this too (apimachinery's
+    /// `NewGenericServerResponse`).
     fn is_already_exists(&self) -> bool {
         self.code == 409 && (self.reason.is_empty() || self.reason == "AlreadyExists")
     }
@@ -427,8 +444,8 @@ mod tests {
         }
     }
 
-    /// client-go `tools/record` TestWriteEventError and `rest` TestCheckRetryHandles429And5xx, TestRetryableConditions: what they call
-    /// retryable, for both presets.
+    /// client-go `tools/record` TestWriteEventError and `rest` TestCheckRetryHandles429And5xx,
+    /// TestRetryableConditions: what they call retryable, for both presets.
     #[test]
     fn answers_are_classified() {
         use DropCause as Cause;
@@ -533,6 +550,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn up_to_a_quarter_is_added_to_what_the_server_asks_for() {
+        let asked = Some(Duration::from_secs(8));
+        for (random, expected) in [(0, 8000), (1 << 63, 9000), (u64::MAX, 9999)] {
+            let wait = RetryPolicy::default().wait(1, asked, random);
+            assert_eq!(wait.as_millis(), expected);
+        }
+    }
+
     /// kube-apiserver's EventRateLimit answers `NewTooManyRequestsError`; what says that the server
     /// is busy asks for a wait, or is no Status.
     #[test]
@@ -568,7 +594,8 @@ mod tests {
         assert!(waits(0) < Duration::from_secs(4));
     }
 
-    /// kube reads a token file again within a minute (client-go within a minute, too), at the shortest waits there are.
+    /// kube reads a token file again within a minute (client-go within a minute, too), at the
+    /// shortest waits there are.
     #[test]
     fn a_token_file_is_read_again_before_a_401_is_final() {
         let policy = RetryPolicy::default();

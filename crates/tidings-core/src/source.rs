@@ -14,8 +14,8 @@ pub(crate) const REPORTING_FIELDS: usize = 4;
 
 /// The reporter of events. Cloning it copies a pointer.
 ///
-/// As client-go's recorder does, the component is also the reporting controller and the host the reporting instance, unless
-/// [`EventSource::reporting`] says otherwise.
+/// As client-go's recorder does, the component is also the reporting controller and the host the
+/// reporting instance, unless [`EventSource::reporting`] says otherwise.
 ///
 /// ```
 /// use tidings_core::EventSource;
@@ -31,7 +31,8 @@ impl EventSource {
     /// The reporter called `component`, with no host.
     ///
     /// # Limits
-    /// Any text is accepted, as by client-go. The API server wants a qualified name here only of events that carry an `eventTime`.
+    /// Any text is accepted, as by client-go. The API server wants a qualified name here only of
+    /// events that carry an `eventTime`.
     pub fn component(component: impl AsRef<str>) -> Self {
         let component = component.as_ref();
         Self(Arc::new(Packed::new([component, "", component, ""])))

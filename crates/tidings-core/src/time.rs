@@ -1,7 +1,7 @@
 //! Time as the rules see it: an argument, never a clock that is read.
 //!
-//! Windows, buckets and back-off run on [`Monotonic`]; [`Now::wall`] is only ever stamped onto events. A stepped wall clock therefore
-//! neither grants nor steals budget.
+//! Windows, buckets and back-off run on [`Monotonic`]; [`Now::wall`] is only ever stamped onto
+//! events. A stepped wall clock therefore neither grants nor steals budget.
 
 use std::time::Duration;
 
@@ -50,7 +50,8 @@ pub struct Now {
 }
 
 impl Now {
-    /// Both clocks in step, as a clock set by hand shows them: monotonic time counts from the Unix epoch.
+    /// Both clocks in step, as a clock set by hand shows them: monotonic time counts from the Unix
+    /// epoch.
     pub fn at(wall: Timestamp) -> Self {
         let nanoseconds = i64::try_from(wall.as_nanosecond()).unwrap_or(i64::MAX);
         Self {

@@ -43,7 +43,8 @@ pub enum RequestVersion {
     EventsV1,
 }
 
-/// The seven fields of an `ObjectReference`: kind, namespace, name, uid, apiVersion, resourceVersion, fieldPath.
+/// The seven fields of an `ObjectReference`: kind, namespace, name, uid, apiVersion,
+/// resourceVersion, fieldPath.
 pub type ReferenceFields<'a> = [&'a str; 7];
 
 /// The fields of an event that rules look at. Unset strings are empty.
@@ -144,7 +145,8 @@ pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> Fiel
     errors
 }
 
-/// The rules for changing an event, but for those of [`validate_metadata_update`], which come before them.
+/// The rules for changing an event, but for those of [`validate_metadata_update`], which come
+/// before them.
 ///
 /// Source: `ValidateEventUpdate`. As there, `reason` is checked twice.
 pub fn validate_update(
@@ -382,7 +384,7 @@ pub fn validate_metadata(metadata: &MetadataFields<'_>, name_rule: NameRule) -> 
     errors
 }
 
-/// A dash at the end of a generateName is none at the end of the name.
+/// A dash at the end of a generateName is not at the end of the name.
 fn mask_trailing_dash(base: &str) -> String {
     match base.strip_suffix('-') {
         Some(stem) if !stem.is_empty() => {
@@ -395,8 +397,8 @@ fn mask_trailing_dash(base: &str) -> String {
     }
 }
 
-/// The rules for changing the metadata of any object, which come on top of [`validate_metadata`]'s. What breaks rules of
-/// both is named twice, as upstream does.
+/// The rules for changing the metadata of any object, which come on top of [`validate_metadata`]'s.
+/// What breaks rules of both is named twice, as upstream does.
 ///
 /// Source: `ValidateObjectMetaAccessorUpdate`.
 pub fn validate_metadata_update(new: &MetadataFields<'_>, old: &MetadataFields<'_>) -> FieldErrors {
@@ -574,7 +576,8 @@ fn unqualified_finalizers(metadata: &MetadataFields<'_>, errors: &mut FieldError
     }
 }
 
-/// Complaints about a name that only has to be one segment of a URL path: core/v1 events have no other rule.
+/// Complaints about a name that only has to be one segment of a URL path: core/v1 events have no
+/// other rule.
 ///
 /// ```
 /// use tidings_core::validate::check_path_segment_name;
@@ -594,7 +597,8 @@ pub fn check_path_segment_name(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Complaints about a DNS-1123 label, such as a namespace: at most 63 bytes of `[a-z0-9]([-a-z0-9]*[a-z0-9])?`.
+/// Complaints about a DNS-1123 label, such as a namespace: at most 63 bytes of
+/// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`.
 pub fn check_dns1123_label(value: &str) -> Vec<String> {
     let mut complaints = too_long(value, DNS1123_LABEL_BYTES_MAX, NAME_UNIT);
     if !is_lowercase_label(value) {
@@ -610,7 +614,8 @@ pub fn check_dns1123_label(value: &str) -> Vec<String> {
     complaints
 }
 
-/// Complaints about a DNS-1123 subdomain, such as most names: at most 253 bytes, labels joined by dots.
+/// Complaints about a DNS-1123 subdomain, such as most names: at most 253 bytes, labels joined by
+/// dots.
 ///
 /// ```
 /// use tidings_core::validate::check_dns1123_subdomain;
@@ -638,8 +643,8 @@ fn subdomain_complaints(value: &str, unit: &str) -> Vec<String> {
     complaints
 }
 
-/// Whether `name` is a DNS-1123 subdomain; [`check_dns1123_subdomain`] says why not. As in Kubernetes, a part between dots
-/// may be longer than 63 bytes.
+/// Whether `name` is a DNS-1123 subdomain; [`check_dns1123_subdomain`] says why not. As in
+/// Kubernetes, a part between dots may be longer than 63 bytes.
 pub fn is_dns1123_subdomain(name: &str) -> bool {
     name.len() <= DNS1123_SUBDOMAIN_BYTES_MAX && name.split('.').all(is_lowercase_label)
 }
@@ -652,8 +657,9 @@ fn is_lowercase_label(value: &str) -> bool {
         && !value.ends_with('-')
 }
 
-/// Complaints about a qualified name, such as a label key: an optional DNS subdomain and a slash, then at most 63 bytes
-/// of letters, digits, `-`, `_` and `.` that start and end with a letter or digit.
+/// Complaints about a qualified name, such as a label key: an optional DNS subdomain and a slash,
+/// then at most 63 bytes of letters, digits, `-`, `_` and `.` that start and end with a letter or
+/// digit.
 ///
 /// ```
 /// use tidings_core::validate::check_qualified_name;
@@ -700,8 +706,8 @@ pub fn check_qualified_name(value: &str) -> Vec<String> {
     complaints
 }
 
-/// Complaints about a label's value: empty, or at most 63 bytes of letters, digits, `-`, `_` and `.` that start and end
-/// with a letter or digit.
+/// Complaints about a label's value: empty, or at most 63 bytes of letters, digits, `-`, `_` and
+/// `.` that start and end with a letter or digit.
 pub fn check_label_value(value: &str) -> Vec<String> {
     let mut complaints = too_long(value, LABEL_BYTES_MAX, KEY_UNIT);
     if !value.is_empty() && !is_label_text(value) {
@@ -725,8 +731,8 @@ fn is_label_text(value: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// What Kubernetes calls the bytes of names (`k8s.io/apimachinery/pkg/util/validation`), and those of keys and labels
-/// (`pkg/api/validate/content`).
+/// What Kubernetes calls the bytes of names (`k8s.io/apimachinery/pkg/util/validation`), and those
+/// of keys and labels (`pkg/api/validate/content`).
 const NAME_UNIT: &str = "characters";
 const KEY_UNIT: &str = "bytes";
 

@@ -5,7 +5,7 @@
 )]
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tidings_core::Monotonic;
@@ -40,6 +40,12 @@ impl Clock for SystemClock {
 /// The clock that timers run by; tests may stop it.
 pub(crate) fn timer() -> tokio::time::Instant {
     tokio::time::Instant::now()
+}
+
+/// The moment so long after `began`, on the clock that timers run by; far off where time is so long.
+pub(crate) fn deadline(began: tokio::time::Instant, time: Duration) -> tokio::time::Instant {
+    let end = began.checked_add(time);
+    end.unwrap_or_else(|| tokio::time::sleep(time).deadline())
 }
 
 /// A clock that is never set.

@@ -1,5 +1,5 @@
-//! The Kubernetes API for Events over a [`tidings_store::Store`]: to kubectl, client-go and kube-rs it is a
-//! kube-apiserver that knows one kind.
+//! The Kubernetes API for Events over a [`tidings_store::Store`]. To kubectl, client-go and kube-rs it
+//! is a kube-apiserver with a single kind.
 //!
 //! # A whole server
 //!
@@ -22,8 +22,8 @@
 //!
 //! # Only the API
 //!
-//! [`router`] is the same API as a service without a socket, over any store, with any clock and any tokens: put it behind
-//! a listener with [`serve()`], or call it directly from a test.
+//! [`router`] is the same API as a service without a socket, over any store, with any clock and any
+//! tokens: put it behind a listener with [`serve()`], or call it directly from a test.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -49,16 +49,18 @@
 //!
 //! # What it serves
 //!
-//! - `v1` and `events.k8s.io/v1` Events, two views of one stored object: get, list, watch, create, update (which creates,
-//!   too), JSON, merge and strategic merge patch, server-side apply, delete, deletecollection; dry runs, field validation,
-//!   generated names.
+//! - `v1` and `events.k8s.io/v1` Events, two views of one stored object: get, list, watch, create,
+//!   update (which also creates), JSON, merge and strategic merge patch, server-side apply, delete,
+//!   deletecollection; dry runs, field validation, generated names.
 //! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch stream.
 //! - JSON as Go writes it, YAML, Kubernetes' protobuf, `Table` and `PartialObjectMetadata`.
-//! - Users by token, client certificate or a cluster's `TokenReview`; permissions by RBAC from a file or a cluster's
-//!   `SubjectAccessReview`; impersonation, and reviews of oneself. Without any of these only `system:masters` may touch events,
-//!   and who shows no credentials sees health and version, as with a kube-apiserver's default policy.
-//! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works), OpenAPI v3 as far as
-//!   kubectl reads it, health, metrics. Long answers are compressed for who accepts it.
+//! - Users by token, client certificate or a cluster's `TokenReview`; permissions by RBAC from a file
+//!   or a cluster's `SubjectAccessReview`; impersonation, and reviews of oneself. Without any of these
+//!   only `system:masters` may access events, and anonymous clients see health and version, as with
+//!   kube-apiserver's default policy.
+//! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works),
+//!   OpenAPI v3 as far as kubectl reads it, health, metrics. Long answers are compressed for clients
+//!   that accept it.
 //!
 //! # What it does not do
 //!

@@ -1,9 +1,8 @@
-//! What an answer takes in memory while it is made and sent: a few pages of the store, however much is asked for.
+//! What an answer takes in memory while it is made and sent: a few pages of the store, however much
+//! is asked for.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::alloc::System;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
@@ -13,47 +12,34 @@ use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use prost::Message;
 use serde_json::Value;
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidings_server::{ApiOptions, ApiServer, Authenticator, Authorizer, Token, User, router};
 use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tidings_store::{
-    BoxFuture, Deleted, ListRequest, NewRecord, NewestRequest, PAGE_BYTES_MAX, Page, ReadError,
-    Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
+    BoxFuture, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest,
+    PAGE_BYTES_MAX, Page, ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError,
+    WriteError,
 };
+use tidings_testing::allocations::{COUNTING, Counting, Peak};
 use tower::ServiceExt;
 
 #[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static ALLOCATOR: Counting = COUNTING;
 
 const EVENTS: usize = 64;
 const EVENT_LEN: usize = 1 << 20;
-/// Two pages as they are stored, one of events that are being deleted, what is being sent, and some slack.
+/// Two pages as they are stored, one of events that are being deleted, what is being sent, and some
+/// slack.
 const CEILING: usize = 5 * PAGE_BYTES_MAX;
 
 /// Watchers that do not read.
 const WATCHERS: usize = 32;
 
-/// The most that was held at any look.
-struct Held {
-    region: Region<'static, System>,
-    most: AtomicUsize,
-}
-
-impl Held {
-    fn look(&self) {
-        let change = self.region.change();
-        let held = change
-            .bytes_allocated
-            .saturating_sub(change.bytes_deallocated);
-        self.most.fetch_max(held, Ordering::Relaxed);
-    }
-}
-
-/// Gives out copies of what it holds, as a store on a disk does, and looks how much is held whenever it is asked.
+/// Gives out copies of what it holds, as a store on a disk does, and looks how much is held
+/// whenever it is asked.
 struct Copying {
     store: MemoryStore,
-    held: Arc<Held>,
+    held: Arc<Peak>,
 }
 
 impl Copying {
@@ -110,6 +96,10 @@ impl Store for Copying {
         Box::pin(async move { Ok(self.copies(self.store.list(request).await?)) })
     }
 
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        self.store.counts(request)
+    }
+
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(async move { Ok(self.copies(self.store.newest(request).await?)) })
     }
@@ -160,7 +150,7 @@ fn stored(name: &str) -> Vec<u8> {
 }
 
 /// A server of many large events, and how much is held from now on.
-async fn server() -> (Arc<ApiServer>, Arc<Held>) {
+async fn server() -> (Arc<ApiServer>, Arc<Peak>) {
     let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
     let store = MemoryStore::new(Arc::new(clock.clone()), 1000);
     for number in 0..EVENTS {
@@ -171,10 +161,7 @@ async fn server() -> (Arc<ApiServer>, Arc<Held>) {
             .await
             .unwrap();
     }
-    let held = Arc::new(Held {
-        region: Region::new(ALLOCATOR),
-        most: AtomicUsize::new(0),
-    });
+    let held = Arc::new(Peak::default());
     let store = Copying {
         store,
         held: Arc::clone(&held),
@@ -219,7 +206,7 @@ async fn most_held(method: &Method, path: &str, accept: &str) -> (usize, usize) 
         held.look();
         len += chunk.unwrap().len();
     }
-    (held.most.load(Ordering::Relaxed), len)
+    (held.bytes(), len)
 }
 
 /// One test, for what is measured is the process's.
@@ -261,7 +248,7 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
         unread.push((watch, first));
         held.look();
     }
-    let most = held.most.load(Ordering::Relaxed);
+    let most = held.bytes();
     assert!(
         most < CEILING + WATCHERS * 2 * EVENT_LEN,
         "{most} bytes held by watchers"

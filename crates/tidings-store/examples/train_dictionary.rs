@@ -4,9 +4,10 @@
 //! cargo run --release -p tidings-store --example train_dictionary -- dictionary.zstd
 //! ```
 //!
-//! It is trained on events made up here: what the usual components of a cluster say about the usual objects, in the form the
-//! store keeps them in (key and index values, then Kubernetes' protobuf envelope). The result is part of the store's
-//! format: stores in the field hold bodies compressed with it, so a better one must become a new dictionary beside it.
+//! It is trained on events made up here: what the usual components of a cluster say about the usual
+//! objects, in the form the store keeps them in (key and index values, then Kubernetes' protobuf
+//! envelope). The result is part of the store's format: stores in the field hold bodies compressed
+//! with it, so a better one must become a new dictionary beside it.
 
 use std::fs;
 
@@ -18,8 +19,9 @@ use prost::Message;
 const SAMPLES: u64 = 20_000;
 const DICTIONARY_BYTES: usize = 16 * 1024;
 
-/// Kind and apiVersion of the object, reporting component, whether it has a host and a container, type, reason, message.
-/// In messages `%o` is the object, `%p` a pod, `%c` a container, `%i` an image, `%n` a node, `%d` a number, `%s` a namespace.
+/// Kind and apiVersion of the object, reporting component, whether it has a host and a container,
+/// type, reason, message. In messages `%o` is the object, `%p` a pod, `%c` a container, `%i` an
+/// image, `%n` a node, `%d` a number, `%s` a namespace.
 type Template = (
     &'static str,
     &'static str,

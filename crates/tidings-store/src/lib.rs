@@ -1,42 +1,45 @@
-//! Where events are kept: small records with one revision, expiry, two indexes and watches.
+//! The storage of events: small records with a global revision, expiry, two indexes and watches.
 //!
-//! A [`Store`] holds records under byte keys. It knows bytes, revisions and times, and nothing of HTTP or of Kubernetes
-//! types: the API server gives it an encoded event, the [`Index`] values to find it by, and the moment it expires.
+//! A [`Store`] holds records under byte keys. It deals with bytes, revisions and times; HTTP and
+//! Kubernetes types are the API server's, which passes an encoded event, the [`Index`] values to find
+//! it by, and its time of expiry.
 //!
-//! # The rules every backend keeps
+//! # Rules for every backend
 //!
-//! - **Revisions.** Every change of the store (create, update, delete, expiry) gets a revision greater than all before
-//!   it. A store that was never written to is at [`REVISION_OF_NEW`]. Revisions survive restarts and are never given out twice. Several changes may
-//!   share a revision (etcd does that when a lease ends); they are then never delivered in two parts.
-//! - **Durability.** A write that was answered with success is on disk and visible to every later read. A write that
-//!   was answered with an error changed nothing, with the one exception of [`Fault::Unknown`].
+//! - **Revisions.** Every change of the store (create, update, delete, expiry) gets a revision greater
+//!   than all before it. A store without writes is at [`REVISION_OF_NEW`]. Revisions survive restarts
+//!   and are never used twice. Several changes may share a revision (as in etcd when a lease ends);
+//!   they are then always delivered together.
+//! - **Durability.** An acknowledged write is on disk and visible to every later read. A write that
+//!   failed changed nothing, with the exception of [`Fault::Unknown`].
 //! - **Order.** Keys are opaque and ordered by their bytes. The API server uses `namespace/name`.
-//! - **Expiry.** Each record carries an absolute time, set anew by each write. From that time on no read returns it and
-//!   no precondition sees it; a `create` over it succeeds. Some time later its end is written down as a delete with a
-//!   revision of its own and the last value ([`Change::Delete`] with `expired: true`). Restarts do not lengthen a life.
-//!   See [below](#expiry-and-the-clock) for a clock that is set.
-//! - **History.** The store remembers changes for a bounded time and size. What it has forgotten it reports as
-//!   `Compacted`; it never leaves a gap in silence.
-//! - **Time** comes from the [`Clock`](clock::Clock) the backend was given, so a test moves the clock and need not wait.
+//! - **Expiry.** Each record has an absolute time of expiry, set by each write. From then on no read
+//!   returns it, no precondition sees it, and a `create` over it succeeds. Some time later its expiry
+//!   is written as a delete with its own revision and the last value ([`Change::Delete`] with
+//!   `expired: true`). Restarts do not lengthen a lifetime. See [below](#expiry-and-the-clock) for
+//!   changes of the clock.
+//! - **History.** The store remembers changes for a bounded time and size. Forgotten changes are
+//!   reported as `Compacted`, never skipped silently.
+//! - **Time** comes from the backend's [`Clock`](clock::Clock), so that a test sets the clock instead
+//!   of waiting.
 //!
 //! # Expiry and the clock
 //!
-//! Whether a record is over is told by the clock as it is set, in all reads and preconditions alike.
-//! What cannot be taken back needs a clock that has been right for a while: an end is written down
-//! when the clock's time *and* the steady time since it was last believed say so. While the clock is
-//! not set, both say the same, and nothing is late by this. Otherwise:
+//! All reads and preconditions compare expiry with the clock as it is set. Irreversible steps need a
+//! clock that has been right for a while: an expiry is written only when both the clock and the
+//! steady time since it was last believed have reached it. While the clock is not changed, both agree,
+//! and nothing is late. Otherwise:
 //!
-//! - **Set ahead**, be it by days: what is over by that alone is hidden. If the clock is put right,
-//!   it is there again, as it was, and watchers have seen nothing. If the clock stays, it is believed
-//!   after 30 to 60 s, and the ends are written down. Time in which the machine was suspended counts
-//!   as set ahead.
-//! - **Set back:** believed at once. What is already written down stays so.
-//! - **After a restart** the steady time in between is not known. An embedded store continues from
-//!   the time it had believed last, and believes the clock 30 s after it was opened, or after at
-//!   most 60 s that several short processes were up together; what ended meanwhile is hidden until
-//!   then. A store on etcd deletes nothing before it was open for 30 s.
-//! - A `create` under the name of a hidden record succeeds, and that record's end is written down
-//!   then, whatever the clock says later: the client has decided it.
+//! - **Set ahead**, even by days: records are hidden. If the clock is corrected, they are visible
+//!   again, unchanged, and watchers have seen nothing. If it stays ahead, it is believed after 30 to
+//!   60 s, and the expiries are written. Time in which the machine was suspended counts as set ahead.
+//! - **Set back:** believed at once. Written expiries remain.
+//! - **After a restart** the steady time in between is unknown. An embedded store continues from the
+//!   time it believed last, and believes the clock 30 s after it was opened, or after at most 60 s of
+//!   combined running time of several short processes; records that expired meanwhile are hidden
+//!   until then. A store on etcd deletes nothing in the first 30 s.
+//! - A `create` with the name of a hidden record succeeds, and that record's expiry is then written,
+//!   whatever the clock says later.
 //!
 //! # Example
 //!
@@ -60,7 +63,8 @@
 //!
 //! # What it does not do
 //!
-//! Several keys in one transaction, values above [`VALUE_LEN_MAX`], queries beyond key order, object and time.
+//! Several keys in one transaction, values above [`VALUE_LEN_MAX`], queries beyond key order,
+//! object, reason, type and time.
 
 mod changes;
 pub mod clock;
@@ -77,7 +81,8 @@ mod store;
 pub use error::{Fault, ReadError, WatchError, WriteError};
 pub use limits::{INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 pub use record::{
-    At, Change, Deleted, Index, ListRequest, NewRecord, NewestRequest, ObjectSelector,
-    PAGE_BYTES_MAX, Page, REVISION_OF_NEW, Record, Revision, Stats, UnixMillis,
+    At, Change, Count, Counts, CountsRequest, Deleted, HOUR_MILLIS, Index, ListRequest, NewRecord,
+    NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place, REVISION_OF_NEW, Record, Revision,
+    Stats, UnixMillis,
 };
 pub use store::{BoxFuture, Store, Watch};

@@ -32,6 +32,8 @@ pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), W
     let index_len = index.object_uid.len()
         + index.object_kind.len()
         + index.object_namespace.len()
-        + index.object_name.len();
+        + index.object_name.len()
+        + index.reason.len()
+        + index.event_type.len();
     check("the index", index_len, INDEX_LEN_MAX)
 }

@@ -3,6 +3,7 @@
 //! One lock around everything; simple first. Nothing survives the process. The end of an expired record is written down
 //! before the next write of anything, or by [`Store::expire`]; there is no thread that does it meanwhile.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,11 +13,11 @@ use crate::changes::{Bounds, Changes, Logged, Older};
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::confirmed::Confirmed;
 use crate::limits::check_size;
-use crate::record::Room;
+use crate::record::{Room, hour_of};
 use crate::{
-    At, BoxFuture, Change, Deleted, Fault, Index, ListRequest, NewRecord, NewestRequest, Page,
-    REVISION_OF_NEW, ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError,
-    WriteError,
+    At, BoxFuture, Change, Counts, CountsRequest, Deleted, Fault, Index, ListRequest, NewRecord,
+    NewestRequest, Page, Place, REVISION_OF_NEW, ReadError, Record, Revision, Stats, Store,
+    UnixMillis, Watch, WatchError, WriteError,
 };
 
 /// See the [module documentation](self).
@@ -43,6 +44,13 @@ struct Entry {
 impl Entry {
     fn is_live(&self, now: UnixMillis) -> bool {
         self.record.expires_at.is_none_or(|at| at > now)
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            last_seen: self.index.last_seen,
+            revision: self.record.revision,
+        }
     }
 }
 
@@ -238,7 +246,7 @@ impl MemoryStore {
             revision,
             more: remaining > 0,
             remaining: request.count_remaining.then_some(remaining),
-            behind: Vec::new(),
+            ..Page::default()
         })
     }
 
@@ -249,24 +257,36 @@ impl MemoryStore {
             .records
             .values()
             .filter(|entry| entry.is_live(now) && entry.record.key.starts_with(&request.prefix))
-            .filter(|entry| {
-                request
-                    .since
-                    .is_none_or(|since| entry.index.last_seen >= since)
-            })
+            .filter(|entry| request.in_range(entry.place()) && request.selected(&entry.index))
             .collect();
-        found
-            .sort_by_key(|entry| std::cmp::Reverse((entry.index.last_seen, entry.record.revision)));
+        found.sort_by_key(|entry| Reverse(entry.place()));
         let mut page = Page {
             revision: state.revision,
             more: found.len() > request.limit,
             ..Page::default()
         };
         let mut room = Room::limited(request.limit);
+        let more = page.more;
         for entry in found.into_iter().take(request.limit) {
+            page.place = more.then(|| entry.place());
             page.add_found(&mut room, entry.record.clone());
         }
+        page.place = page.place.or(request.after.filter(|_| more));
         Ok(page)
+    }
+
+    fn count(&self, request: &CountsRequest) -> Result<Counts, ReadError> {
+        let state = self.state()?;
+        let now = self.clock.now();
+        let mut counts = BTreeMap::new();
+        for entry in state.records.values().filter(|entry| entry.is_live(now)) {
+            let hour = hour_of(entry.index.last_seen);
+            if request.in_range(hour) {
+                let reason = entry.index.reason.clone();
+                *counts.entry((Reverse(hour), reason)).or_default() += 1;
+            }
+        }
+        Ok(Counts::of(counts, request, state.revision))
     }
 
     fn read_stats(&self) -> Result<Stats, ReadError> {
@@ -291,6 +311,7 @@ impl MemoryStore {
             expiry_lag_ms: due.map_or(0, |due| now.0.abs_diff(due.0)),
             expired: state.expired,
             watches: self.changes.watches(),
+            ..Stats::default()
         })
     }
 }
@@ -389,6 +410,10 @@ impl Store for MemoryStore {
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(async move { self.read_newest(&request) })
+    }
+
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        Box::pin(async move { self.count(&request) })
     }
 
     fn watch(

@@ -23,6 +23,10 @@ pub struct Index {
     pub object_namespace: String,
     /// `involvedObject.name`.
     pub object_name: String,
+    /// `reason`.
+    pub reason: String,
+    /// `type`.
+    pub event_type: String,
     /// When the event last happened.
     pub last_seen: UnixMillis,
 }
@@ -284,16 +288,156 @@ impl Room {
     }
 }
 
-/// Which records [`Store::newest`](crate::Store::newest) returns.
+/// Where a record is among those in the order of [`Store::newest`](crate::Store::newest); a later one comes before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// When the record was last seen.
+    pub last_seen: UnixMillis,
+    /// The revision of its version.
+    pub revision: Revision,
+}
+
+/// Which records [`Store::newest`](crate::Store::newest) returns: those that all that is given holds for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewestRequest {
     /// Only keys that start with this; empty is all.
     pub prefix: Bytes,
+    /// Only records about this object.
+    pub object: Option<ObjectSelector>,
+    /// Only records with this [`Index::reason`].
+    pub reason: Option<String>,
+    /// Only records of this [`Index::event_type`].
+    pub event_type: Option<String>,
     /// Only records last seen at or after this moment.
     pub since: Option<UnixMillis>,
+    /// Only records last seen before this moment.
+    pub until: Option<UnixMillis>,
+    /// Only records that come behind this place: the [`Page::place`] of the page before.
+    pub after: Option<Place>,
     /// At most so many records: those whose values come to [`PAGE_BYTES_MAX`] in full, of the others only where they are
     /// ([`Page::behind`]).
     pub limit: usize,
+}
+
+impl NewestRequest {
+    /// The place that records must come behind, if there is one.
+    pub(crate) fn behind(&self) -> Option<Place> {
+        // No revision is less, so this stands behind all that was last seen at that moment or later.
+        let until = self.until.map(|last_seen| Place {
+            last_seen,
+            revision: 0,
+        });
+        match (self.after, until) {
+            (Some(after), Some(until)) => Some(after.min(until)),
+            (after, until) => after.or(until),
+        }
+    }
+
+    /// Whether it asks for more than keys and the beginning of a range.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn selects(&self) -> bool {
+        self.selects_by_index() || self.behind().is_some()
+    }
+
+    /// Whether it asks for some values of an index.
+    pub(crate) fn selects_by_index(&self) -> bool {
+        self.object.is_some() || self.reason.is_some() || self.event_type.is_some()
+    }
+
+    /// Whether the values of an index are those that it asks for.
+    pub(crate) fn selected(&self, index: &Index) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        let mut object = self.object.iter();
+        object.all(|object| object.matches(index))
+            && is(&self.reason, &index.reason)
+            && is(&self.event_type, &index.event_type)
+    }
+
+    /// Whether a place is in the range that it asks for.
+    pub(crate) fn in_range(&self, place: Place) -> bool {
+        self.since.is_none_or(|since| place.last_seen >= since)
+            && self.behind().is_none_or(|behind| place < behind)
+    }
+}
+
+/// The milliseconds of an hour, by which [`Store::counts`](crate::Store::counts) counts.
+pub const HOUR_MILLIS: i64 = 3_600_000;
+
+/// Which counts [`Store::counts`](crate::Store::counts) returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountsRequest {
+    /// Only hours that end after this moment.
+    pub since: Option<UnixMillis>,
+    /// Only hours that begin before this moment.
+    pub until: Option<UnixMillis>,
+    /// Only what comes behind this hour and reason: those of the last count of the page before.
+    pub after: Option<(UnixMillis, String)>,
+    /// At most so many counts.
+    pub limit: usize,
+}
+
+impl CountsRequest {
+    /// Whether an hour is in the range that it asks for.
+    pub(crate) fn in_range(&self, hour: UnixMillis) -> bool {
+        self.since.is_none_or(|since| hour >= hour_of(since))
+            && self.until.is_none_or(|until| hour < until)
+    }
+}
+
+/// The beginning of the hour that a moment is in.
+pub(crate) fn hour_of(moment: UnixMillis) -> UnixMillis {
+    // The first hour of all is not whole.
+    UnixMillis(moment.0.saturating_sub(moment.0.rem_euclid(HOUR_MILLIS)))
+}
+
+/// How many records were last seen in one hour for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// The beginning of the hour, counted from 1970-01-01T00:00:00Z.
+    pub hour: UnixMillis,
+    /// Their [`Index::reason`].
+    pub reason: String,
+    /// How many there are.
+    pub records: u64,
+}
+
+/// Some counts, all from one revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The latest hour first, and within an hour in the order of the reasons' bytes.
+    pub counts: Vec<Count>,
+    /// The revision they are of.
+    pub revision: Revision,
+    /// Whether the limit cut them short.
+    pub more: bool,
+}
+
+impl Counts {
+    /// What a store answers that has counted everything in a range: by inverted hour and reason.
+    pub(crate) fn of(
+        all: std::collections::BTreeMap<(std::cmp::Reverse<UnixMillis>, String), u64>,
+        request: &CountsRequest,
+        revision: Revision,
+    ) -> Self {
+        let after = request.after.clone();
+        let after = after.map(|(hour, reason)| (std::cmp::Reverse(hour), reason));
+        let mut behind = all
+            .into_iter()
+            .filter(|(at, _)| after.as_ref().is_none_or(|after| at > after));
+        let counts = behind.by_ref().take(request.limit);
+        let counts = counts.map(|((hour, reason), records)| Count {
+            hour: hour.0,
+            reason,
+            records,
+        });
+        Self {
+            counts: counts.collect(),
+            revision,
+            more: behind.next().is_some(),
+        }
+    }
 }
 
 /// A part of a list, all from one revision.
@@ -311,6 +455,8 @@ pub struct Page {
     /// What [`Store::newest`](crate::Store::newest) found within the limit behind the page's last value: keys and revisions,
     /// in order. Each can be read by itself, by [`Store::get`](crate::Store::get) unless it was changed since.
     pub behind: Vec<(Bytes, Revision)>,
+    /// Up to where [`Store::newest`](crate::Store::newest) looked if there may be more: for [`NewestRequest::after`].
+    pub place: Option<Place>,
 }
 
 impl Page {
@@ -352,4 +498,9 @@ pub struct Stats {
     pub expired: u64,
     /// Watches that are open.
     pub watches: u64,
+    /// Snapshots held for lists that are read page by page, in a store that holds some.
+    pub list_snapshots: u64,
+    /// Changes that were taken back since the store was opened for pages of lists whose snapshot was not held. If this
+    /// grows, pages cost more than they should.
+    pub changes_undone: u64,
 }

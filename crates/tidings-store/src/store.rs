@@ -10,8 +10,8 @@ use bytes::Bytes;
 #[cfg(doc)]
 use crate::{At, Fault, Index};
 use crate::{
-    Change, Deleted, ListRequest, NewRecord, NewestRequest, Page, ReadError, Record, Revision,
-    Stats, WatchError, WriteError,
+    Change, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest, Page, ReadError,
+    Record, Revision, Stats, WatchError, WriteError,
 };
 
 /// What an asynchronous method of these object-safe traits returns.
@@ -65,6 +65,10 @@ pub trait Store: Send + Sync + 'static {
     /// was not yet written down by then *and* its time has not come by now. Pages taken with the same revision, each
     /// `after` the last key before it, together are one consistent list in which no record appears twice.
     ///
+    /// A page costs the same however much was written since the first one, as long as the store holds what that was read
+    /// from; how many lists it does that for is bounded ([`EmbeddedOptions`](crate::embedded::EmbeddedOptions)). Pages of
+    /// other lists are as exact, and may cost time in proportion to what was written since their revision.
+    ///
     /// Once polled it goes on by itself until it is dropped, so that the next page may be read while one is sent.
     ///
     /// # Errors
@@ -76,7 +80,21 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// However many are asked for, it returns values of [`PAGE_BYTES_MAX`](crate::PAGE_BYTES_MAX), and where the
     /// others are ([`Page::behind`]).
+    ///
+    /// Pages go on behind a [`Place`](crate::Place), each at the latest revision: a record that is seen again between two
+    /// of them is in none that comes later. A page may have fewer records than it might, or none, though there are
+    /// [more](Page::more): where many had to be passed over.
+    ///
+    /// The embedded store reads index entries of what it returns, by the first of these that is given: the object, the
+    /// reason, a type other than `Normal`, the namespace (a prefix up to the first slash), the time. By anything else that
+    /// is given it passes over records, a bounded number for each page. Other stores may read all records of the prefix.
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>>;
+
+    /// How many records were last seen in each hour for each [`Index::reason`], at the latest revision; where there are
+    /// none there is no count.
+    ///
+    /// Never too few; those whose time is over may count until the store has let go of their space.
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>>;
 
     /// Follows the changes with a revision greater than `after` to keys with a prefix.
     ///

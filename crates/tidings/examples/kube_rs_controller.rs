@@ -32,7 +32,8 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action,
     if keys == 0 {
         return Err(Empty);
     }
-    // Returns at once: correlation, retries and the API server's pace are not this function's business.
+    // Returns at once: correlation, retries and the API server's pace are not this function's
+    // business.
     context
         .recorder
         .normal(&map, "Counted", format_args!("{keys} keys"));
@@ -59,7 +60,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let broadcaster = Broadcaster::new();
     broadcaster.start_structured_logging(tracing::Level::INFO);
-    // A client of its own: kube's default one tries again by itself, below what the delivery decides.
+    // A client of its own: kube's default one tries again by itself, below what the delivery
+    // decides.
     broadcaster.start_recording_to_sink(KubeSink::from_config(config.clone())?);
     let recorder = broadcaster.recorder(EventSource::component("config-map-counter"));
 

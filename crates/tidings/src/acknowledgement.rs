@@ -1,7 +1,8 @@
-//! Waiting for what becomes of one event, and the span it was recorded in: what a recorder sends along with an event.
+//! Waiting for what becomes of one event, and the span it was recorded in: what a recorder sends
+//! along with an event.
 //!
-//! Invariants: an event that is waited for is written by itself, so that what is said of its write is said of it; and nobody waits for ever,
-//! because the wait ends with the last sink.
+//! Invariants: an event that is waited for is written by itself, so that what is said of its write
+//! is reported; and no wait is endless, because it ends with the last sink.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,8 @@ use tracing::Span;
 
 use crate::error::RecordError;
 
-/// What became of one event: the result of [`Recorder::record_and_wait`](crate::Recorder::record_and_wait).
+/// What became of one event: the result of
+/// [`Recorder::record_and_wait`](crate::Recorder::record_and_wait).
 ///
 /// With several sinks it is what the worst of them made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +27,8 @@ pub enum Acknowledgement {
         /// Its name.
         name: String,
     },
-    /// It is at the server, as one more of an event that was there, or of a series, or combined with similar ones.
+    /// It is at the server, as one more of an event that was there, or of a series, or combined
+    /// with similar ones.
     Aggregated {
         /// Where that event lies.
         namespace: String,
@@ -68,7 +71,7 @@ pub(crate) struct Context {
     recovered: bool,
 }
 
-/// Somebody waits.
+/// A caller waits.
 struct Ticket {
     state: Arc<Mutex<TicketState>>,
     /// Dropped with the last of the event.
@@ -116,7 +119,8 @@ impl EventContext for Context {
         if let Some(earlier) = earlier.downcast_ref::<Self>() {
             let mut less = earlier.take_spilled();
             let mut spilled = self.spilled();
-            // One of them may be all that a series has gathered: it is not copied for each event more.
+            // One of them may be all that a series has gathered: it is not copied for each event
+            // more.
             if spilled.len() < less.len() {
                 std::mem::swap(&mut *spilled, &mut less);
             }
@@ -141,7 +145,8 @@ impl Context {
         }
     }
 
-    /// What travels with an event that lies at a place in a sink's spill, or found none there, for that sink only.
+    /// What travels with an event that lies at a place in a sink's spill, or found none there, for
+    /// that sink only.
     pub(crate) fn spilled_at(
         earlier: Option<&Self>,
         place: Option<u64>,
@@ -259,7 +264,7 @@ impl TicketState {
         if self.is_complete()
             && let Some(done) = self.done.take()
         {
-            // Nobody need listen any more.
+            // The caller may have stopped listening.
             let _ = done.send(());
         }
     }
@@ -273,14 +278,15 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// So many sinks took the event: some of them may have written it already.
+    /// Number of sinks that took the event: some of them may have written it already.
     pub(crate) fn taken_by(&self, sinks: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.sinks = Some(sinks);
         state.tell();
     }
 
-    /// Waits until every sink has said what became of the event, or no sink is left, or the event is gone.
+    /// Waits until every sink has said what became of the event, or no sink is left, or the event
+    /// is gone.
     pub(crate) async fn acknowledgement(
         mut self,
         mut sinks: watch::Receiver<usize>,

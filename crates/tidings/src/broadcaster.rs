@@ -32,25 +32,28 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 
 /// Takes events from recorders and gives them to watchers: client-go's `EventBroadcaster`.
 ///
-/// Cloning it makes another handle of the same broadcaster. Keep one for as long as events are to be recorded, and end it with
-/// [`Broadcaster::shutdown`]: when the last handle is dropped without it, no more events are taken, a warning is logged, and what is
-/// still queued arrives only if the program goes on for long enough.
+/// Cloning it makes another handle of the same broadcaster. Keep one as long as events are
+/// recorded, and end it with [`Broadcaster::shutdown`]. If the last handle is dropped without it,
+/// no more events are accepted, a warning is logged, and queued events arrive only if the program
+/// runs for long enough.
 ///
 /// # Where things run
-/// Handlers and sinks run on the tokio runtime in whose context they are started, which must have its timer enabled
-/// (`#[tokio::main]` does), else on a thread of their own. Recorders run nowhere: they only fill queues.
+/// Handlers and sinks run on the tokio runtime in whose context they are started, which must have
+/// its timer enabled (`#[tokio::main]` does), else on a thread of their own. Recorders run nowhere:
+/// they only fill queues.
 ///
 /// What runs on a runtime ends with it. Events that a sink then has in memory, and all that are
 /// recorded after, until it is stopped by its [`Watch`], are dropped as [`DropCause::RuntimeGone`];
 /// those on disk wait for the next process ([`SinkOptions::spill`]).
 ///
 /// # Limits
-/// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending events
-/// ([`DeliveryOptions`](crate::DeliveryOptions)) and caches ([`CorrelatorOptions`](crate::CorrelatorOptions)). With the defaults a sink
-/// takes a burst of 32,768 events, and never more memory than 96 MiB (queue, batch in hand and pending events, 32 MiB each) and its three
-/// caches, whatever is recorded and however slow the server. `KubeSink` adds 14 MiB at most for the
-/// versions of events, and answers while they are read, up to 2 MiB each; a [`SinkOptions::spill`]
-/// adds what [`SpillOptions::new`](crate::SpillOptions::new) says.
+/// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending
+/// events ([`DeliveryOptions`](crate::DeliveryOptions)) and caches
+/// ([`CorrelatorOptions`](crate::CorrelatorOptions)). With the defaults a sink takes a burst of
+/// 32,768 events, and never more memory than 96 MiB (queue, batch in hand and pending events, 32
+/// MiB each) and its three caches, whatever is recorded and however slow the server. `KubeSink`
+/// adds 14 MiB at most for the versions of events, and answers while they are read, up to 2 MiB
+/// each; a [`SinkOptions::spill`] adds what [`SpillOptions::new`](crate::SpillOptions::new) says.
 #[derive(Clone, Debug)]
 pub struct Broadcaster {
     owner: Arc<Owner>,
@@ -109,16 +112,19 @@ impl Broadcaster {
         }
     }
 
-    /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers; each outlives it harmlessly,
-    /// but keeps it not alive: what is recorded when the last handle of the broadcaster is gone is dropped, and counted.
+    /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers;
+    /// each outlives it harmlessly, but keeps it not alive: what is recorded when the last handle
+    /// of the broadcaster is gone is dropped, and counted.
     pub fn recorder(&self, source: EventSource) -> Recorder {
         Recorder::new(Arc::clone(&self.shared().intake), source)
     }
 
-    /// Calls `handler` for every event recorded from now on, one at a time, in order. client-go's `StartEventWatcher`.
+    /// Calls `handler` for every event recorded from now on, one at a time, in order. client-go's
+    /// `StartEventWatcher`.
     ///
-    /// The handler should be quick, and must not block where it shares a runtime with others; use [`Broadcaster::watch`] for handlers
-    /// that wait for something. One that panics ends its own watcher, which is logged and counted.
+    /// The handler should be quick, and must not block where it shares a runtime with others; use
+    /// [`Broadcaster::watch`] for handlers that wait for something. One that panics ends its own
+    /// watcher, which is logged and counted.
     ///
     /// ```
     /// # use tidings::{Broadcaster, EventSource};
@@ -152,9 +158,10 @@ impl Broadcaster {
 
     /// Logs every event through `tracing` at `level`. client-go's `StartStructuredLogging`.
     ///
-    /// The line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`, `apiVersion`, `type`, `reason`, `action` and `related` where
-    /// the event has them, and `note`.
-    /// The last is client-go's `message`, under the name it has in events.k8s.io/v1: `tracing` calls the line itself `message`.
+    /// The line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`, `apiVersion`,
+    /// `type`, `reason`, `action` and `related` where the event has them, and `note`. The last is
+    /// client-go's `message`, under the name it has in events.k8s.io/v1: `tracing` calls the line
+    /// itself `message`.
     pub fn start_structured_logging(&self, level: tracing::Level) -> Watch {
         self.start_event_watcher(move |event| {
             let context = Context::of(event.context());
@@ -163,11 +170,12 @@ impl Broadcaster {
         })
     }
 
-    /// Writes every event recorded from now on to `sink`: correlated, in order for each key, tried again where that may help.
-    /// client-go's `StartRecordingToSink`.
+    /// Writes every event recorded from now on to `sink`: correlated, in order for each key, tried
+    /// again where that may help. client-go's `StartRecordingToSink`.
     ///
-    /// Each sink counts, combines and filters for itself. Where the options have a [`SinkOptions::spill`] whose folder cannot be used, which is
-    /// logged, recording starts without it and the folder is tried again every five seconds;
+    /// Each sink counts, combines and filters for itself. Where the options have a
+    /// [`SinkOptions::spill`] whose folder cannot be used, which is logged, recording starts
+    /// without it and the folder is tried again every five seconds;
     /// [`Broadcaster::start_recording_to_sink_with`] says it instead.
     pub fn start_recording_to_sink(&self, sink: impl Sink) -> Watch {
         let options = self.shared().options.sink.clone();
@@ -184,7 +192,8 @@ impl Broadcaster {
     /// The same with options of its own.
     ///
     /// # Errors
-    /// When an option is out of range, and which; when the folder of a [`SinkOptions::spill`] cannot be used.
+    /// When an option is out of range, and which; when the folder of a [`SinkOptions::spill`]
+    /// cannot be used.
     pub fn start_recording_to_sink_with(
         &self,
         sink: impl Sink,
@@ -235,13 +244,15 @@ impl Broadcaster {
         self.shared().report_now()
     }
 
-    /// Takes no more events, lets handlers and sinks work off what was recorded before, and says what became of it.
+    /// Takes no more events, lets handlers and sinks work off what was recorded before, and says
+    /// what became of it.
     ///
-    /// At `deadline` from now what is left is abandoned and reported as pending: retries end, and requests under way are cancelled.
-    /// Events recorded after the call are dropped and counted as stopped.
+    /// At `deadline` from now what is left is abandoned and reported as pending: retries end, and
+    /// requests under way are cancelled. Events recorded after the call are dropped and counted as
+    /// stopped.
     ///
-    /// Calling it again, also at the same time, gives the same report; the first call's deadline holds. Should the future be dropped,
-    /// all this goes on without it.
+    /// Calling it again, also at the same time, gives the same report; the first call's deadline
+    /// holds. If the future is dropped, all this continues without it.
     pub async fn shutdown(&self, deadline: Duration) -> FlushReport {
         let shared = self.shared();
         let mut draining = Shared::draining(shared, deadline);
@@ -299,7 +310,8 @@ impl Broadcaster {
 }
 
 impl Shared {
-    /// Registers a watcher and opens its books; after shutdown there is none, and a line in the log.
+    /// Registers a watcher and opens its books; after shutdown there is none, and a line in the
+    /// log.
     fn start(&self, kind: TaskKind) -> Option<Started> {
         let place = self.registry.reserve(kind);
         let mux = &self.intake.mux;
@@ -320,8 +332,8 @@ impl Shared {
         }
     }
 
-    /// Begins the end, unless it has begun. What is returned closes when everything has ended, or the runtime is gone and every task with
-    /// it.
+    /// Begins the end, unless it has begun. What is returned closes when everything has ended, or
+    /// the runtime is gone and every task with it.
     fn draining(this: &Arc<Self>, deadline: Duration) -> watch::Receiver<()> {
         let begin = || {
             this.stop_intake();
@@ -353,7 +365,7 @@ impl Shared {
         {
             tracing::warn!(
                 tasks = self.registry.running(),
-                "event handlers or sinks are busy past the deadline of shutdown; going on without them"
+                "event handlers or sinks are still busy at the deadline of shutdown; continuing without them"
             );
         }
     }

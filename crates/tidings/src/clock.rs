@@ -32,7 +32,8 @@ impl Clock {
         })
     }
 
-    /// A clock that stands at `start` until it is moved by hand: windows, back-off and deadlines all run on it.
+    /// A clock that stands at `start` until it is moved by hand: windows, back-off and deadlines
+    /// all run on it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -72,7 +73,7 @@ impl Clock {
         }
     }
 
-    /// Waits until `deadline`. A manual clock that nobody can move any more never gets there.
+    /// Waits until `deadline`. A manual clock without a handle never gets there.
     pub(crate) async fn sleep_until(&self, deadline: Monotonic) {
         match &self.0 {
             Source::System { start } => {
@@ -117,13 +118,15 @@ impl ManualClock {
         });
     }
 
-    /// Sets the time of day only, forward or back, as an administrator does: windows and back-off do not notice.
+    /// Sets the time of day only, forward or back, as an administrator does: windows and back-off
+    /// do not notice.
     pub fn set_wall(&self, wall: Timestamp) {
         self.0.send_modify(|now| now.wall = wall);
     }
 }
 
-/// A number that nobody can foresee, from the randomness the standard library seeds its hash maps with.
+/// An unpredictable number, from the randomness the standard library seeds its hash maps
+/// with.
 pub(crate) fn entropy() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_i128(Timestamp::now().as_nanosecond());

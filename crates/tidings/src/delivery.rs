@@ -1,10 +1,11 @@
-//! The task of one sink: the correlator and the delivery of the core, with a queue before them and requests behind.
+//! The task of one sink: the correlator and the delivery of the core, with a queue before them and
+//! requests behind.
 //!
-//! One loop: put out what can be put out, wait for one input (events, an answer, a timer, the end), handle it. Everything that decides
-//! is in the core; what is here moves things and counts them.
+//! One loop: put out what can be put out, wait for one input (events, an answer, a timer, the end),
+//! handle it. Everything that decides is in the core; what is here moves things and counts them.
 //!
-//! Invariant: every event taken from the queue is counted once, as filtered, or as whatever [`Delivery::poll_settled`] says of the write that
-//! settles it.
+//! Invariant: every event taken from the queue is counted once, as filtered, or as whatever
+//! [`Delivery::poll_settled`] says of the write that settles it.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -70,7 +71,8 @@ pub(crate) struct SinkTask {
     rest: Option<Pin<Box<Sleep>>>,
     /// No more events will come.
     ended: bool,
-    /// What was left for later is being offered, as there is room for it; nothing is left when it is `Done`.
+    /// What was left for later is being offered, as there is room for it; nothing is left when it
+    /// is `Done`.
     end: End,
     clock: Clock,
     phase: watch::Receiver<Phase>,
@@ -90,7 +92,8 @@ enum End {
 
 /// What the task waits for.
 enum Input {
-    /// There are events to correlate, `fresh` from the queue or left of what was; or there is nothing more to take.
+    /// There are events to correlate, `fresh` from the queue or left of what was; or there is
+    /// nothing more to take.
     Queue { more: bool, fresh: bool },
     /// The sink says whether it takes events.k8s.io/v1.
     Served(bool),
@@ -116,7 +119,8 @@ struct Answer {
 }
 
 impl Machines {
-    /// Opens the folder of the spill, if there is one: the task does it otherwise, again and again if it must.
+    /// Opens the folder of the spill, if there is one: the task does it otherwise, again and again
+    /// if it must.
     pub(crate) fn open_spill(&mut self) -> Result<(), InvalidSinkOptions> {
         Ok(self.spill.as_mut().map_or(Ok(()), Spill::open)?)
     }
@@ -260,7 +264,8 @@ impl SinkTask {
                     self.ended = true;
                     self.delivery.hurry();
                 }
-                // There may be no room to take what is queued, and so no end in sight, before what waits is written.
+                // There may be no room to take what is queued, and so no end in sight, before what
+                // waits is written.
                 Input::Drain => {
                     draining = None;
                     self.delivery.hurry();
@@ -311,7 +316,8 @@ impl SinkTask {
         self.spill.as_ref().is_some_and(Spill::is_behind)
     }
 
-    /// The next input; which, when there are several, is left to chance, so that none waits for ever.
+    /// The next input; which, when there are several, is left to chance, so that none waits for
+    /// ever.
     async fn next_input(
         &mut self,
         requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
@@ -329,7 +335,8 @@ impl SinkTask {
         let asking = self.is_asking();
         // What is in the queue comes after what the spill holds.
         let takes_more = !self.ended && !self.spill.as_ref().is_some_and(Spill::holds);
-        // What is in hand cannot be correlated until the sink has answered, or there is room for it.
+        // What is in hand cannot be correlated until the sink has answered, or there is room for
+        // it.
         let takes = if !asking && self.may_correlate() {
             takes_more || !self.batch.is_empty()
         } else {
@@ -353,8 +360,8 @@ impl SinkTask {
         }
     }
 
-    /// When no more events come and none are left on disk, offers what was left for later, as there is room for it. True: it has just come to its
-    /// end.
+    /// When no more events come and none are left on disk, offers what was left for later, as there
+    /// is room for it. True: it has just come to its end.
     fn goes_on_ending(&mut self) -> bool {
         if self.end == End::NotYet && self.ended && self.batch.is_empty() && !self.is_behind() {
             self.end = End::Begun;
@@ -367,7 +374,8 @@ impl SinkTask {
         false
     }
 
-    /// Counts that wait for their heartbeat fill the disk: has some written before it. True: there is something to write.
+    /// Counts that wait for their heartbeat fill the disk: has some written before it. True: there
+    /// is something to write.
     fn relieves_spill(&mut self, now: Monotonic) -> bool {
         let before = self.delivery.pending();
         if self.spill.as_ref().is_some_and(Spill::is_filling) {
@@ -376,7 +384,8 @@ impl SinkTask {
         self.delivery.pending() > before
     }
 
-    /// Keeps what was taken from the queue on disk, and in memory as much of it as is to be correlated now.
+    /// Keeps what was taken from the queue on disk, and in memory as much of it as is to be
+    /// correlated now.
     async fn spill_batch(&mut self) {
         let asking = self.is_asking();
         if let Some(spill) = &mut self.spill {
@@ -387,7 +396,8 @@ impl SinkTask {
         }
     }
 
-    /// Reads events back from disk, if there are any and there is room for them; writes marks that are due. True: there is something to correlate.
+    /// Reads events back from disk, if there are any and there is room for them; writes marks that
+    /// are due. True: there is something to correlate.
     async fn read_spilled(&mut self, now: Monotonic) -> bool {
         let Some(spill) = &mut self.spill else {
             return false;
@@ -519,8 +529,8 @@ impl SinkTask {
     }
 }
 
-/// The event as one that answers for its place on disk, if it has one, and may answer for those of others: in this sink only, which is why its context
-/// is none that other sinks have, too.
+/// The event as one that answers for its place on disk, if it has one, and may answer for those of
+/// others: in this sink only, which is why its context is not shared with other sinks.
 fn placed(kept: Kept) -> Event {
     let Kept {
         event,
@@ -535,8 +545,8 @@ fn placed(kept: Kept) -> Event {
     event.with_context(context)
 }
 
-/// Fills `batch` from the queue, unless there is something in it, after the rest. The first is false when there will never be more, the second
-/// when it was not filled.
+/// Fills `batch` from the queue, unless there is something in it, after the rest. The first is
+/// false when there will never be more, the second when it was not filled.
 async fn more_events(
     receiver: &mut Receiver,
     batch: &mut VecDeque<Event>,
@@ -628,7 +638,8 @@ mod tests {
         }
     }
 
-    /// One that found no room on disk may be written for others that did. Their places mean nothing to another sink with the same event.
+    /// One that found no room on disk may be written for others that did. Their places mean nothing
+    /// to another sink with the same event.
     #[test]
     fn places_on_disk_stay_with_their_sink() {
         let (context, _wait) = Context::awaited(Span::none());

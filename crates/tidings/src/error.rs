@@ -4,14 +4,16 @@ use std::fmt;
 
 /// Why an object cannot be referred to.
 ///
-/// In client-go these are the errors of `tools/reference.GetReference`; what its type system cannot rule out, Rust's does.
+/// In client-go these are the errors of `tools/reference.GetReference`; what its type system cannot
+/// rule out, Rust's does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
     /// The object is `None`.
-    #[error("there is no object to refer to: the option given is None")]
+    #[error("there is no object to refer to: the given option is None")]
     NoObject,
-    /// The object does not say what kind it is: a `DynamicObject` without its `types`, or with an empty kind.
+    /// The object does not say what kind it is: a `DynamicObject` without its `types`, or with an
+    /// empty kind.
     #[error(
         "the object {name:?} does not say what kind it is: set apiVersion and kind in its types"
     )]
@@ -31,15 +33,17 @@ pub enum RecordError {
     /// The broadcaster is shut down.
     #[error(transparent)]
     Stopped(#[from] BroadcasterStopped),
-    /// No sink had room for it; or too many events wait for watchers that must not miss any ([`WhenFull::Wait`](crate::WhenFull::Wait)).
+    /// No sink had room for it; or too many events wait for watchers that must not miss any
+    /// ([`WhenFull::Wait`](crate::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]
     QueueFull,
-    /// Nobody can say what becomes of it: [`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink) was not
-    /// called, or its sink has ended. Handlers have it.
+    /// Its outcome is unknown:
+    /// [`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink) was
+    /// not called, or its sink has ended. Handlers have it.
     #[error("no sink writes events: start_recording_to_sink was not called, or its sink has ended")]
     NoSink,
     /// The broadcaster ended before it was written, or while it was: it may have arrived.
-    #[error("the broadcaster ended before it was known what became of the event")]
+    #[error("the broadcaster ended before the outcome of the event was known")]
     Abandoned,
 }
 

@@ -1,8 +1,9 @@
-//! A recorder that is called as kube-rs's is: `kube::runtime::events` with its `Recorder`, `Event`, `EventType` and `Reporter`, so that a program
-//! switches by one line. docs/from-kube-rs.md has the way.
+//! A recorder that is called as kube-rs's is: `kube::runtime::events` with its `Recorder`, `Event`,
+//! `EventType` and `Reporter`, so that a program switches by one line. docs/from-kube-rs.md has the
+//! way.
 //!
-//! What is behind it is this library: a publish returns as soon as the event is on its way, and repeats, retries and bounds are those of a
-//! [`Broadcaster`].
+//! What is behind it is this library: a publish returns as soon as the event is on its way, and
+//! repeats, retries and bounds are those of a [`Broadcaster`].
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -57,7 +58,8 @@ pub struct Event {
     pub reason: String,
     /// What a person should read. Cut at 1,024 bytes, not refused.
     pub note: Option<String>,
-    /// What was done or tried: a short word in PascalCase. An empty one is replaced by the reason, not refused.
+    /// What was done or tried: a short word in PascalCase. An empty one is replaced by the reason,
+    /// not refused.
     pub action: String,
     /// A second object that takes part.
     pub secondary: Option<ObjectReference>,
@@ -66,9 +68,11 @@ pub struct Event {
 /// Who publishes: kube-rs's `Reporter`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reporter {
-    /// The name of the controller. The API server wants a qualified name, such as `example.com/my-controller`; what is none is made one.
+    /// The name of the controller. The API server wants a qualified name, such as
+    /// `example.com/my-controller`; an invalid one is corrected.
     pub controller: String,
-    /// Which of its replicas: the pod's name, from the downward API. Without one it is the controller's name; kube-rs looks for the host's.
+    /// Which of its replicas: the pod's name, from the downward API. Without one it is the
+    /// controller's name; kube-rs looks for the host's.
     pub instance: Option<String>,
 }
 
@@ -97,16 +101,19 @@ impl Reporter {
     }
 }
 
-/// How many recorders that were dropped without a shutdown may go on writing what was published.
+/// Maximum recorders dropped without a shutdown that still write their published events.
 const LEFT_MAX: usize = 4_096;
 /// How many events these may have: as many as one alone may, in its queue and in its delivery.
 const LEFT_EVENTS_MAX: u64 = 65_536;
 
-/// Publishes events: kube-rs's `Recorder`. Clones share everything; make one for the program, as repeats are counted within one.
+/// Publishes events: kube-rs's `Recorder`. Clones share everything; make one for the program, as
+/// repeats are counted within one.
 ///
-/// One that is made for each reconcile works, but costs a task each, and counts no repeats. When the last clone is dropped without
-/// [`Recorder::shutdown`], what was published is still written while the program goes on. Up to 4,096 may be busy with that, while a server is
-/// away for example, with up to 65,536 events; then those that were dropped first give up what they have, which is logged and counted.
+/// One that is made for each reconcile works, but costs a task each, and counts no repeats. When
+/// the last clone is dropped without [`Recorder::shutdown`], what was published is still written
+/// while the program runs. Up to 4,096 may be busy with that, while a server is away for
+/// example, with up to 65,536 events; then those that were dropped first give up what they have,
+/// which is logged and counted.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     broadcaster: Broadcaster,
@@ -114,7 +121,8 @@ pub struct Recorder {
     _own: Option<Arc<Own>>,
 }
 
-/// A broadcaster that nobody else has: it takes no more events when the last clone of its recorder is dropped.
+/// A broadcaster without other users: it takes no more events when the last clone of its recorder
+/// is dropped.
 #[derive(Debug)]
 struct Own(Broadcaster);
 
@@ -195,13 +203,14 @@ impl Left {
 }
 
 impl Recorder {
-    /// A recorder with a broadcaster of its own, which writes events.k8s.io/v1 through `client` with the default options.
+    /// A recorder with a broadcaster of its own, which writes events.k8s.io/v1 through `client`
+    /// with the default options.
     ///
-    /// It needs what kube-rs's needs: `create` and `patch` on `events` of `events.k8s.io`. End with [`Recorder::shutdown`], so that the last
-    /// events and counts are written.
+    /// It needs what kube-rs's needs: `create` and `patch` on `events` of `events.k8s.io`. End with
+    /// [`Recorder::shutdown`], so that the last events and counts are written.
     ///
-    /// A client made with kube's defaults tries again by itself what the delivery tries again, too; [`Recorder::from_config`] makes one that
-    /// does not.
+    /// A client made with kube's defaults tries again by itself what the delivery tries again, too;
+    /// [`Recorder::from_config`] makes one that does not.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "the shape of kube-rs's call")]
     pub fn new(client: Client, reporter: Reporter) -> Self {
@@ -233,8 +242,8 @@ impl Recorder {
         }
     }
 
-    /// A recorder that publishes through `broadcaster`: with options, sinks and log of the program's choice, and shared with
-    /// [`Recorder`](crate::Recorder)s.
+    /// A recorder that publishes through `broadcaster`: with options, sinks and log of the
+    /// program's choice, and shared with [`Recorder`](crate::Recorder)s.
     #[must_use]
     pub fn of(broadcaster: &Broadcaster, reporter: &Reporter) -> Self {
         Self {
@@ -244,11 +253,12 @@ impl Recorder {
         }
     }
 
-    /// Publishes `event` about the object of `reference`, without waiting for the server: a failing API server fails no reconcile.
+    /// Publishes `event` about the object of `reference`, without waiting for the server: a failing
+    /// API server fails no reconcile.
     ///
     /// # Errors
-    /// The broadcaster is shut down, or the queues are full. What the server says comes later, and is counted,
-    /// logged, and tried again; [`Recorder::publish_and_wait`] waits for it.
+    /// The broadcaster is shut down, or the queues are full. What the server says comes later, and
+    /// is counted, logged, and tried again; [`Recorder::publish_and_wait`] waits for it.
     #[expect(clippy::unused_async, reason = "the shape of kube-rs's call")]
     pub async fn publish(
         &self,
@@ -258,11 +268,11 @@ impl Recorder {
         self.build(event, reference).try_send().map_err(failure)
     }
 
-    /// Publishes `event` and waits until it is written, as kube-rs's does, but with the tries of every write: while the server is down that
-    /// takes minutes.
+    /// Publishes `event` and waits until it is written, as kube-rs's does, but with the tries of
+    /// every write: while the server is down that takes minutes.
     ///
     /// # Errors
-    /// The event was given up, and why; or nobody could say what became of it.
+    /// The event was given up, and why; or its outcome is unknown.
     pub async fn publish_and_wait(
         &self,
         event: &Event,
@@ -351,7 +361,8 @@ mod tests {
     async fn what_is_left_is_bounded_in_recorders_and_in_events() {
         let mut left = Left::new(3, 10);
         let (mut recorders, none) = (Vec::new(), [0_u64; 0]);
-        // Gives `left` a recorder with so many events; says how many each has that is given up for it.
+        // Gives `left` a recorder with this number of events; returns the numbers of those given up
+        // for it.
         let mut push = async |events: usize| {
             let sink = MemorySink::new();
             let held = sink.hold();

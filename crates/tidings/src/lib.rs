@@ -1,4 +1,5 @@
-//! Kubernetes Events for controllers: record them with one call that never waits, and they arrive, counted, combined and tried again.
+//! Kubernetes Events for controllers: record them with one call that never waits. They are counted,
+//! combined, retried and delivered.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -29,29 +30,33 @@
 //! # fn main() {}
 //! ```
 //!
-//! This is client-go's `tools/record`, under its names where Rust has no better ones, with its rules and without its losses.
+//! This is client-go's `tools/record`, under its names where Rust has no better ones, with its
+//! rules and without its losses.
 //!
 //! # The path of an event
 //!
 //! ```text
 //! Recorder ──▶ Broadcaster ──┬─▶ your function                 start_event_watcher
 //!  makes it     one order,   ├─▶ lines of text, or tracing     start_logging, start_structured_logging
-//!  and returns  bounded      ├─▶ whoever reads                 watch
+//!  and returns  bounded      ├─▶ a stream                      watch
 //!               queues       └─▶ correlate ─▶ deliver ─▶ Sink  start_recording_to_sink
 //! ```
 //!
-//! A **[`Recorder`]** is cheap to clone and works on any thread, in an async runtime or without one. A call makes the event, puts it into
-//! the queues and returns; it fails quietly, for reporting an event must not stop the work it reports. Whatever can say what it is can be
-//! the object: see [`ToReference`].
+//! A **[`Recorder`]** is cheap to clone and works on any thread, in an async runtime or without
+//! one. A call makes the event, appends it to the queues and returns. Failures are logged and
+//! counted, not returned, since recording an event must not stop the work it is about. Every type
+//! with a Kubernetes kind can be the object: see [`ToReference`].
 //!
-//! The **[`Broadcaster`]** gives every event to everything that was started on it, in one order. Each watcher has a queue of its own, bounded
-//! in events and in bytes ([`QueueOptions`]), so that a slow one costs the others nothing.
+//! The **[`Broadcaster`]** passes every event to all watchers started on it, in one order. Each
+//! watcher has its own queue, bounded in events and in bytes ([`QueueOptions`]), so that a slow one
+//! does not affect the others.
 //!
-//! A **[`Sink`]** is what events are written to: `KubeSink` an API server, [`MemorySink`] a test's memory. Before it,
-//! - *correlation* turns repeats into a count, ten similar events within ten minutes into one that says so, and a flood into a trickle
-//!   ([`CorrelatorOptions`]); the first event of each kind always gets through;
-//! - *delivery* keeps several writes in flight but those of one key in order, tries again what may succeed later, and lets one failing
-//!   event hold up no other ([`DeliveryOptions`], [`RetryPolicy`]).
+//! A **[`Sink`]** writes events: `KubeSink` to an API server, [`MemorySink`] to memory, for tests.
+//! Before it,
+//! - *correlation* counts repeats, combines ten similar events within ten minutes into one, and
+//!   limits floods ([`CorrelatorOptions`]); the first event of each kind always passes;
+//! - *delivery* keeps several writes under way, those of one key in order, and retries temporary
+//!   failures; a failing event delays no other ([`DeliveryOptions`], [`RetryPolicy`]).
 //!
 //! # More than a message
 //!
@@ -75,27 +80,30 @@
 //! # Ok::<(), jiff::Error>(())
 //! ```
 //!
-//! # Nothing is lost without a name
+//! # Losses are counted
 //!
-//! Every queue, cache and retry is bounded (but for those while the server is out of reach, where
-//! events lie on disk), so events can be lost: to a server that is down for too long, or that
-//! limits their rate, or to a program that records faster than it can be written. Each loss is
-//! counted by its cause, and at any time
+//! Every queue, cache and retry is bounded (except retries of events on disk while the server is
+//! out of reach). Events can therefore be lost: if the server is down for too long or limits their
+//! rate, or if the program records faster than the server writes. Each loss is counted by its
+//! cause, and at any time
 //!
 //! ```text
 //! offered = delivered + aggregated + dropped, by cause + pending
 //! ```
 //!
-//! holds: in the [`FlushReport`] of [`Broadcaster::shutdown`], in [`Broadcaster::report`], in [`Watch::counts`], and in the [`metrics`], where
-//! what an ended sink leaves is no longer pending but abandoned. The
-//! causes are those of [`DropCause`]. With the defaults a burst of 20,000 events arrives whole.
+//! holds: in the [`FlushReport`] of [`Broadcaster::shutdown`], in [`Broadcaster::report`], in
+//! [`Watch::counts`], and in the [`metrics`], where pending events of an ended sink become
+//! abandoned. [`DropCause`] has the causes. With the defaults, all events of a burst of 20,000
+//! arrive.
 //!
-//! End with [`Broadcaster::shutdown`]: it delivers what is pending if the deadline allows, and says what it could not. With
-//! [`SinkOptions::spill`] that is kept on disk, for the next process, and so is what a process had that was killed.
+//! End with [`Broadcaster::shutdown`]: it delivers pending events until the deadline and reports
+//! the others. With [`SinkOptions::spill`] those are kept on disk for the next process, as are the
+//! events of a killed process.
 //!
 //! # Options
 //!
-//! The defaults mend what client-go's users complain of. [`BroadcasterOptions::client_go`] behaves as client-go does, call for call.
+//! The defaults fix what client-go's users complain about. [`BroadcasterOptions::client_go`]
+//! behaves like client-go, call for call.
 //!
 //! ```
 //! use std::time::Duration;
@@ -115,28 +123,32 @@
 //!
 //! # core/v1 or events.k8s.io/v1
 //!
-//! The calls are the same; what is written is an option of the sink. As core/v1 events, the default, repeats are a count and similar events are
-//! combined. As events.k8s.io/v1 events ([`SinkOptions::events_v1`]) repeats are a series, which by default is never written more often than
-//! client-go would: its second event at once, then every half hour while it goes on, and its last count twelve minutes after its last event, or
-//! at shutdown. [`SeriesOptions::heartbeat`] buys a fresher count with more writes. Give such events an action ([`EventBuilder::action`]).
+//! The calls are the same; the API group is an option of the sink. In core/v1, the default, repeats
+//! have a count and similar events are combined. In events.k8s.io/v1 ([`SinkOptions::events_v1`])
+//! repeats form a series. By default it is never written more often than client-go would: its
+//! second event at once, then every half hour while it continues, and its last count twelve minutes
+//! after its last event, or at shutdown. A shorter [`SeriesOptions::heartbeat`] gives fresher
+//! counts with more writes. Give such events an action ([`EventBuilder::action`]).
 //!
-//! A program that runs in clusters it does not know leaves the choice to the sink: [`SinkOptions::events_v1_if_served`] asks the server once,
-//! before the first write, and falls back to core/v1 with everything an event has. Only an answer counts: a server that is out of reach is asked
-//! again, and events wait meanwhile.
+//! Programs for unknown clusters leave the choice to the sink: [`SinkOptions::events_v1_if_served`]
+//! asks the server once, before the first write, and falls back to core/v1 with all fields of an
+//! event. Only an answer decides: an unreachable server is asked again, while events wait.
 //!
 //! # Waiting for one event
 //!
-//! [`Recorder::record_and_wait`] says what became of one event, and [`BroadcasterOptions::follow_spans`] logs that in the `tracing` span it was
-//! recorded in.
+//! [`Recorder::record_and_wait`] returns the outcome of one event, and
+//! [`BroadcasterOptions::follow_spans`] logs it in the `tracing` span in which it was recorded.
 //!
 //! # From kube-rs
 //!
-//! `tidings::kube_rs` has kube-rs's `Recorder`, `Event`, `EventType` and `Reporter`: a program switches by changing one `use`.
+//! `tidings::kube_rs` has kube-rs's `Recorder`, `Event`, `EventType` and `Reporter`: a program
+//! switches by changing one `use`.
 //!
 //! # Tests
 //!
-//! [`testing`] has a recorder without a cluster and what it recorded, as typed events or as client-go's lines. [`MemorySink`] keeps what
-//! would lie in the cluster, and fails or hangs when told to. [`Clock::manual`] moves the time by hand.
+//! [`testing`] has a recorder without a cluster, whose events can be read as typed values or as
+//! client-go's lines. [`MemorySink`] keeps the written events, and fails or hangs on request.
+//! [`Clock::manual`] sets the time by hand.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;
@@ -150,17 +162,19 @@
 //!
 //! # Permissions
 //!
-//! The program's service account needs `create` and `patch` on `events` of the core group (of `events.k8s.io` for [`SinkOptions::events_v1`]), in the namespaces of the objects it reports
-//! about, and in `default` for cluster-scoped objects (or where [`BroadcasterOptions::cluster_scoped_namespace`] sends those).
-//! `KubeSink::check_access` asks for them at start, and says which rule is missing.
+//! The program's service account needs `create` and `patch` on `events` of the core group (of
+//! `events.k8s.io` for [`SinkOptions::events_v1`]), in the namespaces of its objects, and for
+//! cluster-scoped objects in `default` (or in [`BroadcasterOptions::cluster_scoped_namespace`]).
+//! `KubeSink::check_access` asks for them at start and names missing rules.
 //!
 //! # Cargo features
 //!
-//! - `kube` (default): `KubeSink`, and references made from anything with kube's `Resource`. Without it, k8s-openapi's types can be
-//!   referred to, and events go to sinks of your own.
+//! - `kube` (default): `KubeSink`, and references from every type with kube's `Resource`. Without
+//!   it, references are made from k8s-openapi's types, and events go to your own sinks.
 //!
-//! k8s-openapi must know the version of Kubernetes: the program turns on one of its `v1_*` features, or `latest`. Built by itself this
-//! library has none, and needs one from the command line: `cargo check -p tidings --features k8s-openapi/latest`.
+//! k8s-openapi needs the version of Kubernetes: the program enables one of its `v1_*` features, or
+//! `latest`. To build this library alone, choose one on the command line:
+//! `cargo check -p tidings --features k8s-openapi/latest`.
 //!
 //! # What this does not do
 //!

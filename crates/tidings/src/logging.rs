@@ -62,7 +62,8 @@ fn quote(text: &str, out: &mut impl Write) -> fmt::Result {
             '\x0b' => out.write_str("\\v")?,
             ' '..='~' => out.write_char(character)?,
             '\0'..='\x7f' => write!(out, "\\x{:02x}", u32::from(character))?,
-            // What Go and Rust call printable differs in rare characters that no object's name may have.
+            // What Go and Rust call printable differs in rare characters that no object's name may
+            // have.
             _ if character.escape_debug().len() == 1 => out.write_char(character)?,
             '\u{80}'..='\u{ffff}' => write!(out, "\\u{:04x}", u32::from(character))?,
             _ => write!(out, "\\U{:08x}", u32::from(character))?,
@@ -83,7 +84,8 @@ impl fmt::Display for KRef<'_> {
     }
 }
 
-/// Logs `event` through `tracing`, with the fields of client-go's `StartStructuredLogging`, and what it leaves out: action and related object.
+/// Logs `event` through `tracing`, with the fields of client-go's `StartStructuredLogging`, and
+/// what it leaves out: action and related object.
 pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
     let regarding = event.regarding();
     let action = Some(event.action()).filter(|action| !action.is_empty());

@@ -1,6 +1,7 @@
 //! Metrics through the `metrics` facade: every stage, every cause.
 //!
-//! Install the program's metrics recorder before the broadcaster is made: the handles are taken then.
+//! Install the program's metrics recorder before the broadcaster is made: the handles are taken
+//! then.
 //!
 //! | name | kind | labels | what it counts |
 //! |---|---|---|---|
@@ -23,7 +24,8 @@
 //! | `tidings_recorder_spill_recovered_total` | counter | | events that an earlier process left on disk |
 //! | `tidings_recorder_spill_bytes` | gauge | | how many bytes of events lie on disk |
 //!
-//! The causes are those of [`DropCause`]. Events that were recorded while nothing watched are counted as recorded and nowhere else.
+//! The causes are those of [`DropCause`]. Events that were recorded while nothing watched are
+//! counted as recorded and nowhere else.
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
@@ -253,7 +255,8 @@ impl SinkMetrics {
         self.aggregated.increment(events);
     }
 
-    /// What this sink holds now. The gauges are sums over all sinks, so only the difference is told.
+    /// What this sink holds now. The gauges are sums over all sinks, so only the difference is
+    /// told.
     pub(crate) fn pending(&mut self, events: u64, bytes: usize) {
         let (last_events, last_bytes) = std::mem::replace(&mut self.pending, (events, bytes));
         if last_events != events {

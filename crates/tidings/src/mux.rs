@@ -1,17 +1,23 @@
-//! Hands every recorded event to every watcher: one order for all, a bounded queue for each, and no task of its own.
+//! Hands every recorded event to every watcher: one order for all, a bounded queue for each, and no
+//! task of its own.
 //!
-//! What client-go's `watch.Broadcaster` does with a channel and a loop is done here by whoever calls, under one lock that is held for
-//! a few instructions: publishing appends the shared event to each watcher's queue.
+//! What client-go's `watch.Broadcaster` does with a channel and a loop is done here by the caller
+//! that calls, under one lock that is held for a few instructions: publishing appends the shared
+//! event to each watcher's queue.
 //!
 //! Invariants:
-//! - Every accepted event has a sequence number. A watcher is handed exactly the events accepted between its registration and its
-//!   stop, in order, less those its full queue made it miss, which are counted.
+//! - Every accepted event has a sequence number. A watcher is handed exactly the events accepted
+//!   between its registration and its stop, in order, less those its full queue made it miss, which
+//!   are counted.
 //! - A watcher whose task is gone without having been stopped, with the runtime it ran on, keeps no
 //!   place: it is one of a number for which every event counts as offered and lost, until it is
 //!   stopped. Publishing costs the same however many these are.
-//! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any watcher does or omits.
-//! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher has no room for its first event.
-//! - Wakers are made, called and dropped, and events dropped, outside the lock: they may run anything.
+//! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any
+//!   watcher does or omits.
+//! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher
+//!   has no room for its first event.
+//! - Wakers are made, called and dropped, and events dropped, outside the lock: they may run
+//!   anything.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +53,8 @@ struct State {
     lost: Arc<Lost>,
 }
 
-/// What was published when watchers were gone with their runtime. Written only under the mux's lock.
+/// What was published when watchers were gone with their runtime. Written only under the mux's
+/// lock.
 #[derive(Debug, Default)]
 struct Lost {
     published: AtomicU64,
@@ -64,7 +71,7 @@ struct Slot {
     from: u64,
     /// Takes no more events; what is queued can still be read.
     stopped: bool,
-    /// Writes its events: whoever waits for one waits for this.
+    /// Writes its events: a caller that waits for one waits for this.
     writes: bool,
     /// A task reads it, which ends with its runtime.
     has_task: bool,
@@ -128,7 +135,8 @@ impl Mux {
         })
     }
 
-    /// Hands `event` to every watcher, or to the incoming queue when a watcher that must not miss any has no room.
+    /// Hands `event` to every watcher, or to the incoming queue when a watcher that must not miss
+    /// any has no room.
     pub(crate) fn publish(&self, event: Event) -> Published {
         let mut after = After::default();
         let published = self.state().publish(event, &self.options, &mut after);
@@ -136,7 +144,8 @@ impl Mux {
         published
     }
 
-    /// Registers a watcher. It sees `prefix` first, whatever its length, then everything accepted from now on.
+    /// Registers a watcher. It sees `prefix` first, whatever its length, then everything accepted
+    /// from now on.
     ///
     /// client-go's `WatchWithPrefix`: the queue is made longer where the prefix needs it.
     pub(crate) fn watch(
@@ -254,7 +263,7 @@ impl Mux {
 #[derive(Default)]
 struct After {
     wakers: Vec<Waker>,
-    /// Whose context may be the last of its kind, and wake somebody or end a span as it goes.
+    /// Its context may be the last of its kind, and wake a caller or end a span when dropped.
     dropped: Vec<Event>,
     /// How many were lost to watchers whose task is gone.
     lost: u64,
@@ -323,8 +332,9 @@ impl State {
         }
     }
 
-    /// Appends `event` to every queue it belongs in, within the bounds unless `bounds` is `None`; returns how many watchers missed it,
-    /// and how many of those that write took it, if there are any.
+    /// Appends `event` to every queue it belongs in, within the bounds unless `bounds` is `None`;
+    /// returns how many watchers missed it, and how many of those that write took it, if there are
+    /// any.
     fn hand_over(
         &mut self,
         event: Event,
@@ -366,7 +376,7 @@ impl State {
             slot.push(event, after);
             after.wakers.extend(slot.waker.take());
         }
-        // There was nobody to see it.
+        // There was no watcher to see it.
         drop(slots);
         after.dropped.extend(event);
         (missed_by, sinks)
@@ -428,7 +438,8 @@ impl State {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        // What was accepted before the stop is still this watcher's: it goes past the bound rather than hold up the others.
+        // What was accepted before the stop is still this watcher's: it goes past the bound rather
+        // than hold up the others.
         for (event, sequence) in self.incoming.events.iter().zip(first..) {
             if sequence >= slot.from {
                 add(&slot.counts.offered, 1);
@@ -455,7 +466,7 @@ impl State {
 }
 
 impl Slot {
-    /// Nobody waits for what a handler or a reader makes of an event, however long it keeps it.
+    /// No caller waits for a handler or a reader, however long it keeps an event.
     fn push(&mut self, event: Event, after: &mut After) {
         let is_awaited = event.context().is_some_and(|context| context.is_awaited());
         let event = if !self.writes && is_awaited {
@@ -471,7 +482,8 @@ impl Slot {
 }
 
 impl Queue {
-    /// An empty queue takes any event, however large: otherwise a large one would never get through.
+    /// An empty queue takes any event, however large: otherwise a large one would never get
+    /// through.
     fn has_room(&self, size: usize, events_max: usize, bytes_max: usize) -> bool {
         self.events.is_empty()
             || (self.events.len() < events_max && self.bytes.saturating_add(size) <= bytes_max)
@@ -489,7 +501,8 @@ impl Queue {
     }
 }
 
-/// Adds to a counter that is only written under the mux's lock, which spares the locked instruction.
+/// Adds to a counter that is only written under the mux's lock, which spares the locked
+/// instruction.
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Release);
 }
@@ -557,7 +570,8 @@ impl Receiver {
         slot.map_or(0, |slot| slot.queue.events.len() as u64)
     }
 
-    /// Moves everything queued to the end of `batch`. `Ready(false)`: there is nothing, and never will be.
+    /// Moves everything queued to the end of `batch`. `Ready(false)`: there is nothing, and never
+    /// will be.
     ///
     /// With an empty `batch` the two queues only change places.
     pub(crate) fn poll_take(

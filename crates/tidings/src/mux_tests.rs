@@ -222,8 +222,9 @@ fn waiting_events_move_on_when_room_is_made_and_nobody_waits() {
     assert_eq!(late.counts().offered(), 0);
 }
 
-/// client-go TestBroadcasterWatcherStopDeadlock, and the cases in which client-go's `WaitIfChannelFull` blocks or deadlocks:
-/// a full watcher holds up neither a new watcher, nor another's stop, nor its own, nor the shutdown, nor the recorder.
+/// client-go TestBroadcasterWatcherStopDeadlock, and the cases in which client-go's
+/// `WaitIfChannelFull` blocks or deadlocks: a full watcher holds up neither a new watcher, nor
+/// another's stop, nor its own, nor the shutdown, nor the recorder.
 #[test]
 fn a_full_watcher_holds_up_no_call() {
     let full = || {
@@ -439,7 +440,8 @@ fn no_event_is_dropped_under_the_lock() {
             });
             mux.publish(event("m").with_context(context))
         };
-        // Seen by nobody, by one who does not write, by one of whom too many wait, and too late.
+        // Seen by no watcher, by one that does not write, by one with too many waiting callers, too
+        // late.
         publish();
         let reader = mux.watch(Vec::new()).unwrap();
         for _ in 0..3 {

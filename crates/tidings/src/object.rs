@@ -1,4 +1,5 @@
-//! What an event can be about: everything that can become a [`Reference`], which is client-go's `tools/reference`.
+//! What an event can be about: everything that can become a [`Reference`], which is client-go's
+//! `tools/reference`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use crate::error::ReferenceError;
 /// An object that events can be recorded about.
 ///
 /// Implemented for
-/// - every type with kube's `Resource` whose kind is known at compile time: those of k8s-openapi, those derived with
-///   `CustomResource`, `PartialObjectMeta` of either,
+/// - every type with kube's `Resource` whose kind is known at compile time: those of k8s-openapi,
+///   those derived with `CustomResource`, `PartialObjectMeta` of either,
 /// - `kube::core::DynamicObject`, which must say what kind it is,
 /// - [`ObjectReference`] and [`Reference`], taken as they are; the latter costs a pointer's copy,
 /// - lists, of which kind, apiVersion and resourceVersion are known,
@@ -50,7 +51,8 @@ pub mod kind {
     pub struct Optional<Kind>(std::marker::PhantomData<Kind>);
 }
 
-/// The object's metadata as a reference: client-go's `GetReference` past its look-up of kind and version.
+/// The object's metadata as a reference: client-go's `GetReference` past its look-up of kind and
+/// version.
 fn from_metadata(kind: &str, api_version: &str, metadata: &ObjectMeta) -> Reference {
     fn text(field: Option<&String>) -> &str {
         field.map_or("", String::as_str)
@@ -321,8 +323,8 @@ mod tests {
             assert_eq!(refer(&partial), Ok(full("Pod", "v1")));
         }
 
-        /// client-go `tools/reference` TestGetReferenceNilScheme: nobody knows the kind. TestGetReferenceNilSchemeWithPopulatedGVK is
-        /// the same object with its types.
+        /// client-go `tools/reference` TestGetReferenceNilScheme: the kind is unknown.
+        /// TestGetReferenceNilSchemeWithPopulatedGVK is the same object with its types.
         #[test]
         fn a_dynamic_object_says_what_kind_it_is() {
             let missing = ReferenceError::MissingKind {

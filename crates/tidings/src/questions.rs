@@ -1,9 +1,12 @@
-//! What a sink is asked at start: whether it takes events.k8s.io/v1, and whether events may be written to it.
+//! What a sink is asked at start: whether it takes events.k8s.io/v1, and whether events may be
+//! written to it.
 //!
-//! Where the sink may choose, it is core/v1 also when only that may be written: a Role from before events.k8s.io costs no event.
+//! Where the sink may choose, it is core/v1 also when only that may be written: a Role from before
+//! events.k8s.io costs no event.
 //!
-//! Invariant: only an answer decides. While a proxy, a rotated token or an outage stands between, the sink is asked again, for as long as it
-//! takes: nothing could be written meanwhile anyway, and core/v1 would be for the life of the process.
+//! Invariant: only an answer decides. While a proxy, a rotated token or an outage stands between,
+//! the sink is asked again, for as long as it takes: nothing could be written meanwhile anyway, and
+//! core/v1 would be for the life of the process.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use crate::registry::{Phase, reached};
 use crate::sampling::is_sampled;
 use crate::sink::Sink;
 
-/// Somebody who asks a sink until there is an answer.
+/// A task that asks a sink until there is an answer.
 pub(crate) struct Questions<S> {
     pub(crate) sink: Arc<S>,
     pub(crate) retry: RetryPolicy,
@@ -26,7 +29,8 @@ pub(crate) struct Questions<S> {
 }
 
 impl<S: Sink> Questions<S> {
-    /// Whether events are to be written as events.k8s.io/v1: the sink takes it, and does not say that only core/v1 may be written.
+    /// Whether events are to be written as events.k8s.io/v1: the sink takes it, and does not say
+    /// that only core/v1 may be written.
     pub(crate) async fn serves_events_v1(self) -> bool {
         let what = "whether the server has events.k8s.io/v1";
         match self.ask(what, || self.sink.serves(EventApi::Events)).await {
@@ -52,7 +56,7 @@ impl<S: Sink> Questions<S> {
                 .await
                 .is_ok();
         if only_core {
-            tracing::warn!("Writing core/v1, as events.k8s.io/v1 is served, but: {denied}");
+            tracing::warn!("Writing core/v1 although events.k8s.io/v1 is served: {denied}");
         }
         only_core
     }
@@ -112,8 +116,8 @@ impl<S: Sink> Questions<S> {
     }
 }
 
-/// Whether there will be no other answer, whatever the [`RetryPolicy`] says of writes: it is no, or the server may not say, or has nothing that could
-/// be asked, or no request can be made.
+/// Whether there will be no other answer, whatever the [`RetryPolicy`] says of writes: it is no, or
+/// the server may not say, or has nothing that could be asked, or no request can be made.
 fn is_final(error: &WriteError) -> bool {
     match &error.kind {
         WriteErrorKind::Status(failure) => matches!(failure.code, 403 | 404),

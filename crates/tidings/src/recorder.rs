@@ -1,7 +1,8 @@
 //! The recorder: what a program holds to record events with.
 //!
-//! Invariant: no call ever waits, fails loudly or panics. An event that cannot be recorded is counted by cause and logged, and the
-//! program goes on; [`EventBuilder::try_send`] is for those who want to know.
+//! Invariant: no call ever waits, fails loudly or panics. An event that cannot be recorded is
+//! counted by cause and logged, and the program continues; [`EventBuilder::try_send`] is for those
+//! who want to know.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -48,7 +49,7 @@ pub(crate) struct Intake {
     follow_spans: bool,
     /// How many sinks are written to.
     sinks: watch::Receiver<usize>,
-    /// Nothing is written: what is recorded is as good as delivered.
+    /// Nothing is written: recorded events count as delivered.
     delivers: bool,
 }
 
@@ -70,7 +71,8 @@ impl Intake {
         })
     }
 
-    /// One whose events nobody writes, and of which whoever waits is told at once that it is delivered.
+    /// One whose events are never written; a waiting caller is told at once that they are
+    /// delivered.
     pub(crate) fn delivering(options: &BroadcasterOptions) -> Arc<Self> {
         let (_, no_sinks) = watch::channel(0);
         let mut intake = Self::new(options, no_sinks);
@@ -115,7 +117,8 @@ impl Intake {
         result
     }
 
-    /// Counts events that full queues kept from watchers; logs the first, and then ever more rarely.
+    /// Counts events that full queues kept from watchers; logs the first, and then ever more
+    /// rarely.
     #[cold]
     fn missed(&self, watchers: u64) {
         self.metrics.queue_full(watchers);
@@ -131,8 +134,9 @@ impl Intake {
 
 /// Records events on behalf of an [`EventSource`]: client-go's `EventRecorder`.
 ///
-/// A recorder is cheap to clone, and every call is synchronous: it makes the event, puts it into the watchers' queues and returns.
-/// It may be made on any thread, inside or outside an async runtime.
+/// A recorder is cheap to clone, and every call is synchronous: it makes the event, puts it into
+/// the watchers' queues and returns. It may be made on any thread, inside or outside an async
+/// runtime.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -146,7 +150,8 @@ impl Intake {
 /// ```
 ///
 /// # Cost
-/// About a quarter of a microsecond with a [`Reference`] at hand. Made from an object, the reference costs two allocations more.
+/// About a quarter of a microsecond with a [`Reference`] at hand. Made from an object, the
+/// reference costs two allocations more.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     intake: Arc<Intake>,
@@ -165,11 +170,12 @@ impl Recorder {
 
     /// Records that `reason` happened to `object`, now.
     ///
-    /// `reason` is a short word in UpperCamelCase that programs may look for; `message` is for people, written once, straight into the
-    /// event. client-go's `Event` and, with `format_args!`, its `Eventf`.
+    /// `reason` is a short word in UpperCamelCase that programs may look for; `message` is for
+    /// people, written once, straight into the event. client-go's `Event` and, with `format_args!`,
+    /// its `Eventf`.
     ///
-    /// The event goes to the namespace of the object, and is lost, counted and logged when the object cannot be referred to, the
-    /// broadcaster is shut down, or the queues are full.
+    /// The event goes to the namespace of the object, and is lost, counted and logged when the
+    /// object cannot be referred to, the broadcaster is shut down, or the queues are full.
     pub fn event<Kind>(
         &self,
         object: &impl ToReference<Kind>,
@@ -245,12 +251,14 @@ impl Recorder {
         self.record(object, event_type, reason, &message, Some(at), None);
     }
 
-    /// Records that `reason` happened to `object`, and waits until it is known what became of it: written, counted on an earlier event, or given
-    /// up. For the few who need to know, such as a program that ends next; a reconcile loop should not wait for its events.
+    /// Records that `reason` happened to `object`, and waits until it is known what became of it:
+    /// written, counted on an earlier event, or given up. For the few who need to know, such as a
+    /// program that ends next; a reconcile loop should not wait for its events.
     ///
-    /// The event is recorded by the call, whether the future is awaited or dropped. It is written at once and by itself, whatever waits to be
-    /// written in one with others, and with the tries of every write: while the server is down the wait goes on for minutes, so limit it
-    /// with `tokio::time::timeout`. More in [`EventBuilder::send_and_wait`].
+    /// The event is recorded by the call, whether the future is awaited or dropped. It is written
+    /// at once and by itself, whatever waits to be written in one with others, and with the tries
+    /// of every write: while the server is down the wait takes minutes, so limit it with
+    /// `tokio::time::timeout`. More in [`EventBuilder::send_and_wait`].
     ///
     /// ```no_run
     /// # async fn last_words(recorder: tidings::Recorder, pod: k8s_openapi::api::core::v1::Pod) -> Result<(), tidings::RecordError> {
@@ -340,7 +348,7 @@ impl Recorder {
             None
         };
         match self.publish_with(part, context)? {
-            // Whoever else saw it: it will not be written.
+            // Other watchers may have seen it, but it will not be written.
             Some(0) => Err(RecordError::QueueFull),
             _ => Ok(()),
         }
@@ -459,7 +467,8 @@ impl<'a> EventBuilder<'a> {
     /// What a person should read.
     pub fn message(mut self, message: impl fmt::Display) -> Self {
         self.message.clear();
-        // A Display that fails keeps what it wrote so far: an event with half a message beats no event.
+        // A Display that fails keeps what it wrote so far: an event with half a message beats no
+        // event.
         let _ = write!(self.message, "{message}");
         self
     }
@@ -470,7 +479,8 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// The part of the object that is meant, such as `spec.containers{nginx}`. client-go's `GetPartialReference`.
+    /// The part of the object that is meant, such as `spec.containers{nginx}`. client-go's
+    /// `GetPartialReference`.
     pub fn field_path(mut self, field_path: &str) -> Self {
         self.regarding = self
             .regarding
@@ -478,7 +488,8 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// A second object that takes part. One that cannot be referred to is logged and left out; the event is sent all the same.
+    /// A second object that takes part. One that cannot be referred to is logged and left out; the
+    /// event is sent all the same.
     pub fn related<Kind, T: ToReference<Kind>>(mut self, object: &T) -> Self {
         match object.to_reference() {
             Ok(related) => self.related = Some(related),
@@ -525,20 +536,24 @@ impl<'a> EventBuilder<'a> {
 
     /// Records the event, or says why it was not. What goes wrong is counted, but not logged.
     ///
-    /// `Ok` means that it is on its way to one sink at least, if there is any; what becomes of it, [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports.
+    /// `Ok` means that it is on its way to one sink at least, if there is any; what becomes of it,
+    /// [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports.
     ///
     /// # Errors
-    /// The object cannot be referred to, the broadcaster is shut down, or the queues of all sinks are full.
+    /// The object cannot be referred to, the broadcaster is shut down, or the queues of all sinks
+    /// are full.
     pub fn try_send(self) -> Result<(), RecordError> {
         self.count_refused();
         self.record()
     }
 
-    /// Records the event, now, and waits until it is known what became of it. See [`Recorder::record_and_wait`].
+    /// Records the event, now, and waits until it is known what became of it. See
+    /// [`Recorder::record_and_wait`].
     ///
     /// # Errors
-    /// Those of [`EventBuilder::try_send`], of which [`RecordError::QueueFull`] is meant of the sinks; [`RecordError::NoSink`] when nothing writes
-    /// events; [`RecordError::Abandoned`] when the broadcaster ended before the event was written.
+    /// Those of [`EventBuilder::try_send`], of which [`RecordError::QueueFull`] is meant of the
+    /// sinks; [`RecordError::NoSink`] when nothing writes events; [`RecordError::Abandoned`] when
+    /// the broadcaster ended before the event was written.
     pub fn send_and_wait(
         self,
     ) -> impl Future<Output = Result<Acknowledgement, RecordError>> + Send + use<> {
@@ -595,5 +610,4 @@ impl<'a> EventBuilder<'a> {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;

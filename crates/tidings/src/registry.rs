@@ -1,4 +1,5 @@
-//! The books of one broadcaster: every task it started, what each did, and what the ended ones did before.
+//! The books of one broadcaster: every task it started, what each did, and what the ended ones did
+//! before.
 //!
 //! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or
 //! dropped, each exactly once. A task that is gone with its runtime has dropped what it had in
@@ -84,7 +85,8 @@ impl Registry {
         })
     }
 
-    /// A place for a task to come, to be taken before its watcher is registered: a shutdown that still lets it register waits for it.
+    /// A place for a task to come, to be taken before its watcher is registered: a shutdown that
+    /// still lets it register waits for it.
     pub(crate) fn reserve(self: &Arc<Self>, kind: TaskKind) -> Place {
         self.running.send_modify(|running| *running += 1);
         if kind == TaskKind::Sink {
@@ -96,7 +98,8 @@ impl Registry {
         }
     }
 
-    /// Opens the books of a new task that reads a queue with these counts. It has ended when the returned guard is dropped.
+    /// Opens the books of a new task that reads a queue with these counts. It has ended when the
+    /// returned guard is dropped.
     pub(crate) fn open(&self, place: Place, queue: Arc<QueueCounts>) -> (Arc<Progress>, Ending) {
         let progress = Arc::new(Progress {
             kind: place.kind,
@@ -148,8 +151,8 @@ impl Registry {
         *self.running.borrow()
     }
 
-    /// What all sinks and all handlers have done so far, without what was offered to those that were
-    /// gone with their runtime.
+    /// What all sinks and all handlers have done so far, without what was offered to those that
+    /// were gone with their runtime.
     pub(crate) fn counts(&self) -> (Counts, Counts) {
         let books = self.books();
         let (mut sinks, mut handlers) = (books.ended_sinks, books.ended_handlers);
@@ -227,8 +230,8 @@ impl Progress {
         let aggregated = self.aggregated.load(Ordering::Acquire);
         let mut dropped = *self.drops();
         dropped.add(DropCause::QueueFull, self.queue.missed());
-        // Read last: what was settled was offered before. Whoever sees it as settled sees it as offered, too, as each is released when it
-        // is counted and acquired here.
+        // Read last: what was settled was offered before. A reader that sees it as settled sees it
+        // as offered, too, as each is released when it is counted and acquired here.
         let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
         let settled = delivered + aggregated + dropped.total();
         Counts {

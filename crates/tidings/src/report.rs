@@ -56,9 +56,11 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What became of everything that was recorded: the result of [`Broadcaster::shutdown`](crate::Broadcaster::shutdown).
+/// What became of everything that was recorded: the result of
+/// [`Broadcaster::shutdown`](crate::Broadcaster::shutdown).
 ///
-/// With several sinks an event counts once for each. A recorder call that was refused before it reached any counts once.
+/// With several sinks an event counts once for each. A recorder call that was refused before it
+/// reached any counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlushReport {
@@ -70,7 +72,8 @@ pub struct FlushReport {
     pub aggregated: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
-    /// Events that were still waiting, or being written, at the deadline. What was being written may have arrived.
+    /// Events that were still waiting, or being written, at the deadline. What was being written
+    /// may have arrived.
     pub pending: u64,
     /// The same for handlers: loggers and other event watchers.
     pub handlers: Counts,

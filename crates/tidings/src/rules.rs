@@ -1,4 +1,5 @@
-//! What a sink's task asks before it writes: the correlator for core/v1, the series for events.k8s.io/v1, behind one set of calls.
+//! What a sink's task asks before it writes: the correlator for core/v1, the series for
+//! events.k8s.io/v1, behind one set of calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +14,8 @@ use crate::recorder::name_stamps;
 /// How many counts are pending at most because they are written before they are due.
 const EARLY_WRITES: usize = 64;
 
-/// How much may be in memory before the rest waits: in its series, on disk, or in the queue. Half of what the delivery holds.
+/// How much may be in memory before the rest waits: in its series, on disk, or in the queue. Half
+/// of what the delivery holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) events: usize,
@@ -27,7 +29,8 @@ impl Room {
         delivery.pending() < self.events && delivery.pending_bytes() < self.bytes
     }
 
-    /// Whether the writes of all these would find room. A write keeps its event, the first of its kind, and what it is compared by.
+    /// Whether the writes of all these would find room. A write keeps its event, the first of its
+    /// kind, and what it is compared by.
     pub(crate) fn is_left_for(self, events: &[Event], delivery: &Delivery<Occurrence>) -> bool {
         let sizes = events.iter().map(Event::size);
         let bytes = sizes.fold(delivery.pending_bytes(), |sum, size| {
@@ -68,7 +71,8 @@ impl Rules {
                 offer(series, delivery);
             }
             Self::Counts(correlator) => {
-                // Functions of the user's take part, and may panic over an event they did not expect.
+                // Functions of the user's take part, and may panic over an event they did not
+                // expect.
                 match catch_unwind(AssertUnwindSafe(|| correlator.correlate(now, event))) {
                     Ok(Correlated::Write(occurrence)) => delivery.offer(occurrence),
                     Ok(Correlated::Filtered) => return Err(DropCause::SpamFiltered),
@@ -93,7 +97,8 @@ impl Rules {
         }
     }
 
-    /// Offers what has become due, as far as there is room for it: a count that waits is none that is lost.
+    /// Offers what has become due, as far as there is room: a delayed count is
+    /// not lost.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Monotonic,
@@ -108,7 +113,8 @@ impl Rules {
         }
     }
 
-    /// When something will be due that there is room for. Room is made by answers, which need no timer.
+    /// When something will be due that there is room for. Room is made by answers, which need no
+    /// timer.
     pub(crate) fn poll_timeout(
         &self,
         room: Room,
@@ -136,7 +142,8 @@ impl Rules {
         }
     }
 
-    /// No more events come: offers what was left for later, as far as there is room for it. True: that was all.
+    /// No more events come: offers what was left for later, as far as there is room for it. True:
+    /// that was all.
     pub(crate) fn finish(&mut self, room: Room, delivery: &mut Delivery<Occurrence>) -> bool {
         let Self::Series(series) = self else {
             return true;

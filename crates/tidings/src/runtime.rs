@@ -1,4 +1,5 @@
-//! Where tasks run: on the tokio runtime of whoever starts them, or on a thread of their own where there is none.
+//! Where tasks run: on the tokio runtime of the caller that starts them, or on a thread of their
+//! own where there is none.
 
 use std::io;
 

@@ -20,11 +20,13 @@ use crate::config::BroadcasterOptions;
 use crate::recorder::{Intake, Recorder};
 use crate::watcher::EventWatcher;
 
-/// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`, with events in place of strings.
+/// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`,
+/// with events in place of strings.
 ///
-/// Recording never waits, and whoever waits for an event ([`Recorder::record_and_wait`]) is told at once that it is delivered, under its own name,
-/// also of a repeat: nothing is counted here. It keeps up to 32,768 events that were not looked at; later ones are counted as missed,
-/// and refused to whoever waits.
+/// Recording never waits, and a caller that waits for an event ([`Recorder::record_and_wait`]) is
+/// told at once that it is delivered, under its own name, also of a repeat: nothing is counted
+/// here. It keeps up to 32,768 events that were not looked at; later ones are counted as missed,
+/// and refused to a waiting caller.
 pub fn recorder() -> (Recorder, RecordedEvents) {
     recorder_with(
         &BroadcasterOptions::default(),
@@ -32,8 +34,8 @@ pub fn recorder() -> (Recorder, RecordedEvents) {
     )
 }
 
-/// The same with options (a manual clock, a namespace policy, a queue's length) and a source of the caller's choice. The options are
-/// not checked; those of sinks have no effect.
+/// The same with options (a manual clock, a namespace policy, a queue's length) and a source of the
+/// caller's choice. The options are not checked; those of sinks have no effect.
 pub fn recorder_with(
     options: &BroadcasterOptions,
     source: EventSource,
@@ -63,7 +65,8 @@ impl RecordedEvents {
         self.watcher.as_mut().and_then(EventWatcher::try_recv)
     }
 
-    /// Waits for the next event. There is always another to come: recorders of this module are not shut down.
+    /// Waits for the next event. There is always another to come: recorders of this module are not
+    /// shut down.
     pub async fn recv(&mut self) -> Option<Event> {
         match &mut self.watcher {
             Some(watcher) => watcher.recv().await,
@@ -149,15 +152,16 @@ impl RecordedEvents {
     }
 }
 
-/// `<type> <reason> <message>`, and ` map[key:value …]` where there are annotations: the line of client-go's
-/// `record.FakeRecorder`, and of `events.FakeRecorder`.
+/// `<type> <reason> <message>`, and ` map[key:value …]` where there are annotations: the line of
+/// client-go's `record.FakeRecorder`, and of `events.FakeRecorder`.
 pub fn line(event: &Event) -> String {
     let mut line = head(event);
     push_annotations(&mut line, event);
     line
 }
 
-/// The same with ` involvedObject{kind=K,apiVersion=V}` before the annotations: `record.FakeRecorder` with `IncludeObject`.
+/// The same with ` involvedObject{kind=K,apiVersion=V}` before the annotations:
+/// `record.FakeRecorder` with `IncludeObject`.
 pub fn line_with_object(event: &Event) -> String {
     let mut line = head(event);
     line.push_str(" involvedObject");
@@ -166,8 +170,8 @@ pub fn line_with_object(event: &Event) -> String {
     line
 }
 
-/// `<type> <reason> <action> <message> {kind=K,apiVersion=V}`, the braces once more for a related object, then the annotations:
-/// `events.FakeRecorder` with `Verbose`.
+/// `<type> <reason> <action> <message> {kind=K,apiVersion=V}`, the braces once more for a related
+/// object, then the annotations: `events.FakeRecorder` with `Verbose`.
 pub fn verbose_line(event: &Event) -> String {
     let mut line = format!(
         "{} {} {} {}",

@@ -1,4 +1,5 @@
-//! What watches: handlers that are called for every event, raw watchers that are read, and the handle by which each is stopped.
+//! What watches: handlers that are called for every event, raw watchers that are read, and the
+//! handle by which each is stopped.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -21,11 +22,13 @@ use crate::report::Counts;
 /// After how many events a handler lets other tasks of its runtime have a turn.
 const EVENTS_PER_TURN: usize = 64;
 
-/// How long a task leaves its queue alone once it has worked it off: a flood then costs a wake-up each millisecond, not one for each
-/// event, and what comes after a pause is handled at once all the same.
+/// How long a task leaves its queue alone once it has worked it off: a flood then costs a wake-up
+/// each millisecond, not one for each event, and what comes after a pause is handled at once all
+/// the same.
 pub(crate) const REST: Duration = Duration::from_millis(1);
 
-/// The handle of something that was started on a [`Broadcaster`](crate::Broadcaster). Dropping it changes nothing; [`Watch::stop`] does.
+/// The handle of something that was started on a [`Broadcaster`](crate::Broadcaster). Dropping it
+/// changes nothing; [`Watch::stop`] does.
 #[derive(Clone, Debug)]
 pub struct Watch(Option<Running>);
 
@@ -42,7 +45,8 @@ impl Watch {
         Self(None)
     }
 
-    /// Detaches it: it works off the events recorded before, sees none recorded after, and ends. Idempotent; others are not affected.
+    /// Detaches it: it works off the events recorded before, sees none recorded after, and ends.
+    /// Idempotent; others are not affected.
     ///
     /// To one that is gone with its runtime events are offered until then, and dropped as
     /// [`DropCause::RuntimeGone`].
@@ -53,7 +57,8 @@ impl Watch {
         }
     }
 
-    /// Whether it has ended: stopped, shut down, abandoned, its handler panicked, or it never started.
+    /// Whether it has ended: stopped, shut down, abandoned, its handler panicked, or it never
+    /// started.
     pub fn is_ended(&self) -> bool {
         self.0
             .as_ref()
@@ -75,10 +80,12 @@ impl Watch {
     }
 }
 
-/// Reads events from a [`Broadcaster`](crate::Broadcaster) one by one or in batches: client-go's `watch.Interface`.
+/// Reads events from a [`Broadcaster`](crate::Broadcaster) one by one or in batches: client-go's
+/// `watch.Interface`.
 ///
-/// It has a bounded queue like every watcher; what does not fit is missed and counted. After its end, by [`EventWatcher::stop`] or
-/// shutdown, what is queued can still be read. Dropping it detaches it.
+/// It has a bounded queue like every watcher; what does not fit is missed and counted. After its
+/// end, by [`EventWatcher::stop`] or shutdown, what is queued can still be read. Dropping it
+/// detaches it.
 ///
 /// Any executor will do, and so will a plain thread that calls [`EventWatcher::try_recv`].
 #[derive(Debug)]
@@ -97,7 +104,8 @@ impl EventWatcher {
         }
     }
 
-    /// The next event; `None` when there is none and never will be. Nothing is lost when the future is dropped.
+    /// The next event; `None` when there is none and never will be. Nothing is lost when the future
+    /// is dropped.
     pub async fn recv(&mut self) -> Option<Event> {
         poll_fn(|context| self.poll_recv(context)).await
     }
@@ -110,7 +118,8 @@ impl EventWatcher {
         }
     }
 
-    /// Moves every event there is to the end of `batch`, waiting for the first. `false`: there is none and never will be.
+    /// Moves every event there is to the end of `batch`, waiting for the first. `false`: there is
+    /// none and never will be.
     pub async fn recv_all(&mut self, batch: &mut VecDeque<Event>) -> bool {
         if self.batch.is_empty() {
             poll_fn(|context| self.receiver.poll_take(context, batch)).await
@@ -157,7 +166,8 @@ impl Stream for EventWatcher {
     }
 }
 
-/// A watcher that is registered, and what its task needs. Dropping it ends the watcher, the books last.
+/// A watcher that is registered, and what its task needs. Dropping it ends the watcher, the books
+/// last.
 pub(crate) struct Started {
     pub(crate) receiver: Receiver,
     pub(crate) progress: Arc<Progress>,
@@ -175,9 +185,11 @@ impl Started {
     }
 }
 
-/// Calls `handler` for every event until there are no more, or the broadcaster abandons what is left.
+/// Calls `handler` for every event until there are no more, or the broadcaster abandons what is
+/// left.
 ///
-/// A handler that panics ends its watcher: it may have left its own data half changed. Nobody else notices.
+/// A handler that panics ends its watcher: it may have left its own data half changed. No other
+/// watcher notices.
 pub(crate) async fn run_handler(
     started: Started,
     phase: watch::Receiver<Phase>,

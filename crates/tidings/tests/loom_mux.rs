@@ -1,4 +1,5 @@
-//! Every interleaving of a few threads with the broadcaster's queues: the mux itself, compiled against loom's lock.
+//! Every interleaving of a few threads with the broadcaster's queues: the mux itself, compiled
+//! against loom's lock.
 
 #![expect(
     clippy::unwrap_used,
@@ -63,7 +64,8 @@ fn event(number: usize) -> Event {
     EVENTS[number].clone()
 }
 
-/// Reads until the end, asleep whenever there is nothing. A lost wake-up is a deadlock, which loom reports.
+/// Reads until the end, asleep whenever there is nothing. A lost wake-up is a deadlock, which loom
+/// reports.
 fn read_to_end(mut receiver: Receiver) -> Vec<String> {
     let mut messages = Vec::new();
     let mut batch = VecDeque::new();

@@ -1,16 +1,16 @@
-//! The memory ceiling that `Broadcaster`'s documentation states, with a server that does not answer and no end of large events.
+//! The memory ceiling that `Broadcaster`'s documentation states, with a server that does not answer
+//! and no end of large events.
 
-use std::alloc::System;
 use std::time::Duration;
 
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidings::{
     Broadcaster, BroadcasterOptions, CorrelatorOptions, DropCause, EventSource, FlushReport,
     MemorySink, Reference, ReferenceFields, SinkOptions,
 };
+use tidings_testing::allocations::{COUNTING, Counting, Peak};
 
 #[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static ALLOCATOR: Counting = COUNTING;
 
 /// Of each of the correlator's three caches; the default is larger.
 const CACHE: usize = 8 << 20;
@@ -31,8 +31,7 @@ async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport
     let recorder = broadcaster.recorder(EventSource::component("flood"));
     let message = "x".repeat(4 << 10);
 
-    let region = Region::new(ALLOCATOR);
-    let mut most = 0;
+    let peak = Peak::default();
     for number in 0..EVENTS / times {
         let pod = Reference::new(ReferenceFields {
             kind: "Pod",
@@ -46,14 +45,10 @@ async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport
         if number % 500 == 0 {
             // No faster than the sink's task can follow, so that pending events are what fills up.
             tokio::time::sleep(Duration::from_millis(2)).await;
-            let change = region.change();
-            let held = change
-                .bytes_allocated
-                .saturating_sub(change.bytes_deallocated);
-            most = most.max(held);
+            peak.look();
         }
     }
-    (most, broadcaster.shutdown(Duration::ZERO).await)
+    (peak.bytes(), broadcaster.shutdown(Duration::ZERO).await)
 }
 
 /// One test, for what is measured is the process's.

@@ -1,4 +1,5 @@
-//! The metrics say what the reports say. A program has one metrics recorder, hence a test program of its own.
+//! The metrics say what the reports say. A program has one metrics recorder, hence a test program
+//! of its own.
 
 #![expect(
     clippy::unwrap_used,
@@ -217,8 +218,9 @@ async fn every_stage_and_every_cause_is_counted() {
     assert_eq!(kept.read()["tidings_recorder_pending_events{}"], 1);
     broadcaster.shutdown(Duration::from_secs(60)).await;
 
-    // What is left at a deadline is in no gauge any more, and not forgotten. What lies on disk then lies there for somebody else, and what is
-    // done is removed at the end: here the first of two files.
+    // What is left at a deadline is in no gauge any more, and not forgotten. What lies on disk then
+    // is there for the next process, and what is done is removed at the end: here the first of two
+    // files.
     let broadcaster = Broadcaster::new();
     let folder = tempfile::tempdir().unwrap();
     let spill = SinkOptions::default().spill(SpillOptions::new(folder.path()).bytes_max(1 << 20));

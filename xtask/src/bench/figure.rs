@@ -1,4 +1,5 @@
-//! Programs that measure: built as what is run for long, and the figures they print as lines of JSON.
+//! Programs that measure: built as what is run for long, and the figures they print as lines of
+//! JSON.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +31,8 @@ impl Figure {
     }
 }
 
-/// Builds one program of a package as what is run for long, and no other: each takes minutes. Where it is.
+/// Builds one program of a package as what is run for long, and no other: each takes minutes. Where
+/// it is.
 pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf> {
     let words = [
         "build",

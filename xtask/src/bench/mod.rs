@@ -1,7 +1,9 @@
-//! `cargo xtask bench`: our figures and the peers', measured one after the other on this machine, in one table.
+//! `cargo xtask bench`: our figures and the peers', measured one after the other on this machine,
+//! in one table.
 //!
-//! Every program measured prints JSON lines; what is not one is its own business. Two kinds of figures: what one call
-//! costs (`ns_per_op`), and what becomes of a burst of events sent to an Event API server (`events_per_second`).
+//! Every program measured prints JSON lines; what is not one is its own business. Two kinds of
+//! figures: what one call costs (`ns_per_op`), and what becomes of a burst of events sent to an
+//! Event API server (`events_per_second`).
 
 mod figure;
 mod rounds;
@@ -23,7 +25,8 @@ use figure::{Figure, PROFILE, build, figures, machine};
 pub(crate) enum Bench {
     /// Recording: the recorder, the fan-out, the correlator, and a burst into a server
     Record(Args),
-    /// The Event API server: writes, reads and watchers, beside kube-apiserver with etcd and a handler that only echoes
+    /// The Event API server: writes, reads and watchers, beside kube-apiserver with etcd and a
+    /// handler that only echoes
     Server(serving::Args),
     /// Storing: the embedded store beside raw etcd and a bare log on the same disk
     Store(store::Args),
@@ -130,7 +133,7 @@ fn record(root: &Path, args: &Args) -> Result {
         table::calls(&calls),
         table::series(&calls),
         table::burst("burst into `tidings serve`", &burst),
-        table::burst("the same about 100 objects", &repeats),
+        table::burst("burst about 100 objects", &repeats),
     );
     println!("\n{tables}");
     for line in &skipped {
@@ -145,11 +148,11 @@ fn record(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Of a burst; and about so many objects, or about few.
+/// Of a burst; and about this number of objects, or about few.
 const EVENTS: &str = "20000";
 const FEW: &str = "100";
 
-/// Has `command` send its burst about so many objects to a fresh server.
+/// Has `command` send its burst about this number of objects to a fresh server.
 fn send_burst(server: &Path, objects: &str, command: &mut Command) -> Result<Vec<Figure>> {
     let running = server::Running::start(server, &["serve", "--secure-port", "0"])?;
     let before = running.processor_seconds();

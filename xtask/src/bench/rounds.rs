@@ -1,5 +1,5 @@
-//! Several rounds of the same parts as one: of every number the median. A machine that others use, too, has bad minutes;
-//! one figure of one minute says more about them than about what is measured.
+//! Several rounds of the same parts as one: of every number the median. A machine that others use,
+//! too, has bad minutes; one figure of one minute says more about them than about what is measured.
 
 use crate::command::Result;
 use serde_json::Value;
@@ -9,7 +9,8 @@ use super::figure::Figure;
 /// How often everything is measured, where nothing else is said.
 pub(super) const ROUNDS: u64 = 3;
 
-/// Measures so many times, and takes the medians. Every round has the same figures in the same order.
+/// Measures a number of times, and takes the medians. Every round has the same figures in the same
+/// order.
 pub(super) fn medians(
     rounds: u64,
     mut measure: impl FnMut() -> Result<Vec<Figure>>,

@@ -1,4 +1,4 @@
-//! Servers for one measurement each: fresh, so that nobody finds what another left.
+//! Servers for one measurement each: fresh, so that none finds what another left.
 
 use crate::command::Result;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A server with whoever started it: it ends when this is dropped, and its folder goes.
+/// A server with the program that started it: it ends when this is dropped, and its folder goes.
 pub(super) struct Running {
     child: Child,
     kubeconfig: PathBuf,
@@ -31,7 +31,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Runs a server of our kind: given a data folder it prints the path of a kubeconfig when it is ready.
+    /// Runs a server of our kind: given a data folder it prints the path of a kubeconfig when it is
+    /// ready.
     pub(super) fn start(server: &Path, arguments: &[&str]) -> Result<Self> {
         let folder = folder()?;
         let mut command = Command::new(server);
@@ -46,7 +47,8 @@ impl Running {
         })
     }
 
-    /// Runs a kube-apiserver with an etcd of its own, kept by a program of ours that says as JSON where they are.
+    /// Runs a kube-apiserver with an etcd of its own, kept by a program of ours that says as JSON
+    /// where they are.
     pub(super) fn start_kube_apiserver(command: &mut Command) -> Result<Self> {
         let folder = folder()?;
         let (child, line) = first_line(command)?;
@@ -74,10 +76,12 @@ impl Running {
         self.child.id()
     }
 
-    /// How long the processor has worked for it, in seconds, to hundredths, where the system tells (Linux).
+    /// How long the processor has worked for it, in seconds, to hundredths, where the system tells
+    /// (Linux).
     pub(super) fn processor_seconds(&self) -> Option<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process())).ok()?;
-        // The name, which may have anything in it, ends with the last parenthesis; user and system time are the 14th and 15th of all fields.
+        // The name, which may have anything in it, ends with the last parenthesis; user and system
+        // time are the 14th and 15th of all fields.
         let (_, fields) = stat.rsplit_once(')')?;
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();

@@ -1,5 +1,6 @@
-//! `cargo xtask bench server`: the same load on our server, on kube-apiserver with etcd, and on a handler that only
-//! parses and echoes (the floor), one after the other on this machine. Each part has a fresh server.
+//! `cargo xtask bench server`: the same load on our server, on kube-apiserver with etcd, and on a
+//! handler that only parses and echoes (the floor), one after the other on this machine. Each part
+//! has a fresh server.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,5 +1,6 @@
-//! `cargo xtask soak`: a steady stream of short-lived events into our server for a long time, with watchers that account
-//! for every one: come once, gone once, on time. Each minute's latency and memory are printed, to be seen flat.
+//! `cargo xtask soak`: a steady stream of short-lived events into our server for a long time, with
+//! watchers that account for every one: come once, gone once, on time. Each minute's latency and
+//! memory are printed, to be seen flat.
 
 use crate::command::Result;
 use std::path::Path;

@@ -1,6 +1,8 @@
-//! `cargo xtask bench store`: the embedded store beside raw etcd and a bare log, in one run on one disk.
+//! `cargo xtask bench store`: the embedded store beside raw etcd and a bare log, in one run on one
+//! disk.
 //!
-//! Every part is a process of its own, one after the other, each in a folder of its own that is gone afterwards.
+//! Every part is a process of its own, one after the other, each in a folder of its own that is
+//! gone afterwards.
 
 use std::path::{Path, PathBuf};
 
@@ -180,7 +182,10 @@ fn round(
             all.extend(bench.part(&store, &["reads"], &[("--events", sizes.events)])?);
         }
     }
+    all.extend(bench.fresh(&["lists"], &[("--events", sizes.events)])?);
     all.extend(bench.fresh(&["expiry"], &[("--events", sizes.events)])?);
+    all.extend(bench.fresh(&["mixture"], &[("--events", sizes.updates)])?);
+    all.extend(bench.fresh(&["patches"], &[("--events", sizes.events)])?);
     if let Some(captures) = real {
         let captures = captures.to_string_lossy();
         all.extend(bench.fresh(&["real", &captures], &[("--events", sizes.real)])?);
@@ -188,7 +193,8 @@ fn round(
     Ok(all)
 }
 
-/// So many events that nobody keeps them in a cluster: what they take, and how long until they can be read again.
+/// More events than any cluster keeps: what they take, and how long until they can
+/// be read again.
 fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result {
     let folder = bench.new_folder()?;
     let store = folder.path().join("store");

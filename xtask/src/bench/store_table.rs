@@ -94,7 +94,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             );
         };
         of_writes(
-            "device bytes per byte given",
+            "device bytes per byte of input",
             "device_bytes_per_byte",
             Unit::Times,
         );
@@ -111,7 +111,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             },
         );
         for (title, field) in [("p50", "p50_ms"), ("p99", "p99_ms")] {
-            let title = format!("a lone durable write, {title}, {run} run");
+            let title = format!("a single durable write, {title}, {run} run");
             row(&title, &name, &name, field, Unit::Milliseconds);
         }
     }
@@ -130,7 +130,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Milliseconds,
         ),
         (
-            "one object's events, the first after opening",
+            "one object's events, first after opening",
             "reads",
             "object_first_p50_ms",
             Unit::Milliseconds,
@@ -148,32 +148,40 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Milliseconds,
         ),
         (
-            "everything listed, events/s",
+            "list of everything, events/s",
             "reads",
             "list_per_second",
             Unit::PerSecond,
         ),
-        (
-            "opened again after",
-            "reads",
-            "reopen_seconds",
-            Unit::Seconds,
-        ),
+        ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
         (
             "peak memory opening and reading",
             "reads",
             "peak_bytes",
             Unit::Megabytes,
         ),
-        ("half of them expire in", "expiry", "seconds", Unit::Seconds),
         (
-            "other writers meanwhile, p99",
+            "list of everything in pages of 500",
+            "lists",
+            "idle_seconds",
+            Unit::Seconds,
+        ),
+        (
+            "the same beside 5,000 creates/s",
+            "lists",
+            "beside_seconds",
+            Unit::Seconds,
+        ),
+        ("times as long beside them", "lists", "ratio", Unit::Times),
+        ("expiry of half of them", "expiry", "seconds", Unit::Seconds),
+        (
+            "other writers during expiry, p99",
             "expiry",
             "during_p99_ms",
             Unit::Milliseconds,
         ),
         (
-            "the same writers before, p99",
+            "other writers before expiry, p99",
             "expiry",
             "idle_p99_ms",
             Unit::Milliseconds,
@@ -191,9 +199,57 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Megabytes,
         ),
         (
+            "mixed lives: end told after its time, p99",
+            "mixture",
+            "late_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "mixed lives: the latest end",
+            "mixture",
+            "late_most_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "patches under 14 days: values that live",
+            "patches",
+            "value_bytes",
+            Unit::Megabytes,
+        ),
+        (
+            "patches under 14 days: disk at most",
+            "patches",
+            "disk_bytes_most",
+            Unit::Megabytes,
+        ),
+        (
+            "patches under 14 days: disk afterwards",
+            "patches",
+            "disk_bytes_after",
+            Unit::Megabytes,
+        ),
+        (
+            "patches, p99 while space is given back",
+            "patches",
+            "during_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "patches, p99 before",
+            "patches",
+            "idle_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
             "real events: disk per event",
             "real",
             "disk_bytes_per_event",
+            Unit::Bytes,
+        ),
+        (
+            "real events: disk per event, nothing learned from them",
+            "real",
+            "disk_bytes_per_event_built_in",
             Unit::Bytes,
         ),
         (
@@ -231,12 +287,7 @@ pub(super) fn archive(figures: &[Figure], events: u64) -> String {
             "peak_bytes",
             Unit::Megabytes,
         ),
-        (
-            "opened again after",
-            "reads",
-            "reopen_seconds",
-            Unit::Seconds,
-        ),
+        ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
         (
             "one object's events, p50",
             "reads",
@@ -256,7 +307,7 @@ pub(super) fn archive(figures: &[Figure], events: u64) -> String {
             Unit::Milliseconds,
         ),
         (
-            "everything listed, events/s",
+            "list of everything, events/s",
             "reads",
             "list_per_second",
             Unit::PerSecond,
@@ -308,8 +359,8 @@ mod tests {
             [
                 "| creates/s, 64 writers | 70000 | 7000 | 100000 | 10.00 × | 0.70 × |",
                 "| creates, p99, 64 writers | 2.00 ms | 40.00 ms | 1.00 ms | 20.00 × | 0.50 × |",
-                "| everything listed, events/s | 900 | 300 |  | 3.00 × |  |",
-                "| opened again after | 0.50 s |  |  |  |  |",
+                "| list of everything, events/s | 900 | 300 |  | 3.00 × |  |",
+                "| time to reopen | 0.50 s |  |  |  |  |",
             ]
         );
     }

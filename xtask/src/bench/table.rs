@@ -9,7 +9,8 @@ use super::figure::Figure;
 const OURS: &str = "tidings";
 const PEER: &str = "client-go";
 
-/// What one call costs: a row for each name, ours beside client-go's. A figure one of them does not have stays empty.
+/// What one call costs: a row for each name, ours beside client-go's. A figure one of them does not
+/// have stays empty.
 pub(super) fn calls(figures: &[Figure]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for figure in figures {
@@ -56,7 +57,7 @@ pub(super) fn burst(what: &str, figures: &[Figure]) -> String {
         .find(|figure| is_of(figure, PEER))
         .and_then(rate);
     let mut table = format!(
-        "| {what} | offered | delivered | merged | lost | found afterwards | events/s | to client-go | peak memory | CPU for an event | the server's |\n\
+        "| {what} | offered | delivered | merged | lost | stored | events/s | to client-go | peak memory | CPU for an event | the server's |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for figure in figures {
@@ -95,11 +96,11 @@ pub(super) fn series(figures: &[Figure]) -> String {
     let bytes = |bytes: f64| format!("{bytes:.0} B");
     #[rustfmt::skip]
     let rows: [(&str, &str, &str, Shown); 7] = [
-        ("a call while no write is answered, median", "record_stuck_sink", "p50_ns", nanoseconds),
-        ("the same, 99 of 100", "record_stuck_sink", "p99_ns", nanoseconds),
-        ("memory of an open series, of 100,000", "series_memory", "bytes_per_series", bytes),
+        ("a call while the sink does not answer, p50", "record_stuck_sink", "p50_ns", nanoseconds),
+        ("a call while the sink does not answer, p99", "record_stuck_sink", "p99_ns", nanoseconds),
+        ("memory of an open series (of 100,000)", "series_memory", "bytes_per_series", bytes),
         ("writes for 1,000 repeats, one a second", "record_series_repeat", "writes_per_1000", count),
-        ("memory of an event of core/v1 that is remembered", "cached_key", "bytes_per_key", bytes),
+        ("memory of a remembered core/v1 event", "cached_key", "bytes_per_key", bytes),
         ("a create as JSON", "create_body_json", "bytes", bytes),
         ("a create as protobuf", "create_body_protobuf", "bytes", bytes),
     ];
@@ -116,8 +117,9 @@ pub(super) fn series(figures: &[Figure]) -> String {
     table
 }
 
-/// The server's figures: a row for each name, ours beside kube-apiserver's and the floor's. Rates compare ours to theirs, times and sizes
-/// theirs to ours, so more than 1 is better for us throughout.
+/// The server's figures: a row for each name, ours beside kube-apiserver's and the floor's. Rates
+/// compare ours to theirs, times and sizes theirs to ours, so more than 1 is better for us
+/// throughout.
 pub(super) fn serving(figures: &[Figure]) -> String {
     const SERVER: &str = "kube-apiserver";
     const FLOOR: &str = "echo";
@@ -292,9 +294,9 @@ mod tests {
         let table = series(&figures);
         let rows: Vec<&str> = table.lines().skip(2).take(4).collect();
         let expected = [
-            "| a call while no write is answered, median | 400 ns |  |",
-            "| the same, 99 of 100 | 1.50 µs | 9.00 µs |",
-            "| memory of an open series, of 100,000 |  |  |",
+            "| a call while the sink does not answer, p50 | 400 ns |  |",
+            "| a call while the sink does not answer, p99 | 1.50 µs | 9.00 µs |",
+            "| memory of an open series (of 100,000) |  |  |",
             "| writes for 1,000 repeats, one a second | 0.56 |  |",
         ];
         assert_eq!(rows, expected);

@@ -1,4 +1,5 @@
-//! What the documents point at is there: files, headings, and the commands they tell a reader to type.
+//! What the documents point at is there: files, headings, and the commands they tell a reader to
+//! type.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -192,7 +193,7 @@ fn wrong_command(
 
 fn wrong_verb(root: &Path, verb: &str) -> Option<String> {
     let is_word = verb.starts_with(|letter: char| letter.is_ascii_lowercase());
-    let commands = root.join("crates/tidings-cli/src/commands");
+    let commands = root.join("crates/tidings-cli/src/bin/tidings/commands");
     let is_there =
         commands.join(format!("{verb}.rs")).exists() || commands.join(verb).join("mod.rs").exists();
     (is_word && !is_there).then(|| format!("tidings has no verb {verb}"))

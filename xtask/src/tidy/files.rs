@@ -1,12 +1,13 @@
-//! What every file keeps: an opening that says what it is for, a length one can read, and no work left for later.
+//! What every file keeps: an opening that says what it is for, a length one can read, and no work
+//! left for later.
 
 use super::source::SourceFile;
 
 /// Lines of Rust beyond which a file is two.
 const LINES_MAX: usize = 900;
 
-/// Words that stand for work not done, or for a machine of somebody's. Spelt in halves, so that this file keeps its own
-/// rule.
+/// Words that stand for work not done, or for a path of one machine. Spelt in halves, so that
+/// this file keeps its own rule.
 const NOWHERE: [(&str, &str); 9] = [
     (concat!("TO", "DO"), "do it or leave it out"),
     (concat!("FIX", "ME"), "fix it or leave it out"),
@@ -17,12 +18,13 @@ const NOWHERE: [(&str, &str); 9] = [
         "implement it or leave it out",
     ),
     (concat!("#[", "allow("), "use #[expect(…, reason = \"…\")]"),
-    (concat!("/ho", "me/"), "a path of somebody's machine"),
-    (concat!("/ro", "ot/"), "a path of somebody's machine"),
-    (concat!("/wo", "rk/"), "a path of somebody's machine"),
+    (concat!("/ho", "me/"), "a path of one machine"),
+    (concat!("/ro", "ot/"), "a path of one machine"),
+    (concat!("/wo", "rk/"), "a path of one machine"),
 ];
 
-/// A test that `cargo test` passes over, unless another test runs it, as one does that kills it half-way.
+/// A test that `cargo test` passes over, unless another test runs it, as one does that kills it
+/// half-way.
 const IGNORED: &str = concat!("#[", "ignore");
 const RUN_BY_ANOTHER: &str = concat!("#[", "ignore = \"run by the test ");
 
@@ -59,10 +61,10 @@ fn check_file(file: &SourceFile) -> Vec<String> {
         }
         if line.contains(IGNORED) && !line.contains(RUN_BY_ANOTHER) {
             problems.push(format!(
-                "{path}:{number}: {IGNORED}]: a test that nothing runs is none"
+                "{path}:{number}: {IGNORED}]: a test that never runs proves nothing"
             ));
         }
-        // In Markdown two spaces at the end are a line break, and nobody sees them.
+        // In Markdown two spaces at the end are a line break, and invisible.
         if line.ends_with([' ', '\t']) {
             problems.push(format!("{path}:{number}: blank space at the end"));
         }

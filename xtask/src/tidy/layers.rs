@@ -1,9 +1,10 @@
-//! Who may use whom, from `cargo metadata`: our crates among each other, and the libraries only one layer may know.
+//! Who may use whom, from `cargo metadata`: our crates among each other, and the libraries only one
+//! layer may know.
 
 use serde_json::Value;
 
 /// One of our crates, and those of ours it may use. Tests may use anything.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("tidings-core", &[]),
     ("tidings-api", &["tidings-core"]),
     ("tidings-store", &[]),
@@ -18,7 +19,13 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ),
     (
         "tidings-conformance",
-        &["tidings", "tidings-core", "tidings-server", "tidings-store"],
+        &[
+            "tidings",
+            "tidings-core",
+            "tidings-server",
+            "tidings-store",
+            "tidings-testing",
+        ],
     ),
     (
         "tidings-bench",
@@ -28,14 +35,16 @@ const LAYERS: [(&str, &[&str]); 9] = [
             "tidings-server",
             "tidings-store",
             "tidings-cli",
+            "tidings-testing",
         ],
     ),
-    ("xtask", &[]),
+    ("tidings-testing", &["tidings-server", "tidings-store"]),
+    ("xtask", &["tidings-testing"]),
 ];
 
 /// Libraries with the only crates that may use them.
 const ONLY_IN: [(&str, &[&str]); 8] = [
-    ("axum", &["tidings-server"]),
+    ("axum", &["tidings-server", "tidings-testing"]),
     (
         "hyper",
         &["tidings-server", "tidings-conformance", "tidings-bench"],
@@ -60,12 +69,14 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
             // Its recorder is one of those that judge.
             "tidings-conformance",
             "tidings-bench",
+            "tidings-testing",
         ],
     ),
     ("indicatif", &["tidings-cli"]),
 ];
 
-/// What the core may never use, not even through a feature: its inputs are arguments, its outputs values.
+/// What the core may never use, not even through a feature: its inputs are arguments, its outputs
+/// values.
 const NEVER_IN_CORE: [&str; 8] = [
     "tokio",
     "futures",
@@ -89,6 +100,16 @@ pub(super) fn check(metadata: &Value) -> Vec<String> {
     if packages.is_empty() {
         problems.push("cargo metadata names no packages".to_owned());
     }
+    let is_published = |package: &&Value| {
+        package["publish"]
+            .as_array()
+            .is_none_or(|to| !to.is_empty())
+    };
+    let unpublished: Vec<&str> = packages
+        .iter()
+        .filter(|package| !is_published(package))
+        .map(|package| text(&package["name"]))
+        .collect();
     for package in packages {
         let name = text(&package["name"]);
         let Some((_, may_use)) = LAYERS.iter().find(|(layer, _)| *layer == name) else {
@@ -106,11 +127,13 @@ pub(super) fn check(metadata: &Value) -> Vec<String> {
             .as_array()
             .map(Vec::as_slice)
             .unwrap_or_default();
-        for dependency in dependencies
-            .iter()
-            .filter(|dependency| dependency["kind"] != "dev")
-        {
-            check_dependency(name, may_use, dependency, &mut problems);
+        for dependency in dependencies {
+            if is_published(&package) && unpublished.contains(&text(&dependency["name"])) {
+                problems.extend(check_unpublished(name, dependency));
+            }
+            if dependency["kind"] != "dev" {
+                check_dependency(name, may_use, dependency, &mut problems);
+            }
         }
     }
     problems
@@ -146,6 +169,16 @@ fn check_dependency(name: &str, may_use: &[&str], dependency: &Value, problems: 
             "{name} chooses a version of Kubernetes, which is for its users to choose"
         ));
     }
+}
+
+/// A package for others has no use for a crate they cannot get: cargo leaves out what tests use by
+/// path alone, and nothing else.
+fn check_unpublished(name: &str, dependency: &Value) -> Option<String> {
+    let by_path_alone = dependency["kind"] == "dev" && dependency["req"] == "*";
+    let uses = text(&dependency["name"]);
+    (!by_path_alone).then(|| {
+        format!("{name} uses {uses}, which is not published: only tests may, without a version")
+    })
 }
 
 fn text(value: &Value) -> &str {
@@ -202,5 +235,32 @@ mod tests {
             );
         }
         assert_eq!(check(&json!({})).len(), 1);
+    }
+
+    #[test]
+    fn a_published_crate_uses_an_unpublished_one_in_tests_by_path_alone() {
+        let cases = [
+            (json!({"kind": "dev", "req": "*"}), 0),
+            (json!({"kind": "dev", "req": "^0.1.0"}), 1),
+            (json!({"kind": "build", "req": "*"}), 2),
+            (json!({"kind": null, "req": "*"}), 2),
+        ];
+        for (mut dependency, expected) in cases {
+            dependency["name"] = "tidings-testing".into();
+            let package = |name: &str, publish: Value, dependencies: Value| {
+                json!({
+                    "name": name, "publish": publish, "dependencies": dependencies,
+                    "description": "d", "license": "l", "rust_version": "1.90",
+                })
+            };
+            let packages = json!([
+                package("tidings-testing", json!([]), json!([])),
+                package("tidings-core", json!(null), json!([dependency])),
+                package("xtask", json!([]), json!([dependency])),
+            ]);
+            let problems = check(&json!({"packages": packages}));
+            // xtask is not published, and its layer allows it.
+            assert_eq!(problems.len(), expected, "{problems:?}");
+        }
     }
 }

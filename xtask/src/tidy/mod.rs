@@ -1,14 +1,16 @@
-//! `cargo xtask tidy`: rules no compiler checks. Who may use whom among crates ([`layers`]),
-//! rooms ([`rooms`]) and files ([`circles`]), what every file keeps ([`files`]), and
-//! that what the documents point at is there ([`documents`]).
+//! `cargo xtask tidy`: rules no compiler checks. Who may use whom among crates ([`layers`]), rooms
+//! ([`rooms`]) and files ([`circles`]), what every file keeps ([`files`]), plain wording
+//! ([`wording`]), and that what the documents refer to exists ([`documents`], [`named_tests`]).
 
 mod circles;
 mod documents;
 mod files;
 mod layers;
+mod named_tests;
 mod rooms;
 mod source;
 mod uses;
+mod wording;
 
 use std::path::Path;
 
@@ -29,6 +31,8 @@ pub(crate) fn run(root: &Path, tasks: &clap::Command) -> Result {
     problems.extend(circles::check(&files));
     problems.extend(rooms::check(&files));
     problems.extend(files::check(&files));
+    problems.extend(wording::check(&files));
+    problems.extend(named_tests::check(&files));
     problems.extend(documents::check(root, &files, &metadata, tasks));
     for problem in &problems {
         eprintln!("{problem}");

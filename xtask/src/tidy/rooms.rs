@@ -6,24 +6,75 @@ use std::path::Path;
 use super::source::SourceFile;
 use super::uses::{Uses, roots};
 
-/// A room by its name, and the files and folders (they end with `/`) of the sources that are in it.
+/// A room by its name, and the files and folders (they end with `/`) of the sources that are in it;
+/// `*` is whatever no other room has.
 type Room = (&'static str, &'static [&'static str]);
 
-/// Crates with their rooms, the highest first. Every file of such a crate is in one room, but for the
-/// root, which declares them, and `clock.rs`.
-const ROOMS: [(&str, &[Room]); 1] = [(
-    "tidings-server",
-    &[
-        ("start", &["start/", "fuzzing.rs"]),
-        ("api", &["api/"]),
-        ("admission", &["admission/"]),
-        ("audit", &["audit/"]),
-        ("auth", &["auth/"]),
-        ("flow", &["flow/"]),
-        ("metrics", &["metrics/"]),
-        ("http", &["http/"]),
-    ],
-)];
+/// Crates with their rooms, the highest first. Every file of such a crate is in one room, but for
+/// the root, which declares them, and `clock.rs`.
+const ROOMS: [(&str, &[Room]); 6] = [
+    (
+        "tidings-core",
+        &[
+            (
+                "correlation and delivery",
+                &["correlator/", "delivery/", "patch.rs", "retry.rs"],
+            ),
+            ("wire forms", &["recorded.rs", "recorded/"]),
+            ("events", &["*"]),
+        ],
+    ),
+    (
+        "tidings-api",
+        &[
+            ("requests", &["patch/", "selector/", "table.rs"]),
+            ("codec", &["codec/", "managed/"]),
+            ("words", &["*"]),
+        ],
+    ),
+    (
+        "tidings",
+        &[
+            (
+                "broadcaster",
+                &["broadcaster.rs", "kube_rs.rs", "testing.rs"],
+            ),
+            ("delivery", &["delivery.rs", "questions.rs"]),
+            ("recording", &["*"]),
+        ],
+    ),
+    (
+        "tidings-store",
+        &[
+            ("backends", &["embedded/", "etcd/", "memory.rs"]),
+            ("contract", &["*"]),
+        ],
+    ),
+    (
+        "tidings-server",
+        &[
+            ("start", &["start/", "fuzzing.rs"]),
+            ("api", &["api/"]),
+            ("admission", &["admission/"]),
+            ("audit", &["audit/"]),
+            ("auth", &["auth/"]),
+            ("flow", &["flow/"]),
+            ("metrics", &["metrics/"]),
+            ("http", &["http/"]),
+        ],
+    ),
+    (
+        "tidings-cli",
+        &[
+            ("import", &["import/"]),
+            (
+                "printing",
+                &["columns.rs", "format.rs", "jsonpath/", "printer.rs"],
+            ),
+            ("events", &["*"]),
+        ],
+    ),
+];
 
 /// Files that stand beside the rooms.
 const BESIDE: [&str; 3] = ["lib.rs", "main.rs", "clock.rs"];
@@ -47,11 +98,14 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
 fn broken(uses: &Uses, sources: &Path, rooms: &[Room]) -> Vec<String> {
     let room_of = |file: &Path| {
         let file = file.strip_prefix(sources).unwrap_or(file).to_str()?;
-        rooms.iter().position(|(_, members)| {
-            members
-                .iter()
-                .any(|member| file == *member || member.ends_with('/') && file.starts_with(member))
-        })
+        let is_in =
+            |member: &&str| file == *member || member.ends_with('/') && file.starts_with(*member);
+        let named = |room: &Room| room.1.iter().any(is_in);
+        let rest = |room: &Room| room.1.contains(&"*");
+        rooms
+            .iter()
+            .position(named)
+            .or_else(|| rooms.iter().position(rest))
     };
     let is_beside = |file: &Path| {
         let file = file.strip_prefix(sources).unwrap_or(file);
@@ -67,6 +121,9 @@ fn broken(uses: &Uses, sources: &Path, rooms: &[Room]) -> Vec<String> {
             continue;
         };
         for (other, what) in used {
+            if is_beside(other) {
+                continue;
+            }
             if let Some(above) = room_of(other).filter(|above| *above < room)
                 && let (Some((room, _)), Some((above, _))) = (rooms.get(room), rooms.get(above))
             {
@@ -88,6 +145,10 @@ mod tests {
     const TWO: [Room; 2] = [("upper", &["upper.rs", "attic/"]), ("lower", &["lower.rs"])];
 
     fn problems(upper: &str, attic: &str, lower: &str) -> usize {
+        problems_in(&TWO, upper, attic, lower)
+    }
+
+    fn problems_in(rooms: &[Room], upper: &str, attic: &str, lower: &str) -> usize {
         let files = [
             ("lib.rs", "mod attic; mod lower; mod upper;"),
             ("upper.rs", upper),
@@ -99,7 +160,7 @@ mod tests {
             text: text.to_owned(),
         });
         let uses = Uses::read(&files, Path::new("a/src/lib.rs")).unwrap();
-        broken(&uses, Path::new("a/src"), &TWO).len()
+        broken(&uses, Path::new("a/src"), rooms).len()
     }
 
     #[test]
@@ -113,5 +174,9 @@ mod tests {
         assert_eq!(problems("pub struct Upper;", "", up), 1);
         let attic = "pub struct Lower(crate::attic::Attic);";
         assert_eq!(problems("", "pub struct Attic;", attic), 1);
+        // The lower room is whatever the other is not.
+        let rest: [Room; 2] = [("upper", &["upper.rs"]), ("rest", &["*"])];
+        assert_eq!(problems_in(&rest, "pub struct Upper;", "", up), 1);
+        assert_eq!(problems_in(&rest, down, "", "pub struct Lower;"), 0);
     }
 }

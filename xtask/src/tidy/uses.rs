@@ -19,16 +19,27 @@ pub(super) struct Uses {
 
 /// The crates with their root files.
 pub(super) fn roots(files: &[SourceFile]) -> Vec<(String, PathBuf)> {
-    let is_root = |path: &Path| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
     files
         .iter()
-        .filter(|file| is_root(&file.path) && !file.path.starts_with("benches/peers"))
-        .map(|file| {
-            let crate_folder = file.path.parent().and_then(Path::parent);
-            let name = crate_folder.and_then(Path::file_name).unwrap_or_default();
-            (name.to_string_lossy().into_owned(), file.path.clone())
-        })
+        .filter(|file| !file.path.starts_with("benches/peers"))
+        .filter_map(|file| Some((package_of_root(&file.path)?, file.path.clone())))
         .collect()
+}
+
+/// The folder of the package whose library or program begins with this file.
+fn package_of_root(path: &Path) -> Option<String> {
+    let names: Vec<_> = path
+        .iter()
+        .map(|name| name.to_str().unwrap_or_default())
+        .collect();
+    let src = names.iter().rposition(|name| *name == "src")?;
+    let (before, within) = names.split_at(src);
+    let is_root = match within {
+        ["src", "lib.rs" | "main.rs"] | ["src", "bin", _, "main.rs"] => true,
+        ["src", "bin", _] => path.extension().is_some_and(|extension| extension == "rs"),
+        _ => false,
+    };
+    is_root.then(|| before.last().copied().unwrap_or_default().to_owned())
 }
 
 /// A module by its names from the root of the crate.
@@ -38,7 +49,7 @@ type ModulePath = Vec<String>;
 #[derive(Default)]
 struct Module {
     file: PathBuf,
-    /// What is defined here, other modules aside.
+    /// The items defined here, except for modules.
     items: BTreeSet<String>,
     children: BTreeSet<String>,
     /// Imported names, with the paths they stand for.
@@ -378,5 +389,32 @@ impl Names<'_> {
             }
         }
         self.0.insert(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_and_each_program_of_a_package_begin_somewhere() {
+        for (path, expected) in [
+            ("crates/tidings/src/lib.rs", Some("tidings")),
+            ("xtask/src/main.rs", Some("xtask")),
+            ("benches/src/bin/store.rs", Some("benches")),
+            (
+                "crates/tidings-cli/src/bin/tidings/main.rs",
+                Some("tidings-cli"),
+            ),
+            ("crates/tidings-cli/src/bin/tidings/clock.rs", None),
+            ("crates/tidings/src/recorder.rs", None),
+            ("crates/tidings/tests/memory.rs", None),
+        ] {
+            assert_eq!(
+                package_of_root(Path::new(path)).as_deref(),
+                expected,
+                "{path}"
+            );
+        }
     }
 }

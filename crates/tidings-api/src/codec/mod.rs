@@ -1,8 +1,9 @@
 //! Events between wire, store and memory.
 //!
-//! In memory there is one type: the core/v1 protobuf message, in canonical form (what is empty is unset). At rest it is
-//! that message in Kubernetes' envelope, without resourceVersion and selfLink, as kube-apiserver keeps it in etcd, but that
-//! kube-apiserver also writes what is empty. On the wire it is either API version's JSON, YAML or protobuf.
+//! In memory there is one type: the core/v1 protobuf message, in canonical form (what is empty is
+//! unset). At rest it is that message in Kubernetes' envelope, without resourceVersion and
+//! selfLink, as kube-apiserver keeps it in etcd, but that kube-apiserver also writes what is empty.
+//! On the wire it is either API version's JSON, YAML or protobuf.
 
 mod compare;
 pub mod json;
@@ -125,7 +126,8 @@ fn canonicalize(event: &mut Event) {
     objects::canonicalize(Api::Core.event(), event);
 }
 
-/// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go without).
+/// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go
+/// without).
 pub fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
     write_members(out, |members| {
         if alone {
@@ -169,8 +171,8 @@ pub fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
     }
 }
 
-/// The event's bytes at rest. The event is in its canonical form afterwards, without what is not kept: resourceVersion and
-/// selfLink.
+/// The event's bytes at rest. The event is in its canonical form afterwards, without what is not
+/// kept: resourceVersion and selfLink.
 pub fn encode_stored(event: &mut Event) -> Bytes {
     canonicalize(event);
     if let Some(metadata) = &mut event.metadata {

@@ -1,6 +1,8 @@
-//! Kubernetes' protobuf: the envelope around a message, and the `events.k8s.io/v1` message made from the stored one.
+//! Kubernetes' protobuf: the envelope around a message, and the `events.k8s.io/v1` message made
+//! from the stored one.
 //!
-//! The envelope is `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`'s: four magic bytes, then `runtime.Unknown`.
+//! The envelope is `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`'s: four magic bytes, then
+//! `runtime.Unknown`.
 
 use bytes::Bytes;
 use k8s_pb::api::core::v1::{Event as CoreEvent, EventSeries as CoreSeries};
@@ -43,7 +45,8 @@ pub struct Enveloped {
 /// Opens an envelope.
 ///
 /// # Errors
-/// A fragment saying what is wrong: the magic bytes are missing, nothing follows them, or not the envelope's message.
+/// A fragment saying what is wrong: the magic bytes are missing, nothing follows them, or not the
+/// envelope's message.
 pub fn open(bytes: &Bytes) -> Result<Enveloped, String> {
     if bytes.is_empty() {
         return Err("empty data".into());
@@ -107,7 +110,8 @@ fn envelop_with(
     out
 }
 
-/// A frame of a protobuf watch: its length in four bytes, then a bare `WatchEvent` around an enveloped object.
+/// A frame of a protobuf watch: its length in four bytes, then a bare `WatchEvent` around an
+/// enveloped object.
 pub fn watch_frame(kind: &str, object: &[u8]) -> Vec<u8> {
     use k8s_pb::apimachinery::pkg::{apis::meta::v1::WatchEvent, runtime::RawExtension};
     let event = WatchEvent {

@@ -1,5 +1,5 @@
-//! What Go's `encoding/json` says of text that is no JSON. Asked only after a reader of ours has refused it, so that the
-//! client is told in the words it is told everywhere in Kubernetes.
+//! What Go's `encoding/json` says of text that is no JSON. Asked only after a reader of ours has
+//! refused it, so that the client is told in the words it is told everywhere in Kubernetes.
 
 /// Deeper than this is refused, as Go does.
 const DEPTH_MAX: usize = 10_000;
@@ -38,9 +38,9 @@ enum State {
     End,
     String,
     Escape,
-    /// So many hexadecimal digits to come.
+    /// Hexadecimal digits to come.
     Hex(u8),
-    /// So many letters of the word are read.
+    /// Letters of the word that are read.
     Word(&'static str, usize),
     Minus,
     Zero,
@@ -204,8 +204,8 @@ fn invalid<T>(byte: u8, context: &str) -> Result<T, String> {
     Err(format!("invalid character '{letter}' {context}"))
 }
 
-/// Makes text that is JSON to Go alone one to everybody: halves of surrogate pairs and bytes that are no UTF-8 become
-/// U+FFFD, as they do in Go's strings.
+/// Makes text that only Go accepts as JSON valid for every parser: halves of surrogate pairs and
+/// bytes that are no UTF-8 become U+FFFD, as they do in Go's strings.
 pub fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
     let mut out = String::with_capacity(text.len());

@@ -177,7 +177,7 @@ impl Reader<'_> {
     }
 }
 
-/// So many digits, and what follows.
+/// A number of digits, and the rest.
 fn digits(bytes: &[u8], len: usize) -> Option<(i64, &[u8])> {
     let (digits, rest) = bytes.split_at_checked(len)?;
     let value = digits.iter().try_fold(0, |value, digit| {

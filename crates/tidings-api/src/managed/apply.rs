@@ -1,8 +1,9 @@
-//! Server-side apply of one configuration to one event (`managedfields/internal`: `fieldmanager.go`,
-//! `structuredmerge.go`, `skipnonapplied.go`, `lastappliedmanager.go`, `lastappliedupdater.go`).
+//! Server-side apply of one configuration to one event (`managedfields/internal`:
+//! `fieldmanager.go`, `structuredmerge.go`, `skipnonapplied.go`, `lastappliedmanager.go`,
+//! `lastappliedupdater.go`).
 //!
-//! What is applied is partial, so it is handled as JSON; what is stored is typed. An apply that changes nothing leaves the
-//! event as it is, and the time of its manager, too.
+//! What is applied is partial, so it is handled as JSON; what is stored is typed. An apply that
+//! changes nothing leaves the event as it is, and the time of its manager, too.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::set::{FieldSet, PathElement, Shown};
 use super::{BEFORE_FIRST_APPLY, Writer, managed_fields, strip, update};
 use crate::codec::{self, Api, json::Reading};
 
-/// A field that somebody else manages.
+/// A field of another manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Who: `"name" using v1`.
@@ -51,7 +52,8 @@ const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 /// Applies a configuration to an event, or makes one of it if there is none.
 ///
 /// # Errors
-/// [`ApplyError`] says what is wrong with the configuration, or which fields others manage (never if `force`).
+/// [`ApplyError`] says what is wrong with the configuration, or which fields others manage (never
+/// if `force`).
 pub fn apply(
     live: Option<&Event>,
     config: &Value,
@@ -217,7 +219,8 @@ fn conflicts(managed: &Managed, written: &FieldSet) -> Vec<(Arc<str>, Vec<PathEl
     by_manager.collect()
 }
 
-/// What kubectl applied on the client's side and what is still so: `kubectl apply --server-side` may take it over.
+/// What kubectl applied on the client's side and what is still so: `kubectl apply --server-side`
+/// may take it over.
 fn applied_by_client(schema: Schema, event: &Event, live: &Value, api: Api) -> FieldSet {
     let metadata = event.metadata.as_ref();
     let applied: Option<Value> = metadata

@@ -1,4 +1,5 @@
-//! What a write did to an object's fields, found by walking two typed events side by side: no JSON is made.
+//! What a write did to an object's fields, found by walking two typed events side by side: no JSON
+//! is made.
 //!
 //! The table says which fields there are in which version; [`crate::codec`] walks it and calls
 //! here for each.

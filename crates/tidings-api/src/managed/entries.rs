@@ -1,4 +1,5 @@
-//! managedFields between the wire and memory (`managedfields/internal/managedfields.go`, `capmanagers.go`).
+//! managedFields between the wire and memory (`managedfields/internal/managedfields.go`,
+//! `capmanagers.go`).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use super::changes::Changes;
 use super::set::FieldSet;
 use super::writer::Writer;
 
-/// So many managers by update are kept apart; the oldest beyond are merged into one.
+/// Maximum managers by update; beyond it the oldest are merged into one.
 const UPDATE_MANAGERS_MAX: usize = 10;
 /// The manager the oldest are merged into.
 const OLD_UPDATES: &str = "ancient-changes";
@@ -29,7 +30,7 @@ impl Operation {
     }
 }
 
-/// Who manages. Somebody who applies is the same whatever the version.
+/// The manager. An applier is the same in every version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Manager {
     pub(super) name: String,
@@ -162,7 +163,7 @@ impl Managed {
         self.0.retain(|_, entry| entry.api_version == api_version);
     }
 
-    /// Takes what changed from everybody, and forgets who is left without anything.
+    /// Takes the changed fields from all managers, and removes managers without fields.
     pub(super) fn take(&mut self, changes: &Changes) {
         self.0.retain(|_, entry| {
             entry.set.subtract(&changes.written);
@@ -182,7 +183,8 @@ impl Managed {
         entry.time = Some(writer.now);
     }
 
-    /// Merges the oldest managers by update into one, until there are no more than the limit. All are of one version.
+    /// Merges the oldest managers by update into one, until there are no more than the limit. All
+    /// are of one version.
     pub(super) fn cap(&mut self) {
         let is_update = |manager: &&Manager| manager.operation == Operation::Update;
         let count = self.0.keys().filter(is_update).count();

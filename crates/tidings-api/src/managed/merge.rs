@@ -1,5 +1,6 @@
-//! Merging what is applied into an event, and removing what is not applied any more (`typed/merge.go`,
-//! `typed/remove.go`, and `prune` in `merge/update.go` of structured-merge-diff). All on JSON in one version.
+//! Merging what is applied into an event, and removing what is not applied any more
+//! (`typed/merge.go`, `typed/remove.go`, and `prune` in `merge/update.go` of
+//! structured-merge-diff). All on JSON in one version.
 
 use std::collections::BTreeSet;
 
@@ -48,8 +49,8 @@ fn merge_at(schema: Schema, live: Option<&Value>, applied: Option<&Value>) -> Op
     }
 }
 
-/// Items of both lists, each once: shared ones in the applied order, those only in the live list where they stood
-/// between shared ones.
+/// Items of both lists, each once: shared ones in the applied order, those only in the live list
+/// where they stood between shared ones.
 fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) -> Vec<Value> {
     let [in_live, in_applied] = [live, applied].map(|list| {
         list.iter()
@@ -133,8 +134,8 @@ fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
     }
 }
 
-/// Takes out of a merged value what its applier applied `last` time and nobody manages now; `managed` is what all
-/// managers have, the applier's new fields among them.
+/// Takes out of a merged value what its applier applied `last` time and no one manages now;
+/// `managed` is what all managers have, the applier's new fields among them.
 pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &FieldSet) -> Value {
     if last.is_empty() {
         return merged;
@@ -143,7 +144,7 @@ pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &Fi
     let last = named(last);
     let of_merged = named(&field_set(schema, &merged));
 
-    // What somebody manages comes back.
+    // Managed fields are put back.
     let pruned = remove(schema, &merged, &last);
     let mut gone = of_merged.clone();
     gone.subtract(&named(&field_set(schema, &pruned)));
@@ -156,8 +157,8 @@ pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &Fi
     remove(schema, &merged, &gone.intersection(&last))
 }
 
-/// The set with the named members around its fields (`EnsureNamedFieldsAreMembers`): `source.host` brings `source`, but
-/// `labels.app` does not bring the map of labels' own inner maps.
+/// The set with the named members around its fields (`EnsureNamedFieldsAreMembers`): `source.host`
+/// brings `source`, but `labels.app` does not bring the map of labels' own inner maps.
 fn with_named(schema: Schema, set: &FieldSet) -> FieldSet {
     let member = |schema: Schema, element: &PathElement| match element {
         PathElement::Field(name) => schema.declared(name),

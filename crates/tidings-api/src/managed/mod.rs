@@ -1,13 +1,15 @@
-//! Who manages which field of an event: `metadata.managedFields`, and server-side apply, which rests on it
-//! (`k8s.io/apimachinery/pkg/util/managedfields`, `sigs.k8s.io/structured-merge-diff`).
+//! Who manages which field of an event: `metadata.managedFields`, and server-side apply, which
+//! rests on it (`k8s.io/apimachinery/pkg/util/managedfields`, `sigs.k8s.io/structured-merge-diff`).
 //!
-//! - Every create, PUT and patch goes through [`track`], which gives the writer the fields it changed and takes them
-//!   from everybody else. Whether an event that nobody has applied yet is tracked at all is an option.
-//! - [`apply()`] merges what somebody applies into an event, refuses to take what others manage, and removes what that
-//!   manager applied before and does not any more.
+//! - Every create, PUT and patch goes through [`track`], which gives the writer the fields it
+//!   changed and takes them from all others. Whether an event that was never applied is
+//!   tracked at all is an option.
+//! - [`apply()`] merges an applied configuration into an event, refuses to take what others manage,
+//!   and removes what that manager applied before and does not any more.
 //!
-//! Fields are named as in the API version of the write. What was managed through the other version is forgotten by the
-//! next write, as kube-apiserver does: its converter has no way between the two groups.
+//! Fields are named as in the API version of the write. What was managed through the other version
+//! is forgotten by the next write, as kube-apiserver does: its converter has no way between the two
+//! groups.
 
 mod apply;
 mod changes;
@@ -29,10 +31,10 @@ pub use writer::Writer;
 
 use crate::codec;
 
-/// The manager of what was there before somebody applied for the first time.
+/// The manager of the fields set before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// What nobody manages in metadata, besides metadata itself.
+/// The fields of metadata without a manager, in addition to metadata itself.
 const UNMANAGED: [&str; 9] = [
     "name",
     "namespace",
@@ -45,10 +47,12 @@ const UNMANAGED: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// Settles the managed fields of an event about to be created (`live` is none then) or written over `live`.
+/// Settles the managed fields of an event about to be created (then `live` is `None`) or written
+/// over `live`.
 ///
-/// What the client sent as managedFields counts if it can be read; sent empty, it makes the event forget them. An event
-/// without any is tracked from its creation if `track_on_create`, otherwise from the first apply.
+/// What the client sent as managedFields counts if it can be read; sent empty, it makes the event
+/// forget them. An event without any is tracked from its creation if `track_on_create`, otherwise
+/// from the first apply.
 pub fn track(live: Option<&Event>, new: &mut Event, writer: Writer<'_>, track_on_create: bool) {
     let metadata = new.metadata.get_or_insert_default();
     let sent = std::mem::take(&mut metadata.managed_fields);
@@ -82,7 +86,7 @@ fn update(live: Option<&Event>, new: &Event, mut managed: Managed, writer: Write
     managed
 }
 
-/// Leaves out what nobody manages.
+/// Leaves out fields without a manager.
 fn strip(set: &mut FieldSet) {
     for element in ["apiVersion", "kind"] {
         set.strip(&PathElement::known(element), &[]);

@@ -1,8 +1,8 @@
 //! Sets of fields of an object, and their text form `FieldsV1`
 //! (`sigs.k8s.io/structured-merge-diff/v6/fieldpath`: `Set`, `PathElement`, `serialize.go`).
 //!
-//! A set is a tree. An inner node need not be a member itself: owning `metadata.labels.app` is not owning
-//! `metadata.labels`. No node is kept that is neither a member nor has members below it.
+//! A set is a tree. An inner node need not be a member itself: owning `metadata.labels.app` is not
+//! owning `metadata.labels`. No node is kept that is neither a member nor has members below it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -173,7 +173,7 @@ impl FieldSet {
         self.0.is_empty()
     }
 
-    /// Adds one field, not those around it. The empty path is none.
+    /// Adds one field, not those around it. The empty path adds nothing.
     pub(crate) fn insert(&mut self, path: &[PathElement]) {
         let Some((last, way)) = path.split_last() else {
             return;
@@ -236,7 +236,7 @@ impl FieldSet {
         });
     }
 
-    /// Takes out members of the object below one element; used for what nobody manages.
+    /// Takes out members of the object below one element; used for fields that are not managed.
     pub(crate) fn strip(&mut self, element: &PathElement, names: &[&'static str]) {
         let Some(node) = self.0.get_mut(element) else {
             return;

@@ -188,7 +188,7 @@ fn what_others_manage_is_taken_only_by_force() {
             ),
         ]
     );
-    // What it does not apply any more goes, unless it is somebody else's, too.
+    // Fields it no longer applies are removed, unless another manager has them.
     let less = config(&json!({"metadata": {"name": "a", "labels": {"x": "other"}}, "count": 5}));
     let less = apply(Some(&applied), &less, writer("app", 3), false).unwrap();
     let json = json_of(&less);
@@ -322,7 +322,7 @@ fn kubectl_goes_on_from_its_client_side_apply() {
         applied.metadata.as_ref().unwrap().annotations[key],
         "{\"apiVersion\":\"v1\",\"count\":1,\"kind\":\"Event\",\"message\":\"a\\u003cb\",\"metadata\":{\"name\":\"a\"},\"reason\":\"B\"}\n"
     );
-    // What somebody changed since is not kubectl's to take.
+    // kubectl must not take fields that were changed since.
     let mut changed = applied.clone();
     changed.count = Some(7);
     track(Some(&applied), &mut changed, writer("other", 3), true);
@@ -456,7 +456,8 @@ proptest! {
         prop_assert_eq!(typed.removed, untyped.removed);
     }
 
-    /// Who applies by force has what was applied, and owns exactly that; applying it again changes nothing.
+    /// Who applies by force has what was applied, and owns exactly that; applying it again changes
+    /// nothing.
     #[test]
     fn what_is_applied_is_there(live in any_event(), wanted in any_event()) {
         let mut live = live;

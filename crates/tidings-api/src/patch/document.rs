@@ -1,4 +1,5 @@
-//! A patch as its client sent it: JSON, in which no key should be given twice. Go tells so, and reads on.
+//! A patch as its client sent it: JSON, in which no key should be given twice. Go tells so, and
+//! reads on.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
@@ -8,7 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::go::{Notes, complaint, replace_what_is_no_text};
 
-/// Reads a patch and notes the keys that it gives twice, such as `duplicate field "a[0].b"`; the last one counts.
+/// Reads a patch and notes the keys that it gives twice, such as `duplicate field "a[0].b"`; the
+/// last one counts.
 ///
 /// # Errors
 /// Go's words for what is no JSON.

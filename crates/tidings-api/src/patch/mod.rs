@@ -1,5 +1,5 @@
-//! The three kinds of patch that change what they are applied to as it is, applied to an event's JSON in the version of the request
-//! (`k8s.io/apiserver/pkg/endpoints/handlers/patch.go`).
+//! The three kinds of patch that change what they are applied to as it is, applied to an event's
+//! JSON in the version of the request (`k8s.io/apiserver/pkg/endpoints/handlers/patch.go`).
 
 mod document;
 mod error;
@@ -62,8 +62,8 @@ impl Patch {
     /// Reads a patch.
     ///
     /// # Errors
-    /// 400 for what is not such a patch, 413 for too many operations, 415 for an apply, which is none. Whoever ignores what is
-    /// wrong with fields is told 422 of those of an operation.
+    /// 400 for what is not such a patch, 413 for too many operations, 415 for an apply, which is
+    /// none. A client that ignores field errors gets 422 for those of an operation.
     pub fn parse(
         kind: PatchKind,
         body: &[u8],
@@ -137,8 +137,8 @@ impl Patch {
         }
     }
 
-    /// With what to read the patched event: kube-apiserver reads what a strategic merge patch made from memory, all else from
-    /// JSON, and speaks of both differently.
+    /// With what to read the patched event: kube-apiserver reads what a strategic merge patch made
+    /// from memory, all else from JSON, and speaks of both differently.
     pub fn reading(&self) -> Reading {
         match self.change {
             Change::Strategic(_) => Reading::of_unstructured(),

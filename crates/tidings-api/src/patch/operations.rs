@@ -1,5 +1,6 @@
-//! JSON patch as `evanphx/json-patch` applies it, which is what kube-apiserver uses: beyond the standard, a value left out is
-//! null, what is not there can be replaced and copied (as null), and places of lists count from the end if negative.
+//! JSON patch as `evanphx/json-patch` applies it, which is what kube-apiserver uses: beyond the
+//! standard, a value left out is null, what is not there can be replaced and copied (as null), and
+//! places of lists count from the end if negative.
 
 use serde_json::Value;
 
@@ -15,7 +16,8 @@ const WORK_MAX: usize = 4 * 1024 * 1024;
 /// Most operations of a patch.
 pub(super) const OPERATIONS_MAX: usize = 10_000;
 
-/// What all copies of a patch together may add, in bytes; as much as kube-apiserver reads of a body.
+/// What all copies of a patch together may add, in bytes; as much as kube-apiserver reads of a
+/// body.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The operation cannot be done; clients are not told why.
@@ -240,7 +242,8 @@ impl Place {
     }
 }
 
-/// A place in a list of so many items, counted from the end if negative; it may be the one behind the last.
+/// A place in a list of a given length, counted from the end if negative; it may be the one behind
+/// the last.
 fn index(step: &str, len: usize) -> Result<usize, Impossible> {
     let place: i64 = step.parse().map_err(|_| Impossible)?;
     let place = if place < 0 {

@@ -1,9 +1,11 @@
-//! Strategic merge patch (`k8s.io/apimachinery/pkg/util/strategicpatch`), as far as an event's schema reaches.
+//! Strategic merge patch (`k8s.io/apimachinery/pkg/util/strategicpatch`), as far as an event's
+//! schema reaches.
 //!
-//! Maps merge key by key and `null` deletes, as in a merge patch. Two lists merge instead of being replaced:
-//! `metadata.ownerReferences` by `uid`, and `metadata.finalizers` as a set. The directives `$patch`, `$retainKeys`,
-//! `$setElementOrder/…` and `$deleteFromPrimitiveList/…` are heeded where there is something to merge with; what is new is
-//! taken as it is, without what has a `$patch`.
+//! Maps merge key by key and `null` deletes, as in a merge patch. Two lists merge instead of being
+//! replaced: `metadata.ownerReferences` by `uid`, and `metadata.finalizers` as a set. The
+//! directives `$patch`, `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…` are
+//! heeded where there is something to merge with; what is new is taken as it is, without what has a
+//! `$patch`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -336,8 +338,9 @@ fn merge_lists(
     put_together(items, &sent, &before, Some(key))
 }
 
-/// A list of items that a patch sends, in its order, and of those it leaves alone, in the order of `before`
-/// (`mergeSortedSlice`): as `before` has it where both were there, otherwise what is sent first.
+/// A list of items that a patch sends, in its order, and of those it leaves alone, in the order of
+/// `before` (`mergeSortedSlice`): as `before` has it where both were there, otherwise what is sent
+/// first.
 fn put_together(
     merged: Vec<Value>,
     order: &[Value],

@@ -272,7 +272,7 @@ fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
     Some((label, true, value))
 }
 
-/// Undoes `\\`, `\,` and `\=`; a bare comma or equals sign, or another escape, is none.
+/// Undoes `\\`, `\,` and `\=`; a bare comma or equals sign, or another escape, is an error.
 fn unescape(value: &str) -> Result<String, String> {
     let mut out = String::with_capacity(value.len());
     let mut characters = value.chars();

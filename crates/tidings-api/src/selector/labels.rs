@@ -1,5 +1,5 @@
-//! Label selectors (`k8s.io/apimachinery/pkg/labels`): `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a`, `!a`,
-//! `a>1`, `a<1`, joined by commas.
+//! Label selectors (`k8s.io/apimachinery/pkg/labels`): `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a
+//! notin (b)`, `a`, `!a`, `a>1`, `a<1`, joined by commas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +78,8 @@ impl LabelSelector {
     /// Reads a selector.
     ///
     /// # Errors
-    /// A fragment saying what was found where something else was expected, or which key or value is not valid.
+    /// A fragment saying what was found where something else was expected, or which key or value is
+    /// not valid.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser {
             tokens: tokens(text),

@@ -1,5 +1,5 @@
-//! One document, JSON or YAML: a list of events, an array of them, or a single event. A list is never held as a whole:
-//! its items are handed over as the parser comes by them.
+//! One document, JSON or YAML: a list of events, an array of them, or a single event. A list is
+//! never held as a whole: its items are handed over as the parser comes by them.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -22,7 +22,8 @@ pub(super) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// The document that begins at `line`. With a meter, items know their own lines and each has its own allowance.
+    /// The document that begins at `line`. With a meter, items know their own lines and each has
+    /// its own allowance.
     pub(super) fn new(
         line: u64,
         meter: Option<&'a Meter>,
@@ -37,7 +38,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Whether the taker wants no more. The parser was ended by an error then, which is not one of the document.
+    /// Whether the taker wants no more. The parser was ended by an error then, which is not one of
+    /// the document.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped
     }
@@ -87,7 +89,7 @@ fn not_an_object() -> Unreadable {
     Unreadable::Syntax("not an object, expected an Event".to_owned())
 }
 
-/// A parser can be ended early by an error only; nobody sees this one.
+/// A parser can be ended early by an error only; this one is never shown.
 fn go_on<E: de::Error>(flow: ControlFlow<()>) -> Result<(), E> {
     match flow {
         ControlFlow::Continue(()) => Ok(()),

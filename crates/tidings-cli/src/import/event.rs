@@ -1,12 +1,13 @@
-//! From a JSON object to an event that can be created: its kind checked, its shape core/v1, its server-owned metadata gone.
+//! From a JSON object to an event that can be created: its kind checked, its shape core/v1, its
+//! server-owned metadata gone.
 
 use serde_json::{Map, Value};
 use tidings_core::convert;
 
 use super::unreadable::Unreadable;
 
-/// The fields of `metadata` a server sets itself. They are not sent: a server ignores them, refuses them
-/// (resourceVersion), or takes them for the creator's (managedFields).
+/// The fields of `metadata` a server sets itself. They are not sent: a server ignores them, refuses
+/// them (resourceVersion), or takes them for the creator's (managedFields).
 pub const SERVER_OWNED_METADATA: [&str; 5] = [
     "uid",
     "resourceVersion",
@@ -33,7 +34,8 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// What the fields of a list that came before its items say, or the error that these are no events.
+    /// What the fields of a list that came before its items say, or the error that these are no
+    /// events.
     pub(super) fn by_list(fields: &Map<String, Value>) -> Result<Self, Unreadable> {
         let api_version = text(fields, "apiVersion");
         match text(fields, "kind").unwrap_or_default() {
@@ -48,7 +50,7 @@ impl Declared {
 }
 
 impl Event {
-    /// Makes an event of an object, or says why it is none.
+    /// Makes an event of an object, or says why it is not one.
     pub(super) fn new(
         mut object: Map<String, Value>,
         declared: &Declared,
@@ -96,7 +98,8 @@ impl Event {
                     .map(str::to_owned)
             })
             .unwrap_or_else(|| "default".to_owned());
-        // It becomes a segment of the request's path, so nothing else may be in it than what namespaces are made of.
+        // It becomes a segment of the request's path, so nothing else may be in it than what
+        // namespaces are made of.
         if !namespace
             .bytes()
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))

@@ -1,9 +1,9 @@
 //! JSON: one document after the other, on a line each or over many.
 //!
-//! A line that is JSON by itself is one document; that is JSON Lines, and a broken line costs that line only. Any other
-//! line begins a document of many lines (or a list too long to hold), which is parsed as it is read. After a broken one
-//! reading goes on at the next line that begins with `{`, as documents do and what is inside them, printed with
-//! indentation, does not.
+//! A line that is JSON by itself is one document; that is JSON Lines, and a broken line costs that
+//! line only. Any other line begins a document of many lines (or a list too long to hold), which is
+//! parsed as it is read. After a broken one reading continues at the next line that begins with
+//! `{`, as documents do and what is inside them, printed with indentation, does not.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -49,8 +49,8 @@ pub(super) fn read<R: Read>(
     Ok(())
 }
 
-/// Whether the line is one document. A line that turns out to be the beginning of more must not have handed over
-/// anything, so its records wait.
+/// Whether the line is one document. A line that turns out to be the beginning of more must not
+/// have handed over anything, so its records wait.
 fn parse_line(line: &Line, records: &mut Vec<Record>) -> serde_json::Result<bool> {
     let mut parser = serde_json::Deserializer::from_slice(line.bytes.trim_ascii_end());
     let mut take = |record| {
@@ -61,8 +61,9 @@ fn parse_line(line: &Line, records: &mut Vec<Record>) -> serde_json::Result<bool
     Ok(parser.end().is_ok())
 }
 
-/// Whether a line that is not JSON is a broken document of one line, rather than the beginning of one of many: the next
-/// line begins a document, and this one does not end where documents are broken into lines.
+/// Whether a line that is not JSON is a broken document of one line, rather than the beginning of
+/// one of many: the next line begins a document, and this one does not end where documents are
+/// broken into lines.
 fn is_by_itself(line: &Line, next: Option<u8>) -> bool {
     let last = line
         .bytes
@@ -98,7 +99,7 @@ fn read_document<R: Read>(
     let line = meter.line();
     skip_broken(source)?;
     let rest = match source.peek()? {
-        Some(_) => format!("went on at line {}", meter.line()),
+        Some(_) => format!("continued at line {}", meter.line()),
         None => "nothing after it was read".to_owned(),
     };
     Ok(document.broken(line, Unreadable::Syntax(format!("{reason}; {rest}"))))

@@ -1,12 +1,15 @@
-//! Reading the events other programs printed: bytes in, records out. No network, no clock, no files.
+//! Reading the events other programs printed: bytes in, records out. No network, no clock, no
+//! files.
 //!
-//! [`read`] takes what `kubectl get events -o json` or `-o yaml` prints (a `List`, an `EventList`), single events, an
-//! array of events, several documents one after the other, and JSON Lines, of core/v1 and of events.k8s.io, told apart
-//! by content alone. What cannot be read becomes a record too, so the records account for everything that was there.
+//! [`read`] takes what `kubectl get events -o json` or `-o yaml` prints (a `List`, an `EventList`),
+//! single events, an array of events, several documents one after the other, and JSON Lines, of
+//! core/v1 and of events.k8s.io, told apart by content alone. What cannot be read becomes a record
+//! too, so the records account for everything that was there.
 //!
 //! Invariants:
 //! - an event keeps every field and value it came with, apart from the metadata the server owns
-//!   ([`SERVER_OWNED_METADATA`]) and, for events.k8s.io, the names [`tidings_core::convert`] changes;
+//!   ([`SERVER_OWNED_METADATA`]) and, for events.k8s.io, the names [`tidings_core::convert`]
+//!   changes;
 //! - memory is bounded by [`RECORD_BYTES_MAX`] for JSON, however long a list or file is, and by
 //!   [`YAML_DOCUMENT_BYTES_MAX`] for YAML, whose documents are read as a whole.
 
@@ -28,7 +31,8 @@ pub use event::{Event, SERVER_OWNED_METADATA};
 pub use record::{Position, RECORD_BYTES_MAX, Record, YAML_DOCUMENT_BYTES_MAX};
 pub use unreadable::Unreadable;
 
-/// Reads all records of `input` and hands each to `take`, in order, until it answers [`ControlFlow::Break`].
+/// Reads all records of `input` and hands each to `take`, in order, until it answers
+/// [`ControlFlow::Break`].
 ///
 /// ```
 /// use std::ops::ControlFlow;

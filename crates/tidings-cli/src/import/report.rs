@@ -1,6 +1,8 @@
-//! What became of every record: the counts, and what to say about those that are not in the cluster now.
+//! What became of every record: the counts, and what to say about those that are not in the cluster
+//! now.
 //!
-//! Invariant: every record read is in exactly one of the counts, so the summary's numbers add up to the first.
+//! Invariant: every record read is in exactly one of the counts, so the summary's numbers add up to
+//! the first.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,12 +38,14 @@ pub enum Outcome {
     Unreadable(Unreadable),
     /// Its input could not be read further.
     InputFailed(String),
-    /// The server could no longer be reached, or the import was interrupted, before it was sent or answered.
+    /// The server could no longer be reached, or the import was interrupted, before it was sent or
+    /// answered.
     NotSent,
 }
 
 impl Outcome {
-    /// What it has in common with others of the same cause. Never anything that differs between two events.
+    /// What it has in common with others of the same cause. Never anything that differs between two
+    /// events.
     fn cause(&self) -> String {
         match self {
             Self::Refused {
@@ -98,7 +102,7 @@ pub struct Report {
     pub already_there: u64,
     /// Events the server would not have.
     pub refused: u64,
-    /// Of these, events that whoever asked may not create.
+    /// Of these, events that the user may not create.
     pub forbidden: u64,
     /// Records that were no events, and inputs that could not be read to their end.
     pub unreadable: u64,
@@ -157,7 +161,7 @@ impl Report {
 
 /// One line about one record, whatever is in it.
 pub fn line(place: impl fmt::Display, outcome: &Outcome) -> String {
-    // A message is somebody else's text: no line break, and nothing a terminal would act on.
+    // A message is text from elsewhere: no line break, and nothing a terminal would act on.
     format!("{place} {outcome}").replace(char::is_control, " ")
 }
 

@@ -1,5 +1,5 @@
-//! The bytes of an input, with what a reader of records must know about them: the line it is on, how much the record at
-//! hand may still take, and a line put back after a look at it.
+//! The bytes of an input, with what a reader of records must know about them: the line it is on,
+//! how much the record at hand may still take, and a line put back after a look at it.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -88,7 +88,8 @@ impl<R: Read> Source<R> {
         Ok(self.available()?.first().copied())
     }
 
-    /// The rest of the line the source is on, at most `limit` bytes of it; nothing at the end of the input.
+    /// The rest of the line the source is on, at most `limit` bytes of it; nothing at the end of
+    /// the input.
     pub(super) fn line(&mut self, limit: usize) -> io::Result<Option<Line>> {
         let number = self.meter.line();
         let mut bytes = Vec::new();
@@ -131,7 +132,8 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The error that ended reading, if one did: a parser that read from here tells it apart from bad input by this.
+    /// The error that ended reading, if one did: a parser that read from here tells it apart from
+    /// bad input by this.
     pub(super) fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }

@@ -129,7 +129,7 @@ fn what_is_broken_is_said_and_costs_no_more_than_it_must() {
         &format!("{{\n \"items\": [\n  {a},\n  oops\n ]\n}}\n{b}"),
         &[
             "3 item 1: n/a",
-            "4 item 2! not JSON: expected value, at column 3; went on at line 7",
+            "4 item 2! not JSON: expected value, at column 3; continued at line 7",
             "7: n/b",
         ],
     );
@@ -215,7 +215,7 @@ fn other_kinds_are_not_taken_for_events() {
     );
     check(
         r#"{"kind": "Event", "metadata": {"namespace": "../../pods"}}"#,
-        &["1! \"../../pods\" is no name of a namespace"],
+        &["1! \"../../pods\" is not a namespace name"],
     );
     check(
         r#"{"kind": "Event", "apiVersion": "events.k8s.io/v1", "note": "a", "message": "b"}"#,
@@ -322,7 +322,7 @@ fn a_list_is_not_bounded_but_what_is_in_it_is() {
     check(
         &format!("{long}\n{}", line("b")),
         &[
-            &format!("1! longer than {RECORD_BYTES_MAX} bytes; went on at line 2"),
+            &format!("1! longer than {RECORD_BYTES_MAX} bytes; continued at line 2"),
             "2: n/b",
         ],
     );
@@ -419,7 +419,8 @@ proptest! {
         let mut lines: Vec<String> = (0..5).map(|n| line(&format!("e{n}"))).collect();
         let cut = cut.min(lines[at].len() - 1);
         lines[at].truncate(cut);
-        // Where the cut leaves what could be the beginning of a document of many lines, more than the line may be lost.
+        // Where the cut leaves what could be the beginning of a document of many lines, more than
+        // the line may be lost.
         prop_assume!(!lines[at].ends_with(['{', ',', ':', '[']));
         let read = records(lines.join("\n").as_bytes());
         prop_assert_eq!(read.iter().filter(|record| record.event.is_ok()).count(), 4);

@@ -4,7 +4,8 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// Neither JSON nor YAML, or of a shape no event has. What follows may have been skipped; the message says so.
+    /// Neither JSON nor YAML, or of a shape no event has. What follows may have been skipped; the
+    /// message says so.
     #[error("{0}")]
     Syntax(String),
     /// An object of another kind.
@@ -22,7 +23,7 @@ pub enum Unreadable {
     #[error("metadata is not an object")]
     Metadata,
     /// A namespace that no namespace can be called.
-    #[error("{0:?} is no name of a namespace")]
+    #[error("{0:?} is not a namespace name")]
     Namespace(String),
     /// An events.k8s.io event that has no core/v1 form.
     #[error(transparent)]

@@ -54,7 +54,8 @@ pub(super) fn read<R: Read>(
     }
 }
 
-/// `---` at the beginning of a line separates documents wherever it stands: nothing inside a document may look so.
+/// `---` at the beginning of a line separates documents wherever it stands: nothing inside a
+/// document may look so.
 fn is_separator(line: &[u8]) -> bool {
     line.strip_prefix(b"---")
         .is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
@@ -92,7 +93,8 @@ fn read_document(
     let line = error
         .location()
         .map_or(first_line, |at| first_line + at.line().saturating_sub(1));
-    // Anything that is neither JSON nor YAML ends up here, the table kubectl prints by default for one.
+    // Anything that is neither JSON nor YAML ends up here, the table kubectl prints by default for
+    // one.
     let reason = format!("neither JSON nor YAML events: {}", first_sentence(&error));
     document.broken(line, Unreadable::Syntax(reason))
 }
@@ -112,8 +114,8 @@ fn first_sentence(error: &serde_saphyr::Error) -> String {
         .to_owned()
 }
 
-/// The library's limits on aliases and depth stand; those on size give way to our own, and nothing is read as another
-/// value than kubectl would write it for.
+/// The library's limits on aliases and depth stand; those on size give way to our own, and nothing
+/// is read as another value than kubectl would write it for.
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

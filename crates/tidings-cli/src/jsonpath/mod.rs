@@ -1,7 +1,9 @@
-//! kubectl's JSONPath templates: text with `{expressions}` in it, as `kubectl -o jsonpath=` takes them.
+//! kubectl's JSONPath templates: text with `{expressions}` in it, as `kubectl -o jsonpath=` takes
+//! them.
 //!
-//! What is understood is what kubectl's reference documents (`k8s.io/client-go/util/jsonpath`): `$` and `@`, `.name`, `['name']`, `..name`,
-//! `*`, `[n]`, `[from:to:step]`, `[a,b]`, `[?(@.name=="value")]` with `==`, `!=`, `<`, `<=`, `>`, `>=` or none, `{range}`…`{end}`, and
+//! What is understood is what kubectl's reference documents (`k8s.io/client-go/util/jsonpath`): `$`
+//! and `@`, `.name`, `['name']`, `..name`, `*`, `[n]`, `[from:to:step]`, `[a,b]`,
+//! `[?(@.name=="value")]` with `==`, `!=`, `<`, `<=`, `>`, `>=` or none, `{range}`…`{end}`, and
 //! quoted text. What is not there prints as nothing.
 
 mod parse;

@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
                     self.expect("}")?;
                     let (inner, ended) = self.nodes(self.deeper(depth)?)?;
                     if !ended {
-                        return Err("{range …} without {end} behind it".to_owned());
+                        return Err("{range …} without a following {end}".to_owned());
                     }
                     nodes.push(Node::Range(path, inner));
                     return Ok(false);
@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
                         name.push(escaped);
                         self.at += 1 + escaped.len_utf8();
                     }
-                    None => return Err(self.error("\\ with nothing behind it")),
+                    None => return Err(self.error("nothing follows \\")),
                 },
                 Some(character) if is_name(character) => {
                     name.push(character);
@@ -264,7 +264,8 @@ impl<'a> Parser<'a> {
                 Ok(vec![Step::Wildcard])
             }
             Some('"' | '\'') => {
-                // kubectl reads what is quoted as a path: ['metadata.name'] is two fields, ['a\.b'] one.
+                // kubectl reads what is quoted as a path: ['metadata.name'] is two fields, ['a\.b']
+                // one.
                 let quoted = self.quoted()?;
                 let mut inner = Parser::new(&quoted);
                 let mut steps = vec![inner.name()?];

@@ -1,4 +1,4 @@
-//! What templates mean: what kubectl documents, and what is wrong with those that are none.
+//! What templates mean: what kubectl documents, and what is wrong with invalid ones.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ fn what_is_wrong_is_said() {
             "{kind}",
             "expected a path such as .metadata.name, quoted text, range or end at \"kind}\"",
         ),
-        ("{range .items[*]}x", "{range …} without {end} behind it"),
+        ("{range .items[*]}x", "{range …} without a following {end}"),
         ("{end}", "{end} without {range …} before it"),
         ("{.items[x]}", "expected an index"),
         ("{.items[0}", "expected \",\""),

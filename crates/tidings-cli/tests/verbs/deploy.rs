@@ -1,12 +1,14 @@
-//! What is in `deploy/`: the API takes the manifests, the program knows their flags, and the server has every metric they name.
+//! What is in `deploy/`: the API takes the manifests, the program knows their flags, and the server
+//! has every metric they name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use tidings_testing::programs;
 
-use super::kube_apiserver::{KubeApiserver, documents, kubectl};
+use super::kube_apiserver::{KubeApiserver, documents};
 use super::support::{Cluster, event, run};
 
 fn folder() -> PathBuf {
@@ -89,7 +91,8 @@ fn the_role_is_the_one_the_program_asks_for() {
     assert!(access.contains(&printed), "{access:?}");
 }
 
-/// Pods are what the restricted Pod Security Standard asks for, write to their volumes only, and are asked how they are.
+/// Pods are what the restricted Pod Security Standard asks for, write to their volumes only, and
+/// are asked how they are.
 #[test]
 fn pods_are_restricted() {
     for file in ["embedded/stateful-set.yaml", "etcd/deployment.yaml"] {
@@ -179,7 +182,7 @@ fn network_policies_name_their_peers() {
     assert_eq!(policies, 2);
 }
 
-/// Whoever may come in is known to the cluster.
+/// Every client is authenticated by the cluster.
 #[test]
 fn in_a_cluster_there_is_no_token_of_the_servers_own() {
     let config = &documents(&folder().join("kubernetes/base/config.yaml"))[0];
@@ -335,7 +338,9 @@ async fn clients_accept_the_certificate_the_document_makes() {
 /// What kubectl makes of the folders, and what the API makes of that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_takes_the_manifests() {
-    let Some(kubectl) = kubectl() else { return };
+    let Some(kubectl) = programs::kubectl() else {
+        return;
+    };
     let built = |name: &str| {
         let output = Command::new(&kubectl)
             .arg("kustomize")
@@ -352,7 +357,8 @@ async fn the_api_takes_the_manifests() {
     };
     let [embedded, etcd, monitoring] = ["embedded", "etcd", "monitoring"].map(built);
     assert!(monitoring.contains("kind: ServiceMonitor"));
-    // Kustomize adds the label of all objects to what chooses pods. A policy still names the peers that its file names.
+    // Kustomize adds the label of all objects to what chooses pods. A policy still names the peers
+    // that its file names.
     for objects in [&embedded, &etcd] {
         let objects: Vec<Value> = objects
             .split("\n---\n")

@@ -1,15 +1,17 @@
-//! Every command line the documents show is run, or where it cannot be, is one the program understands.
+//! Every command line the documents show is run, or where it cannot be, is one the program
+//! understands.
 //!
-//! Lines behind `$ ` in `console` blocks are run, one document as one session of a shell, in an empty folder with what the document says is there.
-//! Lines in `sh` blocks need a cluster, a registry or root. Those of tidings must be of flags it has, and those that only look at a cluster's
-//! events or record one are run on a cluster of ours.
+//! Lines behind `$ ` in `console` blocks are run, one document as one session of a shell, in an
+//! empty folder with what the document says is there. Lines in `sh` blocks need a cluster, a
+//! registry or root. Those of tidings must be of flags it has, and those that only look at a
+//! cluster's events or record one are run on a cluster of ours.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use tidings_testing::programs;
 
-use super::kube_apiserver::kubectl;
 use super::support::{Cluster, rollout, run};
 
 fn root() -> PathBuf {
@@ -72,7 +74,7 @@ fn session(text: &str) -> String {
 
 #[test]
 fn every_command_line_that_is_shown_works() {
-    if kubectl().is_none() {
+    if programs::kubectl().is_none() {
         return;
     }
     let program = Path::new(env!("CARGO_BIN_EXE_tidings"));

@@ -1,4 +1,5 @@
-//! `tidings events`, `describe` and `top`: what is shown, in which order and form, and what happens when it cannot be.
+//! `tidings events`, `describe` and `top`: what is shown, in which order and form, and what happens
+//! when it cannot be.
 
 use serde_json::{Value, json};
 
@@ -244,7 +245,7 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
         (
             on(&["--token", "wrong"]),
             3,
-            "failed to be let in by the server",
+            "failed to authenticate to the server",
         ),
         (
             on(&["--as", "ann"]),
@@ -341,7 +342,8 @@ async fn a_limit_reads_no_more_than_it_says() {
             503..=503,
         ),
         (
-            // They are not among the last, so that everything is read; the server looks ahead for the end of a list.
+            // They are not among the last, so that everything is read; the server looks ahead for
+            // the end of a list.
             &["--types=Warning", "--limit=3"],
             &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
             503 + 805..=503 + 2 * 805,

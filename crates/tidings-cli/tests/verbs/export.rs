@@ -58,7 +58,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     let ran = cluster.run(&["export", "-A", path]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(
-        ran.stderr.contains("--resume goes on from there"),
+        ran.stderr.contains("--resume continues from there"),
         "{ran:?}"
     );
     let part = folder.path().join("a.jsonl.part");
@@ -77,11 +77,11 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
 
     let ran = cluster.run(&["export", "-A", "--resume", path]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stderr.contains("events exported behind "), "{ran:?}");
+    assert!(ran.stderr.contains("events exported after "), "{ran:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), whole);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 
-    // How long ago is counted from when the export began, also when it goes on later.
+    // How long ago is counted from when the export began, also when it continues later.
     let recent = ["export", "-A", "--since=1h", "--until=0s", path];
     let port = cluster.stop().await;
     assert_eq!(cluster.run(&recent).code, Some(3));
@@ -99,7 +99,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
         assert_eq!((ran.code, ran.stderr), (Some(0), said));
     }
 
-    // Nobody knows what it is of.
+    // What it is of is unknown.
     std::fs::write(&part, &whole).unwrap();
     let ran = cluster.run(&["export", "-A", "--resume", path]);
     assert_eq!(ran.code, Some(2), "{ran:?}");

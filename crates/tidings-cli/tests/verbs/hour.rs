@@ -1,5 +1,6 @@
-//! An hour of a controller's life in compressed time, written as events.k8s.io/v1 to API servers over real connections: ours, and kube-apiserver
-//! where there is one. What is written is what the library's tests expect of a sink in memory, and what is stored is what was recorded.
+//! An hour of a controller's life in compressed time, written as events.k8s.io/v1 to API servers
+//! over real connections: ours, and kube-apiserver where there is one. What is written is what the
+//! library's tests expect of a sink in memory, and what is stored is what was recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,9 +16,9 @@ use tidings::{
     ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError,
 };
 
-use super::hour_script::{AFTERWARDS, HOURS, Hour};
 use super::kube_apiserver::KubeApiserver;
 use super::support::Cluster;
+use tidings_testing::hours::{AFTERWARDS, HOURS, Hour};
 
 /// The pod whose events tell that those before them were seen. They go nowhere.
 const BARRIER: &str = "barrier";
@@ -76,7 +77,8 @@ fn pod(name: &str, version: usize) -> Reference {
     })
 }
 
-/// Plays one hour, about pods whose names begin with `prefix`. Returns how many creates and patches it took, and how many events were recorded.
+/// Plays one hour, about pods whose names begin with `prefix`. Returns how many creates and patches
+/// it took, and how many events were recorded.
 async fn play(config: &Config, hour: &Hour, prefix: &str) -> ((usize, usize), usize) {
     let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
     let options = BroadcasterOptions::default()
@@ -90,7 +92,8 @@ async fn play(config: &Config, hour: &Hour, prefix: &str) -> ((usize, usize), us
     });
     let recorder = broadcaster.recorder(EventSource::component("hour"));
     let answered = async || {
-        // The sink's task, on the same thread, has its turn; what is due is being written when it is over.
+        // The sink's task, on the same thread, has its turn; what is due is being written when it
+        // is over.
         tokio::task::yield_now().await;
         while requests.in_flight.load(Ordering::Relaxed) > 0 {
             tokio::task::yield_now().await;
@@ -169,7 +172,8 @@ async fn an_hour_costs_a_server_no_more_than_with_client_go_and_every_event_is_c
     .await;
 }
 
-/// Returns when there is the namespace the hours are played in: kube-apiserver makes it after it began to answer.
+/// Returns when there is the namespace the hours are played in: kube-apiserver makes it after it
+/// began to answer.
 async fn namespace(kubeconfig: Kubeconfig) {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;

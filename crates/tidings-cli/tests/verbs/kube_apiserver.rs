@@ -1,45 +1,28 @@
-//! The same verbs against a real kube-apiserver, where one is at hand (`KUBE_APISERVER`, `ETCD`), and through a real kubectl.
+//! The same verbs against a real kube-apiserver, where one is at hand (`KUBE_APISERVER`, `ETCD`),
+//! and through a real kubectl.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tidings_testing::process::Process;
+use tidings_testing::{etcd, free_port, programs};
 
-use super::port::free_port;
 use super::support::{Cluster, Ran, event, lines_of, rollout, tidings};
 
 /// What a slow machine may need to start one.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Not println: the harness would keep it to itself.
-fn skip(why: &str) {
-    std::io::stdout()
-        .write_all(format!("skipped: {why}\n").as_bytes())
-        .unwrap();
-}
-
-pub(crate) fn kubectl() -> Option<String> {
-    let program = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".into());
-    let found = Command::new(&program)
-        .args(["version", "--client"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !found {
-        skip("there is no kubectl");
-    }
-    found.then_some(program)
-}
-
 /// A kube-apiserver with an etcd, ended with the test.
 pub(crate) struct KubeApiserver {
     folder: TempDir,
     server: String,
-    processes: Vec<Child>,
+    // The server ends before its store.
+    _process: Process,
+    _etcd: etcd::Cluster,
 }
 
 impl KubeApiserver {
@@ -49,16 +32,8 @@ impl KubeApiserver {
         reason = "waiting for a program of others to be ready"
     )]
     pub(crate) fn start() -> Option<Self> {
-        let program = |variable| {
-            std::env::var_os(variable)
-                .map(PathBuf::from)
-                .filter(|path| path.exists())
-        };
-        let (Some(kube_apiserver), Some(etcd)) = (program("KUBE_APISERVER"), program("ETCD"))
-        else {
-            skip("KUBE_APISERVER and ETCD do not name programs");
-            return None;
-        };
+        let kube_apiserver = programs::kube_apiserver()?;
+        let etcd = etcd::Cluster::start(1, &[])?;
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path();
         let key = rcgen::KeyPair::generate().unwrap();
@@ -69,72 +44,45 @@ impl KubeApiserver {
             "t-admin,admin,1,\"system:masters\"\n",
         )
         .unwrap();
-        let [client, peer, port] = [free_port(), free_port(), free_port()];
-        let (client, peer) = (
-            format!("http://127.0.0.1:{client}"),
-            format!("http://127.0.0.1:{peer}"),
-        );
-        let quiet = |command: &mut Command| {
-            command
-                .current_dir(place)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap()
-        };
-        let etcd = quiet(
-            Command::new(etcd)
-                .args([
-                    "--data-dir",
-                    "etcd",
-                    "--listen-client-urls",
-                    &client,
-                    "--advertise-client-urls",
-                    &client,
-                ])
-                .args([
-                    "--listen-peer-urls",
-                    &peer,
-                    "--initial-advertise-peer-urls",
-                    &peer,
-                ])
-                .arg(format!("--initial-cluster=default={peer}")),
-        );
-        let kube_apiserver = quiet(
-            Command::new(kube_apiserver)
-                .args([
-                    "--etcd-servers",
-                    &client,
-                    "--secure-port",
-                    &port.to_string(),
-                    "--bind-address",
-                    "127.0.0.1",
-                ])
-                .args([
-                    "--cert-dir",
-                    "certificates",
-                    "--token-auth-file",
-                    "tokens.csv",
-                    "--authorization-mode",
-                    "RBAC",
-                ])
-                .args([
-                    "--service-account-issuer",
-                    "https://kubernetes.default.svc",
-                    "--service-cluster-ip-range",
-                    "10.0.0.0/24",
-                ])
-                .args([
-                    "--service-account-key-file",
-                    "accounts.pub",
-                    "--service-account-signing-key-file",
-                    "accounts.key",
-                ]),
-        );
+        let port = free_port();
+        let mut command = Command::new(kube_apiserver);
+        command
+            .args([
+                "--etcd-servers",
+                &etcd.endpoints()[0],
+                "--secure-port",
+                &port.to_string(),
+                "--bind-address",
+                "127.0.0.1",
+            ])
+            .args([
+                "--cert-dir",
+                "certificates",
+                "--token-auth-file",
+                "tokens.csv",
+                "--authorization-mode",
+                "RBAC",
+            ])
+            .args([
+                "--service-account-issuer",
+                "https://kubernetes.default.svc",
+                "--service-cluster-ip-range",
+                "10.0.0.0/24",
+            ])
+            .args([
+                "--service-account-key-file",
+                "accounts.pub",
+                "--service-account-signing-key-file",
+                "accounts.key",
+            ])
+            .current_dir(place)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let server = Self {
             server: format!("https://127.0.0.1:{port}"),
-            processes: vec![kube_apiserver, etcd],
+            _process: Process::start(&mut command).unwrap(),
+            _etcd: etcd,
             folder,
         };
         let deadline = Instant::now() + PATIENCE;
@@ -191,7 +139,7 @@ impl KubeApiserver {
         ran.stdout.lines().map(str::to_owned).collect()
     }
 
-    pub(crate) fn kubectl(&self, kubectl: &str, arguments: &[&str], input: &str) -> Ran {
+    pub(crate) fn kubectl(&self, kubectl: &Path, arguments: &[&str], input: &str) -> Ran {
         let mut child = Command::new(kubectl)
             .args(self.flags())
             .arg("--cache-dir")
@@ -210,15 +158,6 @@ impl KubeApiserver {
             .write_all(input.as_bytes())
             .unwrap();
         child.wait_with_output().unwrap().into()
-    }
-}
-
-impl Drop for KubeApiserver {
-    fn drop(&mut self) {
-        for process in &mut self.processes {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
     }
 }
 
@@ -241,7 +180,9 @@ fn object(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_on_a_cluster_that_is_not_ours() {
-    let Some(kubectl) = kubectl() else { return };
+    let Some(kubectl) = programs::kubectl() else {
+        return;
+    };
     let Some(cluster) = KubeApiserver::start() else {
         return;
     };
@@ -429,7 +370,9 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
 /// The plugin, as kubectl finds and calls it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_runs_it_as_a_plugin() {
-    let Some(kubectl) = kubectl() else { return };
+    let Some(kubectl) = programs::kubectl() else {
+        return;
+    };
     let cluster = Cluster::with(&[event("a", ("Pod", "web"), "Pulled", 5)]).await;
     let plugin = cluster.folder.path().join("kubectl-tidings");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidings"), &plugin).unwrap();

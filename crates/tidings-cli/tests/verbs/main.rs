@@ -7,14 +7,12 @@ mod events;
 mod export;
 mod help;
 mod hour;
-#[path = "../../../tidings/tests/recording/hour_script.rs"]
-mod hour_script;
+mod import;
 mod kube_apiserver;
 mod pictures;
-#[path = "../../../tidings-store/tests/support/port.rs"]
-mod port;
 mod rbac;
 mod record;
+mod serve;
 mod support;
 mod terminal;
 mod watch;

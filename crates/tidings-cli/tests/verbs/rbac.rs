@@ -42,7 +42,7 @@ async fn guarded(roles: &str) -> Guarded {
 }
 
 impl Guarded {
-    /// The program, as somebody with this token.
+    /// The program, as the user of this token.
     fn command(&self, token: &str, arguments: &[&str]) -> Command {
         let mut command = tidings(arguments);
         command
@@ -164,7 +164,8 @@ fn roles(uses: &str, scope: &[&str]) -> (String, Vec<String>) {
     (ran.stdout, without)
 }
 
-/// What `tree` needs besides is compared with what is asked for, in `objects.rs`; `serve` with what a cluster is asked, in `access.rs`.
+/// What `tree` needs in addition is compared with what is asked for, in `objects.rs`; `serve` with
+/// what a cluster is asked, in `access.rs`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_use_needs_exactly_what_is_printed_for_it() {
     for uses in ["events", "export", "import", "record", "record-events-v1"] {
@@ -177,7 +178,7 @@ async fn each_use_needs_exactly_what_is_printed_for_it() {
             let can = guarded(&less).await.can_do(uses).await;
             assert!(!can, "{uses} does not need all of it: {less} is enough");
         }
-        // Without a binding nobody may do it.
+        // Without a binding no user may do it.
         let unbound = run(&["rbac", uses]).stdout;
         assert!(
             !guarded(&unbound).await.can_do(uses).await,
@@ -186,7 +187,7 @@ async fn each_use_needs_exactly_what_is_printed_for_it() {
     }
 }
 
-/// The object's uid is nothing that whoever records may read; what is missed without it is said.
+/// A recorder may not read the object's uid; what is missed without it is said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_only_record_records_without_the_uid() {
     let guarded = guarded(&roles("record", &["-n=shop"]).0).await;

@@ -41,7 +41,7 @@ async fn an_event_with_all_it_can_have() {
     );
     assert!(
         ran.stderr
-            .contains("deploy/web is not there: recording without its uid"),
+            .contains("deploy/web does not exist: recording without its uid"),
         "{ran:?}"
     );
     let events = events(&cluster);
@@ -132,7 +132,7 @@ async fn the_exit_code_says_what_became_of_it() {
         (
             vec!["widget/web"],
             1,
-            "the cluster knows no such kind; say its --api-version",
+            "the cluster has no such kind; give its --api-version",
         ),
         (vec!["pod/web", "--type", "Error"], 2, "Error"),
         (vec!["web"], 2, "expected KIND/NAME"),
@@ -159,9 +159,9 @@ async fn the_exit_code_says_what_became_of_it() {
 async fn a_server_that_is_away_is_waited_for() {
     let mut cluster = Cluster::start().await;
     for (object, code, said) in [
-        ("pod/web", 0, "pod/web is not there"),
+        ("pod/web", 0, "pod/web does not exist"),
         // Whether there is such a kind is asked for, too.
-        ("widget/left", 1, "knows no such kind"),
+        ("widget/left", 1, "has no such kind"),
     ] {
         let port = cluster.stop().await;
         let mut recording = cluster

@@ -1,12 +1,13 @@
 //! Servers, the program, and events to look at.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidings_server::{Running, StartOptions};
+use tidings_server::Running;
+use tidings_testing::serving::{client, start};
 
 /// What a run of the program ended with.
 #[derive(Debug)]
@@ -26,7 +27,8 @@ impl From<Output> for Ran {
     }
 }
 
-/// The program, where nothing of the machine it runs on is known: no kubeconfig, no cluster around it, no terminal.
+/// The program, where nothing of the machine it runs on is known: no kubeconfig, no cluster around
+/// it, no terminal.
 pub(crate) fn tidings(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
     command
@@ -53,7 +55,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = start(folder.path(), 0).await;
+        let server = start(&folder.path().join("data"), 0).await;
         Self {
             folder,
             server: Some(server),
@@ -104,12 +106,7 @@ impl Cluster {
 
     /// What `/metrics` says.
     pub(crate) async fn metrics(&self) -> String {
-        let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).unwrap();
-        let options = kube::config::KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .unwrap();
-        let client = kube::Client::try_from(config).unwrap();
+        let client = client(&self.kubeconfig()).await;
         let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
         client.request_text(request).await.unwrap()
     }
@@ -123,7 +120,7 @@ impl Cluster {
     }
 
     pub(crate) async fn go_on(&mut self, port: u16) {
-        self.server = Some(start(self.folder.path(), port).await);
+        self.server = Some(start(&self.folder.path().join("data"), port).await);
     }
 }
 
@@ -133,13 +130,7 @@ pub(crate) fn lines_of(events: &[Value]) -> String {
     lines.join("\n")
 }
 
-async fn start(folder: &Path, port: u16) -> Running {
-    let mut options = StartOptions::new(folder.join("data"));
-    options.secure_port = port;
-    tidings_server::start(options).await.unwrap()
-}
-
-/// So many seconds before now, as an event says it.
+/// The time a number of seconds ago, in the form of an event.
 #[expect(
     clippy::disallowed_methods,
     reason = "what the program prints depends on the time it is"
@@ -169,7 +160,8 @@ pub(crate) fn event(name: &str, object: (&str, &str), reason: &str, seconds: i64
     })
 }
 
-/// Ages of minutes, half a minute from the next: a slow test prints the same. A rollout: a deployment, its replica set, its pods, all gone by now, and a bystander.
+/// Ages of minutes, half a minute from the next: a slow test prints the same. A rollout: a
+/// deployment, its replica set, its pods, all gone by now, and a bystander.
 pub(crate) fn rollout() -> Vec<Value> {
     let mut back_off = event(
         "web-5d4f8c7b9-x7k2p.1",

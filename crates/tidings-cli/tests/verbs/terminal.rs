@@ -1,4 +1,5 @@
-//! On a terminal: lines that fit and colours. Into a pipe: neither. The terminal is a pseudo-terminal of a known width.
+//! On a terminal: lines that fit and colours. Into a pipe: neither. The terminal is a
+//! pseudo-terminal of a known width.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +12,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::support::{Cluster, event, rollout};
 
-/// A terminal of so many columns: what a program prints to the second is read from the first.
+/// A terminal of a given width: what a program prints to the second is read from the first.
 fn terminal(columns: u16) -> (File, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -110,7 +111,7 @@ async fn colours_are_for_those_who_want_them() {
     ])));
 }
 
-/// Whoever may write an event may not write to the terminals of those who read it.
+/// Writers of events cannot write to the terminals of their readers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_others_wrote_is_no_command_to_the_terminal() {
     // Escape, its one-character form, delete, bell, backspace, a return to the line's beginning.

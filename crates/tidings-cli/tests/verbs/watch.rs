@@ -82,13 +82,13 @@ async fn every_event_is_printed_once_through_restarts() {
         let port = cluster.stop().await;
         let note = watching.notes.recv_timeout(PATIENCE).unwrap();
         // The server may have ended the watch in good order; then only the next one is cut off.
-        assert!(note.starts_with("the watch was cut off"), "{note}");
+        assert!(note.starts_with("the watch was interrupted"), "{note}");
         cluster.go_on(port).await;
         cluster.import(&[named(&format!("away.{round}"))]);
         assert_eq!(watching.next(), format!("event/away.{round}"));
         assert_eq!(
             watching.notes.recv_timeout(PATIENCE).unwrap(),
-            "the watch goes on where it was"
+            "the watch continues without a gap"
         );
         cluster.import(&[named(&format!("back.{round}"))]);
         assert_eq!(watching.next(), format!("event/back.{round}"));

@@ -60,7 +60,7 @@ pub(super) struct Outcome {
     pub(super) spent: Duration,
     /// The longest answer that is an error, with its headers, in bytes.
     pub(super) error: u64,
-    /// The longest answer that is none.
+    /// The longest answer that counts as none.
     pub(super) answer: u64,
     /// Memory the server had at most, beyond what it had before, in bytes.
     pub(super) memory: u64,
@@ -84,7 +84,7 @@ impl Outcome {
     }
 }
 
-/// Carries a script out on a server at rest, with neighbours who go on asking or without.
+/// Carries a script out on a server at rest, with or without neighbours that continue to ask.
 pub(super) async fn carry_out(
     server: &ApiServer,
     process: &Process,
@@ -261,7 +261,7 @@ struct Street {
 }
 
 impl Street {
-    /// They have had an answer each, and go on asking.
+    /// They have had an answer each, and continue to ask.
     async fn open(client: &Client) -> Result<Self, ActError> {
         let over = Arc::new(AtomicBool::new(false));
         let mut neighbours = JoinSet::new();

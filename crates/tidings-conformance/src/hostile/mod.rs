@@ -1,5 +1,5 @@
 //! Hostile input against a real server: what a client can send costs time and memory in proportion
-//! to its size, within bounds, and keeps nobody else from being answered.
+//! to its size, within bounds, and does not keep other clients from being answered.
 //!
 //! Each kind of input is sent in sizes that grow four-fold up to what the server's limits let in.
 //! The server is a process of its own, new for each kind; what it spends is read from the system,
@@ -68,7 +68,7 @@ struct Measure {
     /// The largest size, as a part of a kind's largest.
     part_min: usize,
     rounds: usize,
-    /// So many times as much as a kind's processor time may grow it may grow here.
+    /// Factor by which processor time may grow here, relative to the bound of its kind.
     growth_room: f64,
     /// Times below this are not told apart.
     grain: Duration,

@@ -190,7 +190,7 @@ pub(super) fn large_events(namespace: &str, count: usize) -> impl Iterator<Item 
     })
 }
 
-/// So many letters that are not worth compressing.
+/// A number of letters that are not worth compressing.
 fn noise(letters: usize) -> String {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut letter = || {
@@ -202,7 +202,7 @@ fn noise(letters: usize) -> String {
     (0..letters).map(|_| letter()).collect()
 }
 
-/// So many items, separated by commas.
+/// A number of items, separated by commas.
 pub(super) fn items(count: usize, item: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
     for number in 0..count {

@@ -56,7 +56,7 @@ impl Gateway {
         })
     }
 
-    /// Writes what is there once more, under a new lease of so many seconds.
+    /// Writes what is there once more, under a new lease of some seconds.
     pub(super) async fn lease_anew(
         &self,
         namespace: &str,

@@ -12,7 +12,7 @@ use super::world::{GROUPS, World, event, events};
 const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// Lists of one revision are the same, and a page of one goes on at the other.
+/// Lists of one revision are the same, and a page of one continues at the other.
 pub(super) async fn listed(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "lists");
     let mut last = String::new();
@@ -218,7 +218,7 @@ async fn an_hour_is_left(world: &World<'_>, name: &str) -> Result<(), Interchang
     )))
 }
 
-/// History that is gone, whoever saw to it, is gone for both, and neither is disturbed.
+/// History forgotten by either is gone for both, and neither is disturbed.
 pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "history");
     let (mut old, mut last) = (String::new(), String::new());
@@ -266,7 +266,8 @@ pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError>
     undisturbed(world, &mut watches, &[]).await
 }
 
-/// Both say that this version is gone, to lists and to watches; `next` is that of the change behind it.
+/// Both say that this version is gone, to lists and to watches; `next` is that of the change behind
+/// it.
 async fn both_have_forgotten(
     world: &World<'_>,
     old: &str,
@@ -281,7 +282,8 @@ async fn both_have_forgotten(
                 .watch(&format!("{all}?watch=true&resourceVersion={old}"))
                 .await?;
             let first = watch.next().await?;
-            // Only kube-apiserver has nothing but etcd to watch: a history that is still in memory is told without a gap.
+            // Only kube-apiserver has nothing but etcd to watch: a history that is still in memory
+            // is told without a gap.
             let told = first.pointer("/object/code") == Some(&410.into())
                 || server.name == world.tidings.name
                     && version(first.get("object").unwrap_or(&Value::Null)) == next;
@@ -293,7 +295,7 @@ async fn both_have_forgotten(
     Ok(())
 }
 
-/// Waits until somebody has compacted what there is now.
+/// Waits until one of them has compacted what there is now.
 async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "history");
     let old = version(&world.kube.get(&all).await?.expect(200)?);
@@ -328,7 +330,7 @@ async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     both_have_forgotten(world, &old, &next.unwrap_or_default()).await
 }
 
-/// The watches go on, and both serve what they did.
+/// The watches continue, and both serve what they did.
 async fn undisturbed(
     world: &World<'_>,
     watches: &mut [Watching; 2],

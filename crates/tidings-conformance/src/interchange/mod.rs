@@ -1,5 +1,6 @@
-//! A real kube-apiserver and `tidings serve` on one etcd: whatever one of them wrote, the other reads, changes, lists,
-//! watches and deletes, in both API groups, and what it says of it is what the first one says.
+//! A real kube-apiserver and `tidings serve` on one etcd: whatever one of them wrote, the other
+//! reads, changes, lists, watches and deletes, in both API groups, and what it says of it is what
+//! the first one says.
 
 mod error;
 mod gateway;

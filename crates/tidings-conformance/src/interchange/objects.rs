@@ -40,8 +40,8 @@ async fn change(
         return Err(different(format!("{name} created again: {taken}")));
     }
 
-    // What changes nothing is no write, whoever wrote what is there. Only kube-apiserver takes other bytes than it would
-    // write for a change.
+    // What changes nothing is no write, whichever server wrote what is there. Only kube-apiserver
+    // takes other bytes than it would write for a change.
     let same = json!({"metadata": {"name": name}});
     let patched = world.tidings.patch("merge-patch+json", &path, &same);
     let patched = patched.await?.expect(200)?;
@@ -172,7 +172,7 @@ pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
             return Err(different(format!("no conflict over {name}: {refused}")));
         }
 
-        // What its manager no longer applies, and nobody else does, is gone.
+        // What its manager no longer applies, and no other does, is gone.
         let less = configuration(json!({"involvedObject": object, "reason": "Applied"}));
         let applied = one.patch(APPLY, &by("one", ""), &less).await?.expect(200)?;
         let latest = agreed(world, "applied", &name, group, &applied).await?;
@@ -190,7 +190,8 @@ pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
     Ok(())
 }
 
-/// Requires that both servers say the same of an event, in each group, and in `group` what `answer` said. Gives it.
+/// Requires that both servers say the same of an event, in each group, and in `group` what `answer`
+/// said. Gives it.
 async fn agreed(
     world: &World<'_>,
     namespace: &str,
@@ -213,7 +214,7 @@ async fn agreed(
             )));
         }
     }
-    // Whoever has heard of this version is not told that it is yet to come.
+    // A client that knows this version is not told that it is yet to come.
     let version = answer.pointer("/metadata/resourceVersion");
     let version = version.and_then(Value::as_str).unwrap_or_default();
     for server in world.servers() {

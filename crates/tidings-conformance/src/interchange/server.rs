@@ -71,7 +71,8 @@ impl Server {
             .await
     }
 
-    /// A patch of a kind: `json-patch+json`, `merge-patch+json`, `strategic-merge-patch+json` or `apply-patch+yaml`.
+    /// A patch of a kind: `json-patch+json`, `merge-patch+json`, `strategic-merge-patch+json` or
+    /// `apply-patch+yaml`.
     pub(super) async fn patch(
         &self,
         kind: &str,

@@ -1,5 +1,5 @@
-//! The table of cases: YAML files, each with templates and cases, each case a few steps in a namespace of its own.
-//! The form is described in `reference/README.md`.
+//! The table of cases: YAML files, each with templates and cases, each case a few steps in a
+//! namespace of its own. The form is described in `reference/README.md`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ pub(crate) enum What {
         method: String,
         path: String,
         headers: BTreeMap<String, String>,
-        /// Whose token is shown; nobody's if empty.
+        /// The user whose token is shown; none if empty.
         user: String,
         body: Content,
     },
@@ -291,7 +291,8 @@ fn variations(each: Option<&Tree>) -> Result<Vec<Variation>, String> {
 }
 
 impl Content {
-    /// The bytes to send: JSON, which is YAML, too, or Kubernetes protobuf if that is what is said to be sent.
+    /// The bytes to send: JSON, which is YAML, too, or Kubernetes protobuf if that is what is said
+    /// to be sent.
     pub(crate) fn bytes(&self, variables: &Variables, content_type: &str) -> Option<Vec<u8>> {
         match self {
             Self::None => None,
@@ -323,7 +324,8 @@ fn fill(tree: &mut Tree, variables: &Variables) {
     });
 }
 
-/// Puts variables in the place of `{name}`, and a letter many times in that of `{x*12}`. Other braces stay.
+/// Puts variables in the place of `{name}`, and a letter many times in that of `{x*12}`. Other
+/// braces stay.
 pub(crate) fn fill_text(text: &str, variables: &Variables) -> String {
     let mut filled = String::new();
     let mut rest = text;

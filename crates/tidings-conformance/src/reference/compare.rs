@@ -138,7 +138,8 @@ impl Explained {
         None
     }
 
-    /// Explanations of what no longer differs: each is an error, or the list would outlive its truth.
+    /// Explanations of what no longer differs: each is an error, or the list would outlive its
+    /// truth.
     pub(crate) fn unused(&self) -> Vec<String> {
         let mut unused = Vec::new();
         for (position, entry) in self.entries.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The Event API server beside a real kube-apiserver: both are sent the same requests, and every difference between the
-//! answers is either explained or an error.
+//! The Event API server beside a real kube-apiserver: both are sent the same requests, and every
+//! difference between the answers is either explained or an error.
 
 mod case;
 mod compare;
@@ -198,7 +198,8 @@ async fn judge(
     Ok(())
 }
 
-/// Every difference; where even the status is another, that and what is said about it is all there is to compare.
+/// Every difference; where even the status is another, that and what is said about it is all there
+/// is to compare.
 fn compared(theirs: &Tree, ours: &Tree) -> Vec<Difference> {
     if theirs.get("status") == ours.get("status") {
         return differences(theirs, ours);

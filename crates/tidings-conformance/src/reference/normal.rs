@@ -1,5 +1,6 @@
-//! Takes out of the answers to one case what two right servers may say differently: identities, times, revisions, the
-//! letters of a generated name. Identities and revisions become the step that showed them first, so that a wrong one still shows.
+//! Takes out of the answers to one case what two right servers may say differently: identities,
+//! times, revisions, the letters of a generated name. Identities and revisions become the step that
+//! showed them first, so that a wrong one still shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,8 +71,8 @@ fn revision(tree: &Tree) -> Option<u64> {
 }
 
 impl State<'_> {
-    /// By the step and its place among the step's new ones, so that one server's extra revision leaves the others' names
-    /// alone; one that is older than what an earlier step showed says so.
+    /// By the step and its place among the step's new ones, so that one server's extra revision
+    /// leaves the others' names alone; one that is older than what an earlier step showed says so.
     fn name_revisions(&mut self, step: usize, mut new: BTreeSet<u64>) {
         new.retain(|revision| !self.revisions.contains_key(revision));
         let newest = self.revisions.keys().next_back().copied().unwrap_or(0);
@@ -244,8 +245,9 @@ fn rewrite_generated(text: &mut String, base: &str) {
     *text = rewritten;
 }
 
-/// Managers are in the order of their times, which are whole seconds: how many of them two writes are in is chance. Those
-/// that are in that order are put in the order they would have within one second; others stay, and are seen to be wrong.
+/// Managers are in the order of their times, which are whole seconds: how many of them two writes
+/// are in is chance. Those that are in that order are put in the order they would have within one
+/// second; others stay, and are seen to be wrong.
 fn order_without_times(managers: &mut [Tree]) {
     let text = |manager: &Tree, key: &str| {
         let value = manager.get(key).and_then(Tree::text);

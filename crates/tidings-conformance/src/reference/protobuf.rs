@@ -1,5 +1,6 @@
-//! Kubernetes protobuf, written down once more from its published schema, so that neither server's codec judges itself.
-//! Messages become documents with the names that JSON has; what the schema does not name keeps its field number.
+//! Kubernetes protobuf, written down once more from its published schema, so that neither server's
+//! codec judges itself. Messages become documents with the names that JSON has; what the schema
+//! does not name keeps its field number.
 
 use super::tree::Tree;
 

@@ -1,4 +1,5 @@
-//! One of the two servers while it is asked: runs the steps of a case and returns each answer as a document.
+//! One of the two servers while it is asked: runs the steps of a case and returns each answer as a
+//! document.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,8 +22,9 @@ use super::tree::Tree;
 use crate::http::{Answer, HttpError};
 use crate::servers::ApiServer;
 
-/// The headers that are compared. Others frame the body or are kube-apiserver's own (`X-Kubernetes-Pf-…`), and
-/// `X-Content-Type-Options: nosniff`, which ours always says, kube-apiserver says of few answers.
+/// The headers that are compared. Others frame the body or are kube-apiserver's own
+/// (`X-Kubernetes-Pf-…`), and `X-Content-Type-Options: nosniff`, which ours always says,
+/// kube-apiserver says of few answers.
 const HEADERS: [&str; 11] = [
     "allow",
     "cache-control",
@@ -38,7 +40,8 @@ const HEADERS: [&str; 11] = [
 ];
 /// Headers whose values are each server's own.
 const ONLY_GIVEN: [&str; 2] = ["etag", "audit-id"];
-/// A kubectl that never ends by itself, as with `get -w`, has said all it has to once it has been silent for so long.
+/// A kubectl that never ends by itself, as with `get -w`, has said all it has to once it has been
+/// silent for so long.
 const SILENCE: Duration = Duration::from_secs(8);
 const KUBECTL_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -135,7 +138,8 @@ impl Side {
         }
     }
 
-    /// Starts kubectl; one in the background has begun to speak when this returns: what happens next it must see.
+    /// Starts kubectl; one in the background has begun to speak when this returns: what happens
+    /// next it must see.
     async fn run_kubectl(&self, what: &What, background: bool, variables: &Variables) -> Given {
         let (
             Some(program),
@@ -174,7 +178,7 @@ impl Side {
                 .unwrap_or_else(|error| failure(&error))
         });
         if background {
-            // It may as well have ended in silence.
+            // It may as well have ended silently.
             let _ = begun.await;
         }
         Given::Later(task)
@@ -356,7 +360,8 @@ fn lines(text: &str, wanted: &str) -> Tree {
     Tree::List(lines.map(Tree::from).collect())
 }
 
-/// What is said until the end, or for so long nothing is: whether it was the end, too. The first word may take longer.
+/// What is said until the end, or for so long nothing is: whether it was the end, too. The first
+/// word may take longer.
 async fn drain(
     from: Option<impl tokio::io::AsyncRead + Unpin>,
     silence: Duration,
@@ -378,7 +383,7 @@ async fn drain(
         }
         patience = silence;
         if let Some(speaks) = speaks.take() {
-            // Nobody may have waited for it.
+            // The waiting side may be gone.
             let _ = speaks.send(());
         }
     }

@@ -1,4 +1,5 @@
-//! A document as it was written: JSON or YAML with the order of its keys kept, because clients print in that order.
+//! A document as it was written: JSON or YAML with the order of its keys kept, because clients
+//! print in that order.
 
 use std::fmt;
 

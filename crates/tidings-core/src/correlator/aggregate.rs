@@ -1,7 +1,9 @@
-//! Events that differ in nothing but their message: from the tenth on they are combined into one. client-go's `EventAggregator`.
+//! Events that differ in nothing but their message: from the tenth on they are combined into one.
+//! client-go's `EventAggregator`.
 //!
-//! A group takes members until it has one less than are combined; then it is full, and every event that is not one of its members is
-//! combined. A member that is repeated goes on being counted by itself.
+//! A group takes members until it has one less than are combined; then it is full, and every event
+//! that is not one of its members is combined. A repeated member continues to be counted by
+//! itself.
 
 use std::time::Duration;
 
@@ -21,7 +23,8 @@ struct Group {
 struct Member {
     /// What tells it apart.
     text: Box<str>,
-    /// How often client-go has dropped one of the group's members, perhaps this one, since this was last known to be one.
+    /// How often client-go has dropped one of the group's members, perhaps this one, since this was
+    /// last known to be one.
     drops: u32,
 }
 
@@ -134,10 +137,59 @@ impl Member {
     }
 }
 
-/// How often one of `members` can be dropped at random before a given one is more likely gone than not.
+/// How often one of `members` can be dropped at random before a given one is more likely gone than
+/// not.
 fn drops_survived(members: usize) -> u32 {
     let stays = 1. - 1. / members as f64;
     // Half of them are gone after ln 2 / -ln(stays) drops.
     let drops = (0.5_f64.ln() / stays.ln()).ceil() - 1.;
-    drops.clamp(0., f64::from(u32::MAX - 1)) as u32
+    drops.clamp(0., f64::from(i32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1;
+
+    use super::*;
+    use crate::Event;
+    use crate::key::{Keys, Projection};
+
+    /// Half of the members are gone after that many drops and one more.
+    #[test]
+    fn a_member_stays_for_as_many_drops_as_half_of_them_do() {
+        for (members, drops) in [(1, 0), (2, 0), (3, 1), (10, 6), (100, 68)] {
+            assert_eq!(drops_survived(members), drops, "{members} members");
+        }
+    }
+
+    #[test]
+    fn a_group_weighs_what_its_members_do() {
+        let key = Keys::new(1).key(&Event::from_wire(v1::Event::default()), Projection::SIMILAR);
+        let second = Duration::from_secs(1);
+        let start = Monotonic::ZERO;
+        let later = start.saturating_add(2 * second);
+        let member = |text: &str| size_of::<Member>() + text.len();
+        // The text, when it is said, whether it is combined, and the members then: by our rules,
+        // and by client-go's, where two are enough and none stays for another.
+        let rows = [
+            ("a", start, false, member("a"), false, member("a")),
+            ("bc", start, false, member("a") + member("bc"), true, 0),
+            ("a", start, false, member("a") + member("bc"), true, 0),
+            ("def", start, true, member("a") + member("bc"), true, 0),
+            ("def", later, false, member("def"), false, member("def")),
+            ("a", later, false, member("def") + member("a"), true, 0),
+        ];
+        let bounds = (10, usize::MAX);
+        let mut ours = Aggregator::new(bounds, 3, second, false);
+        let mut theirs = Aggregator::new(bounds, 2, second, true);
+        let mut empty = None;
+        for (text, now, combined, size, combined_there, size_there) in rows {
+            assert_eq!(ours.is_similar(now, &key, text), combined, "{text}");
+            let bytes = ours.stats().bytes;
+            let empty = *empty.get_or_insert(bytes - size);
+            assert_eq!(bytes, empty + size, "{text}");
+            assert_eq!(theirs.is_similar(now, &key, text), combined_there, "{text}");
+            assert_eq!(theirs.stats().bytes, empty + size_there, "{text}");
+        }
+    }
 }

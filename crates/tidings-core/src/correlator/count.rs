@@ -22,7 +22,8 @@ struct Counted {
     first: Event,
     first_timestamp: Option<Timestamp>,
     count: i32,
-    /// How many occurrences were handed out and not lost: if any, the API server has it or is about to.
+    /// How many occurrences were handed out and not lost: if any, the API server has it or is about
+    /// to.
     handed: u64,
     /// Whether a repeat came with other annotations or labels than the first.
     metadata_changed: bool,
@@ -41,7 +42,8 @@ impl Counter {
         }
     }
 
-    /// Counts `event` under `key`; what is to be written, if it `passes` the spam filter. It counts either way.
+    /// Counts `event` under `key`; what is to be written, if it `passes` the spam filter. It counts
+    /// either way.
     pub(super) fn count(
         &mut self,
         key: Key,
@@ -186,10 +188,12 @@ impl Counter {
         self.counted.put(key, counted, extra);
     }
 
-    /// client-go's `updateState`: what was written is kept under `key`, the event's own. For a combined event that is not the key it is
-    /// counted under, so each of its messages takes an entry more.
+    /// client-go's `updateState`: what was written is kept under `key`, the event's own. For a
+    /// combined event that is not the key it is counted under, so each of its messages takes an
+    /// entry more.
     ///
-    /// There nothing is counted between an event and its answer. Here more may have been, and an answer takes none of that back.
+    /// There nothing is counted between an event and its answer. Here more may have been, and an
+    /// answer takes none of that back.
     pub(super) fn acknowledged_as_client_go(&mut self, key: Key, occurrence: &Occurrence) {
         if let Some(counted) = self.counted.peek(&key)
             && counted.first.is_same(&occurrence.first)

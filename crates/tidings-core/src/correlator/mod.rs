@@ -1,12 +1,12 @@
-//! Which events are written, and as what: similar ones are combined, repeats counted, floods filtered. client-go's `EventCorrelator`
-//! (`tools/record/events_cache.go`).
+//! Which events are written, and as what: similar ones are combined, repeats counted, floods
+//! filtered. client-go's `EventCorrelator` (`tools/record/events_cache.go`).
 //!
 //! ```text
 //!   event ─▶ aggregate ─▶ spam filter ─▶ count ─▶ Create | Patch | filtered
 //! ```
 //!
-//! Everything is decided from the arguments: no clock is read and nothing is random, so the same calls give the same answers.
-//! A filtered event is counted all the same.
+//! Everything is decided from the arguments: no clock is read and nothing is random, so the same
+//! calls give the same answers. A filtered event is counted all the same.
 
 mod aggregate;
 mod count;
@@ -98,7 +98,8 @@ pub struct Correlator {
 }
 
 impl Correlator {
-    /// A correlator that has seen nothing yet. Names of combined events are made by `names`, whose seed also seeds the hashes.
+    /// A correlator that has seen nothing yet. Names of combined events are made by `names`, whose
+    /// seed also seeds the hashes.
     ///
     /// # Errors
     ///
@@ -129,8 +130,9 @@ impl Correlator {
 
     /// What is to be written for `event`, handled at `now`. client-go's `EventCorrelate`.
     ///
-    /// For every [`Correlated::Write`], [`Correlator::acknowledged`] or [`Correlator::lost`] is to be called once, when it is done with. Until
-    /// it is lost, what was handed out counts as written, so that the next of its kind is a patch.
+    /// For every [`Correlated::Write`], [`Correlator::acknowledged`] or [`Correlator::lost`] is to
+    /// be called once, when it is done with. Until it is lost, what was handed out counts as
+    /// written, so that the next of its kind is a patch.
     pub fn correlate(&mut self, now: Now, event: &Event) -> Correlated {
         let (event, context) = event.split_context();
         let (event, key, aggregate) = self.aggregated(now, &event);
@@ -147,7 +149,8 @@ impl Correlator {
         }
     }
 
-    /// `occurrence` was written. client-go's `UpdateState`, and only [`CorrelatorOptions::client_go`] makes anything of it.
+    /// `occurrence` was written. client-go's `UpdateState`, and only
+    /// [`CorrelatorOptions::client_go`] makes anything of it.
     pub fn acknowledged(&mut self, occurrence: &Occurrence) {
         if self.options.client_go {
             let key = self
@@ -157,8 +160,8 @@ impl Correlator {
         }
     }
 
-    /// `occurrence` was not written itself: it was dropped, or merged into a later one that will be. What was never written is created by
-    /// the next of its kind, with its true count.
+    /// `occurrence` was not written itself: it was dropped, or merged into a later one that will
+    /// be. What was never written is created by the next of its kind, with its true count.
     ///
     /// client-go is told nothing in this case, and patches what is not there.
     pub fn lost(&mut self, occurrence: &Occurrence) {
@@ -176,7 +179,8 @@ impl Correlator {
         }
     }
 
-    /// The event to count and the key to count it under: `event` and its own, or the combined event and that of its group.
+    /// The event to count and the key to count it under: `event` and its own, or the combined event
+    /// and that of its group.
     fn aggregated(&mut self, now: Now, event: &Event) -> (Event, Key, bool) {
         let client_go = self.options.client_go;
         if self.options.aggregate {

@@ -1,6 +1,7 @@
 //! An event after correlation: what is to be written to the API server, and how.
 //!
-//! Invariant: an occurrence never changes. Its wire forms are made when somebody asks, from the shared events it points to.
+//! Invariant: an occurrence never changes. Its wire forms are made on request, from the
+//! shared events it points to.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,8 +16,7 @@ use crate::context::absorb;
 use crate::event_limits::cut;
 use crate::key::CountKey;
 use crate::validate::MESSAGE_BYTES_MAX;
-use crate::wire::recorded;
-use crate::{Event, EventApi, EventContext};
+use crate::{Event, EventApi, EventContext, recorded};
 
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,8 @@ pub enum OccurrenceKind {
     Patch,
 }
 
-/// An event as a correlator wants it written. client-go's `EventCorrelateResult`. Cloning it copies pointers.
+/// An event as a correlator wants it written. client-go's `EventCorrelateResult`. Cloning it copies
+/// pointers.
 #[derive(Clone)]
 pub struct Occurrence {
     pub(super) key: CountKey,
@@ -78,8 +79,8 @@ impl Occurrence {
         self.kind
     }
 
-    /// The same occurrence, to be created whatever it was before: what is done when the event to patch is gone (expired or deleted), or
-    /// when its creation was not sent yet.
+    /// The same occurrence, to be created whatever it was before: what is done when the event to
+    /// patch is gone (expired or deleted), or when its creation was not sent yet.
     #[must_use]
     pub fn as_create(&self) -> Self {
         Self {
@@ -104,7 +105,8 @@ impl Occurrence {
     }
 
     /// How often it was seen, this time included. Stops at `i32::MAX`; with
-    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it goes on at `i32::MIN`, as client-go's does.
+    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it continues at
+    /// `i32::MIN`, as client-go's does.
     pub fn count(&self) -> i32 {
         self.count
     }
@@ -136,8 +138,9 @@ impl Occurrence {
         }
     }
 
-    /// How many recorded events are settled with this write: its own, those of its series that no write before it settled, and those whose
-    /// writes gave way to this one. 0 of a write that gave way itself.
+    /// How many recorded events are settled with this write: its own, those of its series that no
+    /// write before it settled, and those whose writes gave way to this one. 0 of a write that gave
+    /// way itself.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -157,7 +160,7 @@ impl Occurrence {
         self.context.as_ref()
     }
 
-    /// Whether somebody waits to hear what becomes of it.
+    /// Whether a caller waits for its outcome.
     pub(crate) fn is_awaited(&self) -> bool {
         self.context
             .as_ref()
@@ -202,7 +205,8 @@ impl Occurrence {
             && brings(self.event.labels(), earlier.event.labels()))
     }
 
-    /// About how many bytes of memory it keeps, for bounds on queues: itself, the event, the first of its kind, and what it is compared by.
+    /// About how many bytes of memory it keeps, for bounds on queues: itself, the event, the first
+    /// of its kind, and what it is compared by.
     pub fn size(&self) -> usize {
         let first = if self.first.is_same(&self.event) {
             0
@@ -215,7 +219,8 @@ impl Occurrence {
 
     /// The whole event, without a resourceVersion: fit to be created.
     ///
-    /// That of a series has what events.k8s.io/v1 asks for, and none of the fields that are deprecated there.
+    /// That of a series has what events.k8s.io/v1 asks for, and none of the fields that are
+    /// deprecated there.
     pub fn to_wire(&self) -> v1::Event {
         if let Some(last) = self.series {
             return self.to_series_wire(last);

@@ -32,9 +32,11 @@ pub(crate) enum SpamKey {
     Custom(TextFunction),
 }
 
-/// Options of a [`Correlator`](super::Correlator): a value with a setter for each, checked when the correlator is made.
+/// Options of a [`Correlator`](super::Correlator): a value with a setter for each, checked when the
+/// correlator is made.
 ///
-/// client-go's `CorrelatorOptions`; [`CorrelatorOptions::client_go`] behaves as client-go does, [`Default`] better.
+/// client-go's `CorrelatorOptions`; [`CorrelatorOptions::client_go`] behaves as client-go does,
+/// [`Default`] better.
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,12 +71,13 @@ const CACHE_BYTES_MAX: usize = 96 << 20;
 impl Default for CorrelatorOptions {
     /// The rules as client-go's documentation states them, without its mistakes:
     ///
-    /// - Ten events that differ only in message, each within 10 minutes of the one before, are combined into one from the tenth on. The
-    ///   combined event keeps annotations, labels, action, related object and reporter of the latest, and has a valid name.
-    /// - Repeats become a count on the first. An event that could not be created yet is created with its true count.
-    ///   A repeat whose annotations or labels differ brings them along.
-    /// - Each reason has its own budget per source, object and type: 25 at once, then one every 5 minutes. The first occurrence of a
-    ///   reason always passes.
+    /// - Ten events that differ only in message, each within 10 minutes of the one before, are
+    ///   combined into one from the tenth on. The combined event keeps annotations, labels, action,
+    ///   related object and reporter of the latest, and has a valid name.
+    /// - Repeats become a count on the first. An event that could not be created yet is created
+    ///   with its true count. A repeat whose annotations or labels differ brings them along.
+    /// - Each reason has its own budget per source, object and type: 25 at once, then one every 5
+    ///   minutes. The first occurrence of a reason always passes.
     /// - Each of the three caches holds 131,072 entries and 96 MiB.
     fn default() -> Self {
         Self {
@@ -95,11 +98,13 @@ impl Default for CorrelatorOptions {
 }
 
 impl CorrelatorOptions {
-    /// What client-go's correlator does with its default options, call for call: `NewEventCorrelator`.
+    /// What client-go's correlator does with its default options, call for call:
+    /// `NewEventCorrelator`.
     ///
-    /// Two things differ all the same. Where client-go drops a random member of a full group, here a member is gone once client-go would
-    /// more likely than not have dropped it, so that the same events always give the same calls. And different events never share a key.
-    /// Caches hold 4,096 entries of any size. Counts wrap where client-go's do.
+    /// Two things differ all the same. Where client-go drops a random member of a full group, here
+    /// a member is gone once client-go would more likely than not have dropped it, so that the same
+    /// events always give the same calls. And different events never share a key. Caches hold 4,096
+    /// entries of any size. Counts wrap where client-go's do.
     pub fn client_go() -> Self {
         Self {
             client_go: true,
@@ -110,8 +115,8 @@ impl CorrelatorOptions {
         }
     }
 
-    /// How many entries each of the three caches holds: groups of similar events, counted events, budgets. 0: none, so that every event is
-    /// new. client-go's `LRUCacheSize`.
+    /// How many entries each of the three caches holds: groups of similar events, counted events,
+    /// budgets. 0: none, so that every event is new. client-go's `LRUCacheSize`.
     ///
     /// Beyond it the entry used longest ago is forgotten, and what it stood for starts afresh.
     pub const fn cache_entries_max(mut self, entries: usize) -> Self {
@@ -119,7 +124,8 @@ impl CorrelatorOptions {
         self
     }
 
-    /// How many bytes each of the three caches keeps in memory, about. An entry costs roughly 200 bytes and its event.
+    /// How many bytes each of the three caches keeps in memory, about. An entry costs roughly 200
+    /// bytes and its event.
     pub const fn cache_bytes_max(mut self, bytes: usize) -> Self {
         self.cache_bytes_max = bytes;
         self
@@ -131,8 +137,8 @@ impl CorrelatorOptions {
         self
     }
 
-    /// How long after the last similar event a group starts afresh; the window moves on with every event. client-go's
-    /// `MaxIntervalInSeconds`.
+    /// How long after the last similar event a group starts afresh; the window moves on with every
+    /// event. client-go's `MaxIntervalInSeconds`.
     pub const fn aggregate_interval(mut self, interval: Duration) -> Self {
         self.aggregate_interval = interval;
         self
@@ -146,7 +152,8 @@ impl CorrelatorOptions {
 
     /// Groups events by `key` in place of source, object, type and reason. client-go's `KeyFunc`.
     ///
-    /// Outside [`CorrelatorOptions::client_go`] the event's namespace takes part in addition: a combined event lies in one namespace.
+    /// Outside [`CorrelatorOptions::client_go`] the event's namespace takes part in addition: a
+    /// combined event lies in one namespace.
     pub fn aggregate_key(
         mut self,
         key: impl Fn(&Event) -> AggregateKey + Send + Sync + 'static,
@@ -155,8 +162,8 @@ impl CorrelatorOptions {
         self
     }
 
-    /// Makes the message of a combined event from its latest one; by default [`COMBINED_MESSAGE_PREFIX`] and the message. client-go's
-    /// `MessageFunc`.
+    /// Makes the message of a combined event from its latest one; by default
+    /// [`COMBINED_MESSAGE_PREFIX`] and the message. client-go's `MessageFunc`.
     pub fn aggregate_message(
         mut self,
         message: impl Fn(&Event) -> String + Send + Sync + 'static,
@@ -165,8 +172,8 @@ impl CorrelatorOptions {
         self
     }
 
-    /// How many events of one budget may pass at once; at least 1 (0 only with [`CorrelatorOptions::client_go`], where nothing passes
-    /// then). client-go's `BurstSize`.
+    /// How many events of one budget may pass at once; at least 1 (0 only with
+    /// [`CorrelatorOptions::client_go`], where nothing passes then). client-go's `BurstSize`.
     pub const fn spam_burst(mut self, events: u32) -> Self {
         self.spam_burst = events;
         self
@@ -178,7 +185,8 @@ impl CorrelatorOptions {
         self
     }
 
-    /// One budget for all reasons of a type, as in client-go: an event that repeats often can keep others about the same object out.
+    /// One budget for all reasons of a type, as in client-go: an event that repeats often can keep
+    /// others about the same object out.
     pub fn spam_key_by_object(mut self) -> Self {
         self.spam_key = SpamKey::Object;
         self

@@ -1,4 +1,5 @@
-//! Series: repeats as events.k8s.io/v1 counts them, written seldom and never lost. client-go's `eventBroadcasterImpl` (`tools/events`).
+//! Series: repeats as events.k8s.io/v1 counts them, written seldom and never lost. client-go's
+//! `eventBroadcasterImpl` (`tools/events`).
 //!
 //! ```text
 //!             Create             Patch, at once          Patch, a heartbeat after the last, while the count is behind
@@ -9,20 +10,25 @@
 //!                               forgotten
 //! ```
 //!
-//! What is decided here is when a state is to be written; the [`Delivery`](crate::Delivery) keeps the states of one series in order, creates
-//! what is not there to be patched, and leaves out states that a later one makes needless.
+//! What is decided here is when a state is to be written; the [`Delivery`](crate::Delivery) keeps
+//! the states of one series in order, creates what is not there to be patched, and leaves out
+//! states that a later one makes needless.
 //!
-//! By default this never writes more than client-go does, whatever is recorded. What begins a series here (its create, and the patch of its
-//! second event) makes client-go write at the same moments, as it forgets a series no later than this does, on one of its passes every six
-//! minutes that finds it quiet for more than six. In the half hour between two heartbeats of a series that goes on, client-go refreshes it, or
-//! ends it, or begins it anew; and in the twelve minutes before a last count, it ends it, or has begun it anew. Only the shutdown, where
-//! client-go forgets all counts that are behind, and a full cache, where it knows no bound, cost writes that client-go does not make.
+//! By default this never writes more than client-go does, whatever is recorded. What begins a
+//! series here (its create, and the patch of its second event) makes client-go write at the same
+//! moments, as it forgets a series no later than this does, on one of its passes every six minutes
+//! that finds it quiet for more than six. In the half hour between two heartbeats of a series that
+//! continues, client-go refreshes it, or ends it, or begins it anew; and in the twelve minutes
+//! before a last count, it ends it, or has begun it anew. Only the shutdown, where client-go
+//! forgets all counts that are behind, and a full cache, where it knows no bound, cost writes that
+//! client-go does not make.
 //!
-//! What is due is handed out in such portions as the caller has room for; what is not handed out yet is not lost, and goes on counting.
+//! What is due is handed out in such portions as the caller has room for; what is not handed out
+//! yet is not lost, and continues to count.
 //!
-//! Invariants: every event is settled by exactly one of the writes handed out, or is still counted in [`SeriesStats::behind`]; counts are
-//! absolute and only grow; an entry that is behind has a time at which it is written, and one look finds
-//! those that are.
+//! Invariants: every event is settled by exactly one of the writes handed out, or is still counted
+//! in [`SeriesStats::behind`]; counts are absolute and only grow; an entry that is behind has a
+//! time at which it is written, and one look finds those that are.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -59,8 +65,9 @@ struct Open {
 
 /// Keeps series of events, and says when which of their states is to be written.
 ///
-/// After each call that takes an input, take every [`Series::poll_write`]; then wait for an event or until [`Series::poll_timeout`]. What an
-/// event brings about is handed out at once; of what is due, and at the end, as many writes are as are asked for.
+/// After each call that takes an input, take every [`Series::poll_write`]; then wait for an event
+/// or until [`Series::poll_timeout`]. What an event brings about is handed out at once; of what is
+/// due, and at the end, as many writes are as are asked for.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -147,7 +154,7 @@ impl Series {
         })
     }
 
-    /// Takes an event. One that somebody waits for is written at once.
+    /// Takes an event. One with a waiting caller is written at once.
     pub fn handle_event(&mut self, now: Now, event: &Event) {
         let (event, context) = event.split_context();
         let event = &*event;
@@ -234,8 +241,8 @@ impl Series {
         }
     }
 
-    /// Does what is due, until there are `writes_max` writes more; [`Series::poll_timeout`] is in the past if that was not all. Harmless when
-    /// called early.
+    /// Does what is due, until there are `writes_max` writes more; [`Series::poll_timeout`] is in
+    /// the past if that was not all. Harmless when called early.
     ///
     /// client-go's passes are made whole, whatever the bound.
     pub fn handle_timeout(&mut self, now: Monotonic, writes_max: usize) {
@@ -263,7 +270,8 @@ impl Series {
         }
     }
 
-    /// Writes up to `writes_max` counts that are behind before their time, those first whose time comes first.
+    /// Writes up to `writes_max` counts that are behind before their time, those first whose time
+    /// comes first.
     pub fn write_early(&mut self, now: Monotonic, writes_max: usize) {
         if self.behind == 0 {
             return;
@@ -297,7 +305,8 @@ impl Series {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// `occurrence` was dropped, or merged into a later one. What was never written is created by the next of its series.
+    /// `occurrence` was dropped, or merged into a later one. What was never written is created by
+    /// the next of its series.
     pub fn lost(&mut self, occurrence: &Occurrence) {
         if let Some(open) = self.open.peek(&occurrence.key.0)
             // It may have been forgotten since, and begun anew under another name.
@@ -307,8 +316,8 @@ impl Series {
         }
     }
 
-    /// Ends every series: each that is behind is written once more, with its last count. Stops when there are `writes_max` writes more; false:
-    /// call it again.
+    /// Ends every series: each that is behind is written once more, with its last count. Stops when
+    /// there are `writes_max` writes more; false: call it again.
     pub fn finish(&mut self, writes_max: usize) -> bool {
         let full = self.writes.len().saturating_add(writes_max);
         while self.writes.len() < full {
@@ -472,5 +481,4 @@ pub struct SeriesStats {
 }
 
 #[cfg(test)]
-#[path = "tests/series.rs"]
 mod tests;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// The annotation that shows the last note of a series, where [`SeriesOptions::last_note`] asks for it.
+/// The annotation that shows the last note of a series, where [`SeriesOptions::last_note`] asks for
+/// it.
 pub const LAST_NOTE_ANNOTATION: &str = "tidings/last-note";
 
 /// Options of [`Series`](super::Series): a value with a setter for each, checked when it is made.
@@ -26,10 +27,11 @@ pub struct SeriesOptions {
 }
 
 impl Default for SeriesOptions {
-    /// The first event of a series is created and the second patched in at once. From then on the stored count is at most half an hour behind
-    /// while the series goes on, and is right twelve minutes after its last event, when the series ends. That costs at most two writes an hour
-    /// for each series that goes on, and one for its end, and never more than client-go's `tools/events` writes for the same events. Up to 131,072
-    /// series and 96 MiB are kept.
+    /// The first event of a series is created and the second patched in at once. From then on the
+    /// stored count is at most half an hour behind while the series continues, and is right twelve
+    /// minutes after its last event, when the series ends. That costs at most two writes an hour
+    /// for each series that continues, and one for its end, and never more than client-go's
+    /// `tools/events` writes for the same events. Up to 131,072 series and 96 MiB are kept.
     fn default() -> Self {
         Self {
             client_go: false,
@@ -43,11 +45,13 @@ impl Default for SeriesOptions {
 }
 
 impl SeriesOptions {
-    /// What client-go's `tools/events` does: after the second event the stored count stays as it is until a series is refreshed, every 30
-    /// minutes, or ended, on one of the passes every 6 minutes that finds it 6 minutes without an event. An object that was updated begins
-    /// another series.
+    /// What client-go's `tools/events` does: after the second event the stored count stays as it is
+    /// until a series is refreshed, every 30 minutes, or ended, on one of the passes every 6
+    /// minutes that finds it 6 minutes without an event. An object that was updated begins another
+    /// series.
     ///
-    /// Mended all the same: the cache is bounded, no create races its patch, and the end writes the last count of every series.
+    /// Mended all the same: the cache is bounded, no create races its patch, and the end writes the
+    /// last count of every series.
     pub fn client_go() -> Self {
         Self {
             client_go: true,
@@ -56,37 +60,42 @@ impl SeriesOptions {
         }
     }
 
-    /// How far the stored count of a series may be behind while it goes on, and how long the writes of one series are apart; at least a second.
-    /// Default 30 minutes, client-go's `refreshTime`: two writes an hour. A minute keeps the count fresh at up to 60 writes an hour for each
-    /// series that goes on. Nothing is written while there is nothing new to say.
+    /// How far the stored count of a series may be behind while it continues, and how long the
+    /// writes of one series are apart; at least a second. Default 30 minutes, client-go's
+    /// `refreshTime`: two writes an hour. A minute keeps the count fresh at up to 60 writes an hour
+    /// for each series that continues. Nothing is written while there is nothing new.
     pub const fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.heartbeat = heartbeat;
         self
     }
 
-    /// After how long without an event a series ends, with its last count, and the next event begins another; at least a second. Default
-    /// twelve minutes, by which client-go too has ended every series: its `finishTime` of six, and up to six until it looks. What ends earlier
-    /// is begun anew earlier, and may cost more writes than client-go makes.
+    /// After how long without an event a series ends, with its last count, and the next event
+    /// begins another; at least a second. Default twelve minutes, by which client-go too has ended
+    /// every series: its `finishTime` of six, and up to six until it looks. What ends earlier is
+    /// begun anew earlier, and may cost more writes than client-go makes.
     pub const fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
         self
     }
 
-    /// Whether a series shows its last note, too: as the annotation [`LAST_NOTE_ANNOTATION`], whenever its count is written and its note is
-    /// not that of its first event, which the API server lets nobody change. Default false. Each series with such a note then keeps one event
-    /// more in memory.
+    /// Whether a series shows its last note, too: as the annotation [`LAST_NOTE_ANNOTATION`],
+    /// whenever its count is written and its note is not that of its first event, which the API
+    /// server does not allow to change. Default false. Each series with such a note then keeps one
+    /// event more in memory.
     pub const fn last_note(mut self, last_note: bool) -> Self {
         self.last_note = last_note;
         self
     }
 
-    /// How many series are kept. Beyond it the one that was quiet longest ends, with its last count written. 0: every event is on its own.
+    /// How many series are kept. Beyond it the one that was quiet longest ends, with its last count
+    /// written. 0: every event is on its own.
     pub const fn cache_entries_max(mut self, entries: usize) -> Self {
         self.cache_entries_max = entries;
         self
     }
 
-    /// How many bytes the series keep in memory, about. One costs roughly 300 bytes and its first event.
+    /// How many bytes the series keep in memory, about. One costs roughly 300 bytes and its first
+    /// event.
     pub const fn cache_bytes_max(mut self, bytes: usize) -> Self {
         self.cache_bytes_max = bytes;
         self

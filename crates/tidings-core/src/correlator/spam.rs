@@ -1,4 +1,5 @@
-//! The spam filter: a budget of events for each key. client-go's `EventSourceObjectSpamFilter` over `golang.org/x/time/rate`.
+//! The spam filter: a budget of events for each key. client-go's `EventSourceObjectSpamFilter` over
+//! `golang.org/x/time/rate`.
 
 use crate::Monotonic;
 use crate::bucket::{TokenBucket, TokenRate};

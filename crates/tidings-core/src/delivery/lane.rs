@@ -24,7 +24,8 @@ pub(super) enum Unanswered {
     No,
     /// A create of this very event.
     This,
-    /// A create of an earlier event in its place, and perhaps of this one: the object may be there, but behind.
+    /// A create of an earlier event in its place, and perhaps of this one: the object may be there,
+    /// but behind.
     Earlier,
 }
 
@@ -120,7 +121,8 @@ impl<T: Deliverable> Entry<T> {
         std::mem::replace(self, later)
     }
 
-    /// Takes over what is known of the object from `before`, which was to be written before this and, unless that says it exists, was not.
+    /// Takes over what is known of the object from `before`, which was to be written before this
+    /// and, unless that says it exists, was not.
     pub(super) fn follow(&mut self, before: &Self) {
         if self.occurrence.same_object(&before.occurrence) {
             self.object = match before.object {

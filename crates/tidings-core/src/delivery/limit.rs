@@ -31,8 +31,8 @@ pub(super) struct Limit {
     after: usize,
     /// How many refusals there were.
     refusals: u64,
-    /// What the last refusals were for, as a hash, each with the number of its last: the longest ago
-    /// first, and not more than `after`.
+    /// What the last refusals were for, as a hash, each with the number of its last: the longest
+    /// ago first, and not more than `after`.
     objects: VecDeque<(u64, u64)>,
     /// How many refusals there were when an event was admitted last.
     admitted_at: u64,
@@ -116,7 +116,7 @@ impl Limit {
         self.refusals
     }
 
-    /// Whether enough different objects were refused after so many refusals.
+    /// Whether enough different objects were refused after this number of refusals.
     pub(super) fn is_shared_since(&self, refusals: u64) -> bool {
         let since = |(_, last): &(u64, u64)| *last > refusals;
         self.after > 0

@@ -157,3 +157,81 @@ fn what_was_refused_keeps_nothing_new_waiting() {
     }
     assert!(writes <= 2, "{writes} writes");
 }
+
+/// The gap between writes, as refusals and admissions change it.
+#[test]
+fn the_gap_doubles_with_refusals_and_halves_with_admissions() {
+    let second = Monotonic::from_nanos(1_000_000_000);
+    let at = |millis| Some(Monotonic::ZERO.saturating_add(Duration::from_millis(millis)));
+    let (first, longest) = (Duration::from_secs(1), Duration::from_secs(3));
+    let mut limit = Limit::new(2);
+    let refuse = |limit: &mut Limit, object| limit.refused(Monotonic::ZERO, object, first, longest);
+    refuse(&mut limit, 1);
+    refuse(&mut limit, 1);
+    assert!(!limit.is_paced(), "one object has a limit of its own");
+    refuse(&mut limit, 2);
+    assert!(limit.is_paced());
+    assert_eq!(limit.refusals(), 3);
+    // Of the two, one was refused last as the second of all.
+    assert!(limit.is_shared_since(1) && !limit.is_shared_since(2));
+    assert_eq!(limit.earliest(Monotonic::ZERO), at(1000));
+    assert_eq!(limit.earliest(second.saturating_add(first)), at(2000));
+
+    // One write at a time.
+    assert!(!limit.allows(Monotonic::ZERO) && limit.allows(second));
+    limit.note_write(7);
+    assert!(!limit.allows(second));
+    assert_eq!(limit.earliest(second), None);
+    limit.note_answer(second, 6);
+    assert_eq!(limit.earliest(second), None, "of another write");
+    limit.note_answer(second, 7);
+    assert_eq!(limit.earliest(second), at(2000));
+
+    // With every other refusal, and not beyond the longest: the gap counts from the refusal that
+    // made it longer, then from the answer, a second later.
+    for expected in [2000, 2000, 3000, 3000, 4000, 3000] {
+        refuse(&mut limit, 1);
+        assert_eq!(limit.earliest(Monotonic::ZERO), at(expected));
+        limit.note_write(8);
+        limit.note_answer(second, 8);
+    }
+    limit.shorten();
+    assert!(limit.allows(Monotonic::from_nanos(i64::MIN)));
+    limit.admitted(Monotonic::ZERO);
+    assert_eq!(limit.earliest(Monotonic::ZERO), at(1500));
+    refuse(&mut limit, 1);
+    limit.admitted(Monotonic::ZERO);
+    refuse(&mut limit, 1);
+    assert_eq!(limit.earliest(Monotonic::ZERO), at(750), "counted anew");
+    while limit.is_paced() {
+        limit.admitted(Monotonic::ZERO);
+    }
+    assert!(limit.allows(Monotonic::ZERO));
+}
+
+/// Only what is refused for its rate waits for the gap, and only while there is one.
+#[test]
+fn a_refusal_alone_is_waited_out() {
+    let mut bench = bench(false);
+    bench.offer(create(1));
+    let id = bench.expect(1, 1, super::tests::CREATE);
+    bench.answer(id, Err(status(429, "TooManyRequests")));
+    assert!(bench.write().is_none(), "not before its time");
+    assert!(bench.wait() > Duration::from_millis(100));
+    bench.expect(1, 1, super::tests::CREATE);
+}
+
+/// At the end the next write goes at once.
+#[test]
+fn draining_does_not_wait_for_the_gap() {
+    let mut bench = bench(false);
+    for key in 0..100 {
+        bench.offer(create(key));
+    }
+    while let Some(write) = bench.write() {
+        bench.answer(write.id, Err(status(429, "TooManyRequests")));
+    }
+    assert!(bench.delivery.pending() == 100);
+    bench.delivery.drain();
+    assert!(bench.write().is_some());
+}

@@ -1,4 +1,5 @@
-//! The delivery machine: which write goes out next, and what becomes of it. Pure bookkeeping; the caller does the writing.
+//! The delivery machine: which write goes out next, and what becomes of it. Pure bookkeeping; the
+//! caller does the writing.
 //!
 //! ```text
 //!            offer                     poll_write                 handle_written
@@ -16,12 +17,14 @@
 //! A write that had no answer may still be done, after one that was sent later. Nothing here can
 //! prevent that: the sink has the server refuse it (ADR 8).
 //!
-//! What is written follows from what is known of the object at the server: a create that was answered makes patches of the lane's later
-//! events, a patch of something that is gone becomes a create, a create whose first answer was lost is not taken for somebody else's
-//! event, and a repeat that is to be created but is there already is patched.
+//! What is written follows from what is known of the object at the server: a create that was
+//! answered makes patches of the lane's later events, a patch of something that is gone becomes a
+//! create, a create whose first answer was lost is not taken for another client's event, and a
+//! repeat that is to be created but is there already is patched.
 //!
-//! Invariants: offered = delivered + aggregated + dropped + pending; no more than [`DeliveryOptions::workers`] writes in flight; no more
-//! events and bytes held than [`DeliveryOptions`] says.
+//! Invariants: offered = delivered + aggregated + dropped + pending; no more than
+//! [`DeliveryOptions::workers`] writes in flight; no more events and bytes held than
+//! [`DeliveryOptions`] says.
 
 mod lane;
 mod limit;
@@ -52,16 +55,19 @@ use crate::{DropCause, Fate, Monotonic, OccurrenceKind, RetryClass, WriteError};
 pub use self::options::{DeliveryOptions, InvalidDeliveryOptions, Overflow};
 pub use self::types::{Deliverable, DeliveryStats, Handled, Settled, Write, WriteId};
 
-/// How often in a row an event may turn from patch to create and back before that counts as a failed try.
+/// How often in a row an event may turn from patch to create and back before that counts as a
+/// failed try.
 const TURNS_MAX: u8 = 4;
 
 /// Delivers events to one sink: says what to write next, and what became of each event.
 ///
-/// Events of one key go out one after the other, in the order they were offered; different keys go out side by side, up to
-/// [`DeliveryOptions::workers`], and one that fails holds up no other. offered = delivered + aggregated + dropped + pending, at any time.
+/// Events of one key go out one after the other, in the order they were offered; different keys go
+/// out side by side, up to [`DeliveryOptions::workers`], and one that fails holds up no other.
+/// offered = delivered + aggregated + dropped + pending, at any time.
 ///
-/// After each call that takes an input, take every [`Delivery::poll_settled`], then every [`Delivery::poll_write`], then wait for an
-/// answer, for an event to offer, or until [`Delivery::poll_timeout`].
+/// After each call that takes an input, take every [`Delivery::poll_settled`], then every
+/// [`Delivery::poll_write`], then wait for an answer, for an event to offer, or until
+/// [`Delivery::poll_timeout`].
 ///
 /// ```
 /// use tidings_core::{Deliverable, Delivery, DeliveryOptions, Fate, Monotonic, OccurrenceKind};
@@ -135,7 +141,8 @@ impl<T: Deliverable> Delivery<T> {
         })
     }
 
-    /// Takes an event to deliver. It is settled at once if there is no room for it, or after [`Delivery::drain`].
+    /// Takes an event to deliver. It is settled at once if there is no room for it, or after
+    /// [`Delivery::drain`].
     pub fn offer(&mut self, occurrence: T) {
         self.stats.offered += 1;
         let key = occurrence.key();
@@ -260,8 +267,8 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// When to call [`Delivery::poll_write`] again if nothing else happens; a time in the past means now, `None` that only an offer or
-    /// an answer changes anything.
+    /// When to call [`Delivery::poll_write`] again if nothing else happens; a time in the past
+    /// means now, `None` that only an offer or an answer changes anything.
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         if self.in_flight.len() >= self.options.workers {
             return None;
@@ -279,22 +286,24 @@ impl<T: Deliverable> Delivery<T> {
         self.settled.pop_front()
     }
 
-    /// Takes no more events (they are dropped as [`DropCause::Stopped`]), and [hurries](Delivery::hurry). Go on as before until
-    /// [`Delivery::pending`] is 0, or [`Delivery::abandon`].
+    /// Takes no more events (they are dropped as [`DropCause::Stopped`]), and
+    /// [hurries](Delivery::hurry). Continue as before until [`Delivery::pending`] is 0, or
+    /// [`Delivery::abandon`].
     pub fn drain(&mut self) {
         self.draining = true;
         self.hurry();
     }
 
-    /// Gives each event that waits for another try one at once, except where the server asked for a wait: the end is near, but more may be offered
-    /// before it.
+    /// Gives each event that waits for another try one at once, except where the server asked for a
+    /// wait: the end is near, but more may be offered before it.
     pub fn hurry(&mut self) {
         self.pause.shorten();
         self.limit.shorten();
         self.end_waits(|why| why != Wait::Asked);
     }
 
-    /// Takes no more events, and settles everything that waits or is in flight as [`Fate::Pending`].
+    /// Takes no more events, and settles everything that waits or is in flight as
+    /// [`Fate::Pending`].
     pub fn abandon(&mut self) {
         self.draining = true;
         self.by_key.clear();
@@ -341,8 +350,8 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Puts `later` in the place of the last event that waits in its lane, if that one then has nothing left to say. Gives it back
-    /// otherwise.
+    /// Puts `later` in the place of the last event that waits in its lane, if that one then has
+    /// nothing left to say. Gives it back otherwise.
     fn replace_waiting(&mut self, id: usize, later: Entry<T>) -> Result<(), Entry<T>> {
         let coalesce = self.options.coalesce;
         let waiting = self.lanes.get_mut(id).and_then(Lane::last_waiting);
@@ -371,7 +380,8 @@ impl<T: Deliverable> Delivery<T> {
             && self.held_bytes.saturating_add(size) <= self.options.pending_bytes_max
     }
 
-    /// Drops what the options say until there is room for `size` bytes; false if there will be none.
+    /// Drops what the options say until there is room for `size` bytes; false if there will be
+    /// none.
     fn make_room(&mut self, size: usize) -> bool {
         while !self.has_room(size) {
             if self.options.overflow == Overflow::DropNewest || !self.drop_oldest() {
@@ -457,7 +467,7 @@ impl<T: Deliverable> Delivery<T> {
         self.limit.refused(now, hasher.finish(), first, longest);
     }
 
-    /// How long a pause would last that begins or goes on now.
+    /// The length of a pause that begins or continues now.
     fn pause_wait(&mut self, was_probe: bool, retry_after: Option<Duration>) -> Duration {
         let failures = self.pause.failures(was_probe);
         let random = self.random.u64(..);
@@ -507,7 +517,7 @@ impl<T: Deliverable> Delivery<T> {
             lane.state = State::Refused;
             self.refused.push_back(id);
         } else if self.pause.is_open() && retry_after.is_none() {
-            // The pause is wait enough; whoever is next in turn probes.
+            // The pause is wait enough; the next event in turn probes.
             self.make_ready(id);
         } else {
             let random = self.random.u64(..);
@@ -569,7 +579,8 @@ impl<T: Deliverable> Delivery<T> {
         Handled::Turned
     }
 
-    /// Settles the head of a lane that is not among `ready` and `waiting`; what follows it is next in its turn.
+    /// Settles the head of a lane that is not among `ready` and `waiting`; what follows it is next
+    /// in its turn.
     fn settle_head(&mut self, id: usize, fate: Fate, error: Option<WriteError>) -> Handled {
         if fate == Fate::Delivered
             && let Some(lane) = self.lanes.get_mut(id)
@@ -618,7 +629,8 @@ impl<T: Deliverable> Delivery<T> {
         Some(lane.head)
     }
 
-    /// Takes a lane's key from its head, whose memory is accounted for: an equal key may be kept by an event that is gone.
+    /// Takes a lane's key from its head, whose memory is accounted for: an equal key may be kept by
+    /// an event that is gone.
     fn name_by_head(&mut self, id: usize) {
         if let Some(lane) = self.lanes.get_mut(id) {
             self.by_key.remove(&lane.key);

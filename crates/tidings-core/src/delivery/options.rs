@@ -33,14 +33,16 @@ pub struct DeliveryOptions {
     pub pending_bytes_max: usize,
     /// Who goes when either bound is reached. Default the newest.
     pub overflow: Overflow,
-    /// Whether an event that waits is replaced by a later one of the same key: counts and timestamps are absolute, so the later says it
-    /// all. What became of the earlier one then decides whether the later is a create or a patch. Without this every event is written,
-    /// as it was correlated. Default true.
+    /// Whether an event that waits is replaced by a later one of the same key: counts and
+    /// timestamps are absolute, so the later says it all. What became of the earlier one then
+    /// decides whether the later is a create or a patch. Without this every event is written, as it
+    /// was correlated. Default true.
     pub coalesce: bool,
     /// How failed writes are tried again.
     pub retry: RetryPolicy,
-    /// Writing pauses altogether, but for one probe at a time, when this many keys have found the server out of reach one after the other:
-    /// a server that is down then costs few requests, however many events wait. 0 never pauses. Default 4.
+    /// Writing pauses altogether, but for one probe at a time, when this many keys have found the
+    /// server out of reach one after the other: a server that is down then costs few requests,
+    /// however many events wait. 0 never pauses. Default 4.
     ///
     /// Out of reach is no answer, 429 of a busy server, 502, 503 or 504. Any other answer, be it
     /// 500 or the 429 of EventRateLimit, counts as one: an event that the server cannot write holds
@@ -48,10 +50,11 @@ pub struct DeliveryOptions {
     /// pauses are those of the back-off, too. The
     /// first answer ends them.
     ///
-    /// Events about this many objects (64 at most) that are refused for their rate, one after the other and none
-    /// admitted between, show a limit that all share. Writes then go one at a time, with a gap after
-    /// each: at first the shortest wait of the back-off, doubled for every this many refused in a
-    /// row, up to the longest, and halved for each that is admitted, until a 64th is left.
+    /// Events about this many objects (64 at most) that are refused for their rate, one after the
+    /// other and none admitted between, show a limit that all share. Writes then go one at a time,
+    /// with a gap after each: at first the shortest wait of the back-off, doubled for every this
+    /// many refused in a row, up to the longest, and halved for each that is admitted, until a 64th
+    /// is left.
     pub pause_after_keys: u32,
 }
 
@@ -70,9 +73,11 @@ impl Default for DeliveryOptions {
 }
 
 impl DeliveryOptions {
-    /// One write at a time, each event on its own, tried as client-go's `recordToSink` does (see [`RetryPolicy::client_go`]).
+    /// One write at a time, each event on its own, tried as client-go's `recordToSink` does (see
+    /// [`RetryPolicy::client_go`]).
     ///
-    /// Mended all the same: an event that waits for another try holds up no other, and what waits is not limited to the watcher's queue.
+    /// Mended all the same: an event that waits for another try holds up no other, and what waits
+    /// is not limited to the watcher's queue.
     pub fn client_go() -> Self {
         Self {
             workers: 1,
@@ -83,9 +88,11 @@ impl DeliveryOptions {
         }
     }
 
-    /// Eight writes at a time, each event on its own, tried as client-go's `tools/events` does (see [`RetryPolicy::client_go_events`]).
+    /// Eight writes at a time, each event on its own, tried as client-go's `tools/events` does (see
+    /// [`RetryPolicy::client_go_events`]).
     ///
-    /// Mended all the same: the writes of one series go out one after the other, and what waits for another try keeps no worker.
+    /// Mended all the same: the writes of one series go out one after the other, and what waits for
+    /// another try keeps no worker.
     pub fn client_go_events() -> Self {
         Self {
             workers: 8,

@@ -1,8 +1,9 @@
-//! The circuit breaker of a delivery: when the server is out of reach, everything waits behind one probe at a time.
+//! The circuit breaker of a delivery: when the server is out of reach, everything waits behind one
+//! probe at a time.
 //!
-//! Out of reach: no answer, or 429, 502, 503 or 504. Every other answer, an error too, shows that it is there: what is wrong is then wrong
-//! with one event, and holds up no other. So does a 429 that refuses one event for its rate (see
-//! `WriteError::is_rate_limited`).
+//! Out of reach: no answer, or 429, 502, 503 or 504. Every other answer, an error too, shows that
+//! it is there: what is wrong is then wrong with one event, and holds up no other. So does a 429
+//! that refuses one event for its rate (see `WriteError::is_rate_limited`).
 //!
 //! ```text
 //!   open for writing ──(several keys failed so in a row, no answer between)──▶ paused until a time ──▶ one probe in flight
@@ -95,7 +96,8 @@ impl Pause {
         }
     }
 
-    /// A write found the server out of reach; `failed_in` is its lane's. Says whether that began a pause, of length `wait`.
+    /// A write found the server out of reach; `failed_in` is its lane's. Says whether that began a
+    /// pause, of length `wait`.
     pub(super) fn note_failure(
         &mut self,
         now: Monotonic,

@@ -117,7 +117,8 @@ fn the_first_answer_ends_the_waits_of_all() {
     }
 }
 
-/// Each of these is an answer: it neither begins a pause nor makes one longer, however many keys get it.
+/// Each of these is an answer: it neither begins a pause nor makes one longer, however many keys
+/// get it.
 #[test]
 fn an_event_the_server_cannot_write_holds_up_no_other() {
     for code in [401, 408, 409, 425, 500, 501, 507] {
@@ -209,7 +210,8 @@ fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
     assert!(!bench.delivery.is_paused());
 }
 
-/// Every event is tried at its own pace and no oftener, also where the server is out of reach in between.
+/// Every event is tried at its own pace and no oftener, also where the server is out of reach in
+/// between.
 #[test]
 fn a_server_that_answers_nothing_but_500_costs_no_more_than_the_back_off_allows() {
     for out_of_reach in [false, true] {
@@ -281,4 +283,43 @@ fn keys_that_fail_among_others_that_do_not_pause_nothing() {
         assert_eq!(bench.delivery.stats().pauses, 0);
         assert_eq!(bench.delivery.pending(), 200);
     }
+}
+
+/// Keys that failed before an answer fail anew after it.
+#[test]
+fn a_second_outage_pauses_again() {
+    let mut bench = paused(5);
+    for outage in 2..4 {
+        bench.wait();
+        let probe = bench.write().expect("a probe");
+        bench.answer(probe.id, Ok(()));
+        bench.offer(create(probe.occurrence.key));
+        assert!(!bench.delivery.is_paused());
+        while let Some(write) = bench.write() {
+            bench.answer(write.id, Err(reset()));
+        }
+        assert!(bench.delivery.is_paused());
+        assert_eq!(bench.delivery.stats().pauses, outage);
+    }
+}
+
+/// Of the failures of a pause, only those of probes make the next wait longer.
+#[test]
+fn the_failures_of_a_pause_are_its_first_and_its_probes() {
+    let second = Duration::from_secs(1);
+    let mut pause = Pause::new(1);
+    assert_eq!((pause.failures(false), pause.failures(true)), (1, 1));
+    assert!(pause.note_failure(Monotonic::ZERO, &mut 0, false, second));
+    assert_eq!((pause.failures(false), pause.failures(true)), (1, 2));
+    assert!(!pause.note_failure(Monotonic::ZERO, &mut 0, false, second));
+    assert_eq!((pause.failures(false), pause.failures(true)), (1, 2));
+    assert!(!pause.note_failure(Monotonic::ZERO, &mut 0, true, 2 * second));
+    assert_eq!((pause.failures(false), pause.failures(true)), (2, 3));
+    assert_eq!(
+        pause.earliest(Monotonic::ZERO),
+        Some(Monotonic::ZERO.saturating_add(2 * second))
+    );
+    assert!(pause.note_success());
+    assert!(!pause.note_success());
+    assert_eq!(pause.failures(false), 1);
 }

@@ -369,7 +369,8 @@ fn what_takes_the_place_of_a_create_is_created() {
     );
 }
 
-/// Keys point to events, and what they keep in memory is to be accounted for by the events that are held.
+/// Keys point to events, and what they keep in memory is to be accounted for by the events that are
+/// held.
 #[test]
 fn no_key_of_an_event_that_is_gone_is_kept() {
     #[derive(Clone)]
@@ -518,6 +519,33 @@ fn after_a_refused_create_the_next_state_is_created() {
     );
 }
 
+/// Whether it is there is as open as it was.
+#[test]
+fn after_a_refused_patch_the_next_state_is_patched() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(item(1, 2, PATCH));
+    let id = bench.expect(1, 2, PATCH);
+    bench.offer(item(1, 3, PATCH));
+    bench.answer(id, Err(status(422, "Invalid")));
+    bench.expect(1, 3, PATCH);
+}
+
+#[test]
+fn client_go_writes_series_eight_at_a_time_and_each_event_of_its_own() {
+    for (options, workers) in [
+        (DeliveryOptions::client_go(), 1),
+        (DeliveryOptions::client_go_events(), 8),
+    ] {
+        let mut bench = Bench::new(options);
+        for key in 0..10 {
+            bench.offer(create(key));
+            bench.offer(item(key, 2, PATCH));
+        }
+        assert_eq!(bench.settled, [], "none takes the place of another");
+        assert_eq!(std::iter::from_fn(|| bench.write()).count(), workers);
+    }
+}
+
 #[test]
 fn an_event_that_turns_for_ever_is_given_up() {
     let options = DeliveryOptions {
@@ -546,6 +574,8 @@ fn an_event_that_turns_for_ever_is_given_up() {
     }
     bench.check_sums();
     assert_eq!(bench.dropped(DropCause::RetriesExhausted), 1);
+    // Of its three tries each has as many turns as there may be.
+    assert_eq!(writes, 3 * (TURNS_MAX + 1));
 }
 
 #[test]
@@ -574,8 +604,9 @@ fn a_failing_key_holds_up_no_other() {
     assert_eq!(bench.delivery.stats().pauses, 0);
 }
 
-/// client-go `rest` TestCheckRetryClosesBody: a server that asks for a second, again and again, is given one each time. client-go waits
-/// exactly that, the default a little longer at random, and longer with each failure.
+/// client-go `rest` TestCheckRetryClosesBody: a server that asks for a second, again and again, is
+/// given one each time. client-go waits exactly that, the default a little longer at random, and
+/// longer with each failure.
 #[test]
 fn a_server_that_asks_for_a_wait_is_given_it_each_time() {
     for (options, longest) in [
@@ -719,7 +750,8 @@ fn draining_tries_at_once_what_waits_of_our_own_accord() {
     bench.check_sums();
 }
 
-/// Where events can wait, what every write meets is no reason to give up one of them; what others do not meet is.
+/// Where events can wait, what every write meets is no reason to give up one of them; what others
+/// do not meet is.
 #[test]
 fn a_refusal_of_everything_gives_up_nothing_that_can_wait() {
     let retry = RetryPolicy {
@@ -768,4 +800,57 @@ fn a_refusal_of_everything_gives_up_nothing_that_can_wait() {
     }
     assert_eq!(bench.dropped(DropCause::RetriesExhausted), 1);
     assert_eq!(bench.dropped(DropCause::RejectedUnauthorized), 1);
+}
+
+#[test]
+fn what_just_fits_is_taken() {
+    let sized = |key, count, size| Item {
+        size,
+        ..item(key, count, CREATE)
+    };
+    let mut bench = Bench::new(DeliveryOptions {
+        pending_bytes_max: 100,
+        ..DeliveryOptions::default()
+    });
+    bench.offer(sized(1, 1, 101));
+    assert_eq!(bench.fates(), [Fate::Dropped(DropCause::TooLarge)]);
+    bench.offer(sized(1, 1, 100));
+    assert_eq!(
+        (bench.delivery.pending(), bench.delivery.pending_bytes()),
+        (1, 100)
+    );
+    // In place of what waits, too.
+    bench.offer(sized(1, 2, 60));
+    bench.offer(sized(2, 1, 40));
+    bench.offer(sized(2, 2, 40));
+    assert_eq!(
+        (bench.delivery.pending(), bench.delivery.pending_bytes()),
+        (2, 100)
+    );
+    assert_eq!(bench.fates()[1..], [Fate::Aggregated; 2]);
+    bench.expect(1, 2, CREATE);
+    assert_eq!(bench.delivery.in_flight(), 1);
+    bench.expect(2, 2, CREATE);
+    assert_eq!(bench.delivery.in_flight(), 2);
+    bench.check_sums();
+}
+
+/// An answer belongs to one try.
+#[test]
+fn an_answer_that_comes_twice_changes_nothing() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    bench.offer(create(1));
+    let first = bench.expect(1, 1, CREATE);
+    assert_eq!(bench.answer(first, Err(reset())), Handled::Retried);
+    bench.wait();
+    let second = bench.expect(1, 1, CREATE);
+    assert_eq!(bench.answer(first, Ok(())), Handled::Unknown);
+    assert_eq!(bench.answer(second, Err(reset())), Handled::Retried);
+    let stats = bench.delivery.stats();
+    assert_eq!((stats.writes, stats.retries, stats.delivered), (2, 2, 0));
+    bench.wait();
+    let third = bench.expect(1, 1, CREATE);
+    assert_eq!(bench.answer(third, Ok(())), Handled::Settled);
+    assert_eq!(bench.answer(third, Ok(())), Handled::Unknown);
+    bench.check_sums();
 }

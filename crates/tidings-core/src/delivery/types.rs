@@ -4,7 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use crate::{CountKey, DropCounts, Fate, Occurrence, OccurrenceKind, WriteError};
 
-/// What a [`Delivery`](crate::Delivery) needs to know of what it delivers: [`Occurrence`], or a stand-in for it.
+/// What a [`Delivery`](crate::Delivery) needs to know of what it delivers: [`Occurrence`], or a
+/// stand-in for it.
 pub trait Deliverable: Clone {
     /// What orders events: those with one key are written one after the other.
     type Key: Clone + Eq + Hash;
@@ -12,10 +13,12 @@ pub trait Deliverable: Clone {
     /// The key of this event.
     fn key(&self) -> Self::Key;
 
-    /// Whether both are states of one object at the server, so that the later of the two says all the earlier does.
+    /// Whether both are states of one object at the server, so that the later of the two says all
+    /// the earlier does.
     fn same_object(&self, other: &Self) -> bool;
 
-    /// Whether writing this, a later state of the same object, leaves out nothing that `earlier` would have written.
+    /// Whether writing this, a later state of the same object, leaves out nothing that `earlier`
+    /// would have written.
     fn covers(&self, earlier: &Self) -> bool {
         self.same_object(earlier)
     }
@@ -29,7 +32,8 @@ pub trait Deliverable: Clone {
     /// Whether there was an earlier state of its object, which may or may not have been written.
     fn is_repeat(&self) -> bool;
 
-    /// Whether its object may have been created for this very event, by somebody this delivery knows nothing of: an earlier process.
+    /// Whether its object may have been created for this very event, by a writer this delivery
+    /// knows nothing of: an earlier process.
     fn may_be_written(&self) -> bool {
         false
     }

@@ -113,7 +113,8 @@ struct World {
     acknowledged: HashSet<(u32, u32)>,
     /// The server's objects, and the counts they show.
     stored: HashMap<(u32, u32), u32>,
-    /// Objects the server forgot, refused, or holds something else under: it may not show the last count.
+    /// Objects the server forgot, refused, or holds something else under: it may not show the last
+    /// count.
     excused: HashSet<(u32, u32)>,
     in_flight: Vec<Write<Item>>,
     /// Per object: the count last written.
@@ -305,7 +306,8 @@ impl World {
             after.insert(id, fate);
         }
         for (id, fate) in after {
-            // What was given up after tries may or may not have arrived; a merged event must have been followed by another.
+            // What was given up after tries may or may not have arrived; a merged event must have
+            // been followed by another.
             assert_ne!(fate, Fate::Aggregated, "the last of {id:?} went nowhere");
             if fate == Fate::Delivered && !self.excused.contains(&id) {
                 assert_eq!(
@@ -319,8 +321,8 @@ impl World {
 }
 
 proptest! {
-    /// Whatever happens: every event has one fate, the sums agree, bounds hold, states of an object are written in order, and what is
-    /// called delivered is what the server shows.
+    /// Whatever happens: every event has one fate, the sums agree, bounds hold, states of an object
+    /// are written in order, and what is called delivered is what the server shows.
     #[test]
     fn every_event_is_accounted_for(options in options(), steps in steps()) {
         let mut world = World::new(options);

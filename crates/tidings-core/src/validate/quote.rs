@@ -52,14 +52,12 @@ impl Display for JsonString<'_> {
     }
 }
 
-/// Whether Go's `unicode.IsPrint` is true: of the spaces it is only for the plain one. What Rust escapes in debug output
-/// for any other reason is not printable to Go either.
+/// Whether Go's `unicode.IsPrint` is true: of the spaces it is only for the plain one. What Rust
+/// escapes in debug output is not printable to Go either.
 pub fn is_printable(character: char) -> bool {
     match character {
-        ' ' | '\'' | '"' | '\\' => true,
-        _ if character.is_whitespace() || character.is_control() => false,
         // Marks that join to what is before them are escaped by Rust alone.
-        '\u{300}'..='\u{36f}' => true,
+        ' ' | '\'' | '"' | '\\' | '\u{300}'..='\u{36f}' => true,
         _ => character.escape_debug().len() == 1,
     }
 }
@@ -76,6 +74,10 @@ mod tests {
             ("\n\t\u{7}\0\u{7f}", r#""\n\t\a\x00\x7f""#),
             ("ünï ☃", "\"ünï ☃\""),
             ("\u{2028}\u{9e}\u{a0}", r#""\u2028\u009e\u00a0""#),
+            ("\u{8}\u{b}\u{c}\r\u{1b}", r#""\b\v\f\r\x1b""#),
+            // A mark by itself, a space of another kind, and what is no character yet.
+            ("\u{300}\u{36f}\u{2003}", "\"\u{300}\u{36f}\\u2003\""),
+            ("\u{e000}\u{10ffff}", r#""\ue000\U0010ffff""#),
         ] {
             assert_eq!(go_quote(text), expected);
         }
@@ -86,6 +88,10 @@ mod tests {
         assert_eq!(
             JsonString("a<&>\u{2028}\"\n\u{1}\u{8}\u{7f}'").to_string(),
             "\"a\\u003c\\u0026\\u003e\\u2028\\\"\\n\\u0001\\b\u{7f}'\""
+        );
+        assert_eq!(
+            JsonString("\\\u{c}\r\t\u{2029} ").to_string(),
+            r#""\\\f\r\t\u2029 ""#
         );
     }
 }

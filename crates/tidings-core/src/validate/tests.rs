@@ -377,3 +377,194 @@ fn long_texts_are_compared_to_their_ends() {
         .filter(|error| error.detail == "field is immutable");
     assert_eq!(changed.count(), 2, "reason is checked twice");
 }
+
+#[test]
+fn the_beginning_of_a_name_is_no_name_yet() {
+    use NameRule::{Dns1123Subdomain, PathSegment};
+    for (rule, base, accepted) in [
+        (PathSegment, "web-", true),
+        (PathSegment, ".", true),
+        (PathSegment, "..", true),
+        (PathSegment, "a/", false),
+        (PathSegment, "a%", false),
+        (Dns1123Subdomain, "web", true),
+        (Dns1123Subdomain, "web-", true),
+        (Dns1123Subdomain, "a.-", true),
+        (Dns1123Subdomain, "Web-", false),
+        (Dns1123Subdomain, "-", false),
+        (Dns1123Subdomain, ".", false),
+    ] {
+        let metadata = MetadataFields {
+            generate_name: base,
+            ..event("shop", "shop").metadata
+        };
+        let refused = [("metadata.generateName", Cause::Invalid)];
+        let expected = if accepted { &[][..] } else { &refused };
+        check(&validate_metadata(&metadata, rule), expected);
+    }
+}
+
+#[test]
+fn owners_have_a_version() {
+    for (api_version, accepted) in [
+        ("v1", true),
+        ("apps/v1", true),
+        ("a/b/c", false),
+        ("apps/", false),
+    ] {
+        let metadata = MetadataFields {
+            owner_references: vec![([api_version, "Pod", "web", "u"], [None, None])],
+            ..event("shop", "shop").metadata
+        };
+        let refused = [("metadata.ownerReferences.apiVersion", Cause::Invalid)];
+        let expected = if accepted { &[][..] } else { &refused };
+        check(
+            &validate_metadata(&metadata, NameRule::PathSegment),
+            expected,
+        );
+    }
+}
+
+#[test]
+fn annotations_may_fill_their_bound() {
+    for (key, size, accepted) in [
+        ("a", ANNOTATIONS_BYTES_MAX - 1, true),
+        ("a", ANNOTATIONS_BYTES_MAX, false),
+        ("aaa", ANNOTATIONS_BYTES_MAX - 3, true),
+        ("aaa", ANNOTATIONS_BYTES_MAX - 2, false),
+    ] {
+        let annotations = BTreeMap::from([(key.to_owned(), "x".repeat(size))]);
+        let metadata = MetadataFields {
+            annotations: Some(&annotations),
+            ..event("shop", "shop").metadata
+        };
+        let errors = validate_metadata(&metadata, NameRule::PathSegment);
+        assert_eq!(errors.is_empty(), accepted, "{key} and {size} bytes");
+    }
+}
+
+#[test]
+fn finalizers_are_qualified_and_do_not_contradict_each_other() {
+    let both = [("metadata.finalizers", Cause::Invalid)];
+    for (finalizers, of_any_object, of_events_v1) in [
+        (&["a.com/x", "kubernetes"][..], &[][..], &[][..]),
+        (&["orphan"], &[], &[]),
+        (&["foregroundDeletion"], &[], &[]),
+        (&["orphan", "foregroundDeletion"], &both, &[]),
+        (&["a.com/x", "mine"], &[], &["metadata.finalizers[1]"]),
+    ] {
+        let finalizers: Vec<String> = finalizers.iter().map(|&name| name.to_owned()).collect();
+        let new = EventFields {
+            metadata: MetadataFields {
+                finalizers: &finalizers,
+                ..event("shop", "shop").metadata
+            },
+            ..strict()
+        };
+        check(
+            &validate_metadata(&new.metadata, NameRule::PathSegment),
+            of_any_object,
+        );
+        let errors = validate_update(&new, &new, RequestVersion::EventsV1);
+        let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, of_events_v1, "{finalizers:?}");
+    }
+}
+
+#[test]
+fn only_a_series_that_changes_is_looked_at() {
+    let with = |series| EventFields { series, ..strict() };
+    let (bad, good) = (with(Some((1, NOW))), with(Some((2, NOW))));
+    let update = |new, old| validate_update(new, old, RequestVersion::EventsV1).len();
+    assert_eq!((update(&bad, &bad), update(&bad, &good)), (0, 1));
+    assert_eq!((update(&good, &bad), update(&good, &good)), (0, 0));
+}
+
+/// As Go prints each of them: text in quotes, structures as JSON.
+#[test]
+fn what_may_not_change_is_shown() {
+    let old = strict();
+    let new = EventFields {
+        involved_object: ["Node", "shop", "<n>", "u", "v1", "7", "spec"],
+        related: Some(["Pod", "", "", "", "", "", ""]),
+        reason: "Stopped",
+        source: ["c", "\"h\""],
+        first_timestamp: NOW,
+        event_time: Timestamp::from_microsecond(1_500_000).ok(),
+        count: 3,
+        ..strict()
+    };
+    let errors = validate_update(&new, &old, RequestVersion::EventsV1);
+    let shown = |field: &str| {
+        let error = errors.iter().find(|error| error.field == field);
+        error.map_or("not refused", |error| error.value.as_str())
+    };
+    for (field, expected) in [
+        (
+            "involvedObject",
+            r#"{"Kind":"Node","Namespace":"shop","Name":"\u003cn\u003e","UID":"u","APIVersion":"v1","ResourceVersion":"7","FieldPath":"spec"}"#,
+        ),
+        (
+            "related",
+            r#"{"Kind":"Pod","Namespace":"","Name":"","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}"#,
+        ),
+        ("reason", r#""Stopped""#),
+        ("source", r#"{"Component":"c","Host":"\"h\""}"#),
+        ("firstTimestamp", r#""1970-01-01T00:00:00Z""#),
+        ("eventTime", r#""1970-01-01T00:00:01.500000Z""#),
+        ("count", "3"),
+        ("message", "not refused"),
+    ] {
+        assert_eq!(shown(field), expected, "{field}");
+    }
+    let gone = validate_update(&old, &new, RequestVersion::EventsV1);
+    for field in ["related", "firstTimestamp"] {
+        let error = gone.iter().find(|error| error.field == field);
+        assert_eq!(error.map(|error| error.value.as_str()), Some("null"));
+    }
+}
+
+#[test]
+fn a_name_with_two_slashes_is_refused_as_a_whole() {
+    let complaints = check_qualified_name("a/b/c");
+    assert_eq!(complaints.len(), 1);
+    assert!(complaints[0].starts_with("a valid label key must consist of"));
+    assert!(complaints[0].ends_with("prefix and '/' (e.g. 'example.com/MyName')"));
+}
+
+#[test]
+fn errors_of_two_lists_add_up() {
+    let text = "x".repeat(FieldErrors::BYTES_MAX / 2);
+    let error = || FieldError::required(text.clone(), "d");
+    let mut many = FieldErrors::default();
+    many.extend((0..5).map(|_| error()));
+    assert_eq!((many.len(), many.more()), (2, 3));
+    let mut errors = FieldErrors::from(error());
+    assert_eq!((errors.len(), errors.more()), (1, 0));
+    errors.append(many.clone());
+    assert_eq!((errors.len(), errors.more()), (2, 1 + 3));
+    errors.append(many);
+    assert_eq!((errors.len(), errors.more()), (2, 4 + 2 + 3));
+}
+
+#[test]
+fn causes_have_kubernetes_names() {
+    use Cause::{Forbidden, Invalid, NotSupported, Required, TooLong};
+    for (cause, reason, message) in [
+        (Required, "FieldValueRequired", "Required value: d"),
+        (Invalid, "FieldValueInvalid", "Invalid value: v: d"),
+        (Forbidden, "FieldValueForbidden", "Forbidden: d"),
+        (TooLong, "FieldValueTooLong", "Too long: d"),
+        (
+            NotSupported,
+            "FieldValueNotSupported",
+            "Unsupported value: v: d",
+        ),
+    ] {
+        let error = FieldError::new("f", cause, "v", "d");
+        assert_eq!(
+            (cause.reason(), error.to_string().as_str()),
+            (reason, message)
+        );
+    }
+}

@@ -2,6 +2,7 @@
 //! rate must stay within the limits. kube-apiserver's admission chain, as far as events have one.
 
 mod event_rate_limit;
+mod judgements;
 mod namespaces;
 pub(crate) mod retention;
 mod size;
@@ -14,11 +15,13 @@ use self::event_rate_limit::EventRateLimit;
 pub use self::event_rate_limit::{
     ConfigurationError, EventLimit, EventRateLimitOptions, LimitType,
 };
+pub(crate) use self::judgements::Operation;
+use self::judgements::{Judge, Judgements};
 pub use self::namespaces::{Namespace, Namespaces, NamespacesError};
 pub use self::size::{EventSizeLimit, Oversized, TRUNCATED_ANNOTATION};
 use crate::clock::{self, Clock};
 use crate::http::status::Status;
-use crate::metrics::{Judge, Operation, PolicyMetrics};
+use crate::metrics::Text;
 use tidings_api::codec::Api;
 
 /// What admission did with writes since the server started.
@@ -43,6 +46,7 @@ pub(crate) struct Admission {
     rejected: AtomicU64,
     oversized: AtomicU64,
     truncated: AtomicU64,
+    judgements: Judgements,
 }
 
 impl Admission {
@@ -58,13 +62,13 @@ impl Admission {
             rejected: AtomicU64::new(0),
             oversized: AtomicU64::new(0),
             truncated: AtomicU64::new(0),
+            judgements: Judgements::default(),
         }
     }
 
     /// Refuses creates in a namespace that is not there, or is about to go.
     pub(crate) fn check_namespace(
         &self,
-        metrics: &PolicyMetrics,
         api: Api,
         namespace: &str,
         event: &Event,
@@ -72,8 +76,7 @@ impl Admission {
         if self.namespaces.named().is_none() {
             return self.find_namespace(api, namespace, event);
         }
-        let plugin = Judge::NamespaceLifecycle;
-        judged(metrics, plugin, Operation::Create, || {
+        self.judged(Judge::NamespaceLifecycle, Operation::Create, || {
             self.find_namespace(api, namespace, event)
         })
     }
@@ -116,7 +119,6 @@ impl Admission {
     /// The rate limits for one request: they are asked once, however often the request has to try.
     pub(crate) fn gate<'a>(
         &'a self,
-        metrics: &'a PolicyMetrics,
         clock: &'a dyn Clock,
         api: Api,
         user: &'a str,
@@ -124,12 +126,50 @@ impl Admission {
     ) -> Gate<'a> {
         Gate {
             admission: self,
-            metrics,
             clock,
             api,
             user,
             passed: dry_run || self.rate.is_none(),
         }
+    }
+
+    /// Has a write judged, and measures it.
+    fn judged(
+        &self,
+        by: Judge,
+        operation: Operation,
+        judge: impl FnOnce() -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let began = clock::monotonic();
+        let judgement = judge();
+        let took = clock::monotonic().saturating_duration_since(began);
+        self.judgements.add(by, operation, judgement.is_err(), took);
+        judgement
+    }
+
+    /// What became of writes, as metrics.
+    pub(crate) fn write(&self, text: &mut Text) {
+        self.judgements.write(text);
+        let admission = self.counts();
+        let name = "tidings_event_rate_limit_reached_total";
+        text.metric(
+            name,
+            "counter",
+            "Events that found a limit reached, in a dry run those let through.",
+        );
+        // Several limits may be of one type.
+        for limit_type in LimitType::ALL {
+            let of_type = |it: &&(LimitType, u64)| it.0 == limit_type;
+            let mut counts = admission.rate_limited.iter().filter(of_type).peekable();
+            if counts.peek().is_some() {
+                let labels = [("type", limit_type.name())];
+                text.sample(name, &labels, counts.map(|it| it.1).sum::<u64>());
+            }
+        }
+        let name = "tidings_oversized_events_total";
+        text.metric(name, "counter", "Events above the limit of their size.");
+        text.sample(name, &[("outcome", "refused")], admission.oversized);
+        text.sample(name, &[("outcome", "truncated")], admission.truncated);
     }
 
     pub(crate) fn counts(&self) -> AdmissionCounts {
@@ -148,7 +188,6 @@ impl Admission {
 /// See [`Admission::gate`].
 pub(crate) struct Gate<'a> {
     admission: &'a Admission,
-    metrics: &'a PolicyMetrics,
     clock: &'a dyn Clock,
     api: Api,
     user: &'a str,
@@ -165,26 +204,13 @@ impl Gate<'_> {
         let Some(rate) = &self.admission.rate else {
             return Ok(());
         };
-        judged(self.metrics, Judge::EventRateLimit, operation, || {
+        let admission = self.admission;
+        admission.judged(Judge::EventRateLimit, operation, || {
             rate.accept(self.clock.monotonic(), self.api, self.user, event)
                 .map_err(|message| {
-                    self.admission.rejected.fetch_add(1, Ordering::Relaxed);
+                    admission.rejected.fetch_add(1, Ordering::Relaxed);
                     Status::too_many_requests(&message)
                 })
         })
     }
-}
-
-/// Has a write judged, and measures it.
-fn judged(
-    metrics: &PolicyMetrics,
-    by: Judge,
-    operation: Operation,
-    judge: impl FnOnce() -> Result<(), Status>,
-) -> Result<(), Status> {
-    let began = clock::monotonic();
-    let judgement = judge();
-    let took = clock::monotonic().saturating_duration_since(began);
-    metrics.judged(by, operation, judgement.is_err(), took);
-    judgement
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
-use http::{Method, Uri, header, request};
+use http::{header, request};
 use tokio::time::timeout;
 
 use super::call::{Call, Foreseen};
 use crate::api::server::ApiServer;
+use crate::auth::attempts::{Attempt, Permission};
 use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::Refusal;
 use crate::auth::decision::Decision;
@@ -15,10 +16,9 @@ use crate::auth::impersonation;
 use crate::auth::{ANONYMOUS, Identity, ReviewError, User, forbidden};
 use crate::clock;
 use crate::flow::connections::Visitor;
-use crate::http::request_kind::RequestKind;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use crate::http::stored::Key;
-use crate::metrics::{Attempt, Permission};
 use tidings_api::codec::Api;
 
 /// Finds out whose request it is, and takes the credentials away. What is known of it is known in spite of an error.
@@ -71,7 +71,7 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status
         Err(Refusal::Unauthorized(_)) => Attempt::Failure,
         Err(Refusal::Unchecked) => Attempt::Error,
     };
-    server.metrics.policy.authenticated(attempt, took);
+    server.access.attempts.authenticated(attempt, took);
     found.map_err(|refusal| match refusal {
         Refusal::Unauthorized(why) => {
             if let Some(visitor) = parts.extensions.get::<Arc<Visitor>>() {
@@ -121,10 +121,9 @@ async fn impersonated(
 pub(super) async fn authorize(
     server: &ApiServer,
     user: &User,
-    method: &Method,
-    uri: &Uri,
+    info: &RequestInfo,
 ) -> Result<(), Status> {
-    let asked = Attributes::of(method, uri.path(), uri.query());
+    let asked = Attributes::of(info);
     let began = clock::monotonic();
     let decision = decide(server, user, &asked).await;
     let took = clock::monotonic().saturating_duration_since(began);
@@ -135,7 +134,7 @@ pub(super) async fn authorize(
         Ok(_) => Permission::NoOpinion,
         Err(_) => Permission::Error,
     };
-    server.metrics.policy.authorized(permission, took);
+    server.access.attempts.authorized(permission, took);
     allow(user, &asked, decision)
 }
 
@@ -143,17 +142,11 @@ pub(super) async fn authorize(
 /// those places held for as long as a cluster takes, there would soon be none for anybody else.
 pub(super) async fn foresee_create(
     server: &ApiServer,
-    kind: RequestKind,
+    info: &RequestInfo,
     user: &User,
     request: &mut Request,
 ) {
-    let (api, key) = match Attributes::of(request.method(), request.uri().path(), None) {
-        Attributes::Resource(asked) => {
-            let (namespace, name) = (asked.namespace.into_owned(), asked.name.into_owned());
-            (Api::of_group(kind.group), Key { namespace, name })
-        }
-        Attributes::Path { .. } => return,
-    };
+    let (api, key) = (Api::of_group(&info.group), Key::of(info));
     let asked = Attributes::create_event(api, &key.namespace, &key.name);
     if !server.authorizer.leaves_to_cluster(user, &asked) {
         return;
@@ -170,7 +163,7 @@ pub(super) async fn foresee_create(
 /// # Errors
 /// 403 if the user may not create it.
 pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<(), Status> {
-    let asked = Attributes::create_event(call.api, &call.namespace, &call.name);
+    let asked = Attributes::create_event(call.api, &call.info.namespace, &call.info.name);
     let decision = match &call.foreseen {
         Some(Foreseen(decision)) => decision.clone(),
         // Nobody else has to be asked; or the event was there just now.

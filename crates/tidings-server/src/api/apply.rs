@@ -55,7 +55,7 @@ pub(super) async fn apply(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
                 metadata.uid()
             );
-            return Err(Status::conflict(call.api, &call.name, &why));
+            return Err(Status::conflict(call.api, &call.info.name, &why));
         }
         check_place(call, metadata).map_err(|status| status.warning(&warnings))?;
         warnings.extend(rules::dedup_owner_references(&mut event, AFTER_ADMISSION));
@@ -80,23 +80,15 @@ pub(super) async fn apply(
         if config.pointer("/metadata/resourceVersion").is_none() {
             metadata.resource_version = None;
         }
-        let key = call.key();
-        if let Changed::Done(event) = change(
-            server,
-            call.api,
-            &key,
-            &stored,
-            event,
-            options.dry_run,
-            &mut gate,
-        )
-        .await
-        .map_err(|status| status.warning(&warnings))?
+        if let Changed::Done(event) =
+            change(server, call, &stored, event, options.dry_run, &mut gate)
+                .await
+                .map_err(|status| status.warning(&warnings))?
         {
             return answer(StatusCode::OK, &event);
         }
     }
-    Err(Status::modified(call.api, &call.name))
+    Err(Status::modified(call.api, &call.info.name))
 }
 
 fn refusal(error: ApplyError) -> Status {

@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, PartialObjectMetadata};
 use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::go_quote;
@@ -317,7 +318,7 @@ pub(crate) fn table_rows(call: &Call, form: Form, now: jiff::Timestamp) -> Resul
         api: call.api,
         version,
         include_object: match form.shape {
-            Shape::Table(_) => call.query.include_object()?,
+            Shape::Table(_) => call.info.query.include_object()?,
             _ => IncludeObject::default(),
         },
         now,
@@ -334,25 +335,14 @@ fn encode_one(
     match form.shape {
         Shape::Misfit(why) => return Err(Status::misfit(why)),
         Shape::Table(_) => {
-            let rows = rows()?;
-            let meta = k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta {
-                resource_version: event
-                    .metadata
-                    .as_ref()
-                    .and_then(|metadata| metadata.resource_version.clone()),
-                ..Default::default()
-            };
-            rows.write_start(&meta, true, &mut json);
-            rows.write_row(event, &mut json);
-            Rows::write_end(&mut json);
+            json = table_of_one(&rows()?, event, true);
         }
         Shape::Partial(version) => {
             let metadata = event.metadata.clone().unwrap_or_default();
             let api_version = format!("meta.k8s.io/{version}");
             if form.media == Media::Protobuf {
-                let partial = k8s_pb::apimachinery::pkg::apis::meta::v1::PartialObjectMetadata {
-                    metadata: Some(metadata),
-                };
+                let metadata = Some(metadata);
+                let partial = PartialObjectMetadata { metadata };
                 let body =
                     codec::protobuf::envelop(&api_version, "PartialObjectMetadata", &partial);
                 return Ok((Media::Protobuf, body));
@@ -367,6 +357,19 @@ fn encode_one(
     present(form, json)
 }
 
+fn table_of_one(rows: &Rows, event: &Event, columns: bool) -> Vec<u8> {
+    let mut json = Vec::with_capacity(2048);
+    let metadata = event.metadata.as_ref();
+    let meta = ListMeta {
+        resource_version: metadata.and_then(|metadata| metadata.resource_version.clone()),
+        ..ListMeta::default()
+    };
+    rows.write_start(&meta, columns, &mut json);
+    rows.write_row(event, &mut json);
+    Rows::write_end(&mut json);
+    json
+}
+
 /// The bytes of one event for a watch: JSON without a line end, or enveloped protobuf.
 pub(crate) fn encode_watched(
     api: Api,
@@ -376,18 +379,7 @@ pub(crate) fn encode_watched(
     columns: bool,
 ) -> Result<Bytes, Status> {
     if let Some(rows) = rows {
-        let mut json = Vec::with_capacity(2048);
-        let meta = k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta {
-            resource_version: event
-                .metadata
-                .as_ref()
-                .and_then(|metadata| metadata.resource_version.clone()),
-            ..Default::default()
-        };
-        rows.write_start(&meta, columns, &mut json);
-        rows.write_row(event, &mut json);
-        Rows::write_end(&mut json);
-        return Ok(json.into());
+        return Ok(table_of_one(rows, event, columns).into());
     }
     let plain = Form {
         pretty: false,

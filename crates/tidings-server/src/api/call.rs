@@ -1,8 +1,8 @@
-//! A request to the events API, taken apart once: version, namespace, name, query, body.
+//! A request to the events API: what it asks for, whose it is, and its body.
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
@@ -13,7 +13,8 @@ use crate::auth::decision::Decision;
 use crate::auth::{ReviewError, User};
 use crate::http::body::read_body;
 use crate::http::negotiate::{Answer, Form, negotiate};
-use crate::http::query::{Query, WriteOptions};
+use crate::http::query::WriteOptions;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec::Api;
@@ -29,13 +30,7 @@ pub(crate) struct Call {
     pub(crate) api: Api,
     /// Whose request it is.
     pub(crate) user: User,
-    /// From the path; empty for all namespaces.
-    pub(crate) namespace: String,
-    /// From the path; empty for a collection.
-    pub(crate) name: String,
-    /// Whether the path is one of the deprecated `/watch/` ones.
-    pub(crate) watch_path: bool,
-    pub(crate) query: Query,
+    pub(crate) info: Arc<RequestInfo>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(super) foreseen: Option<Foreseen>,
@@ -47,15 +42,12 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn key(&self) -> Key {
-        Key {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-        }
+        Key::of(&self.info)
     }
 
     /// The form of the answer.
     pub(crate) fn form(&self, answer: Answer) -> Result<Form, Status> {
-        negotiate(&self.headers, &self.query, answer)
+        negotiate(&self.headers, &self.info.query, answer)
     }
 
     /// Who makes a change: the manager the request names, or else its User-Agent.
@@ -80,28 +72,9 @@ impl FromRequest<Arc<ApiServer>> for Call {
 
     async fn from_request(request: Request, server: &Arc<ApiServer>) -> Result<Self, Status> {
         let (mut parts, body) = request.into_parts();
-        let path = parts.uri.path();
-        let api = if path.starts_with("/api/") {
-            Api::Core
-        } else {
-            Api::Events
-        };
-        let watch_path = path.contains("/v1/watch/");
-        let parameters = RawPathParams::from_request_parts(&mut parts, server)
-            .await
-            .map_err(|_| Status::no_such_path())?;
-        let parameter = |name: &str| {
-            parameters
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value.to_owned())
-                .unwrap_or_default()
-        };
-        let (namespace, name) = (parameter("namespace"), parameter("name"));
-        // An escaped slash is one: the path is another, and none.
-        if [&namespace, &name].iter().any(|part| part.contains('/')) {
-            return Err(Status::no_such_path());
-        }
+        let info: Option<Arc<RequestInfo>> = parts.extensions.remove();
+        let info = info.filter(|info| !info.is_ambiguous);
+        let info = info.ok_or_else(Status::no_such_path)?;
         let user = parts
             .extensions
             .get::<User>()
@@ -115,12 +88,9 @@ impl FromRequest<Arc<ApiServer>> for Call {
         let notes: Notes = parts.extensions.remove().unwrap_or_default();
         notes.body(&body);
         Ok(Self {
-            api,
+            api: Api::of_group(&info.group),
+            info,
             user,
-            namespace,
-            name,
-            watch_path,
-            query: Query::parse(parts.uri.query()),
             foreseen: parts.extensions.remove(),
             initial_place: parts.extensions.remove(),
             notes,

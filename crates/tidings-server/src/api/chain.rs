@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt, stream};
@@ -24,23 +24,23 @@ use tokio::time::{Instant, timeout_at};
 use super::access;
 use super::measured::Measured;
 use super::streamed::Outcome;
-use crate::api::compress;
 use crate::api::limits::{self, Admitted};
 use crate::api::server::ApiServer;
 use crate::audit::{self, AUDIT_ID};
 use crate::auth::User;
 use crate::clock;
 use crate::flow::connections::Visitor;
-use crate::flow::paced;
+use crate::http::compress;
 use crate::http::present::present_status;
-use crate::http::query::Query;
-use crate::http::request_kind::RequestKind;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
 /// Maximum of headers of a request; over HTTP/1.1 hyper takes 100. More are answered with 431.
 const HEADERS_MAX: usize = 200;
 /// What a header takes of memory beside its text.
 const HEADER_OVERHEAD: usize = 128;
+/// What a parameter of the query takes of memory beside its text.
+const PARAMETER_OVERHEAD: usize = 96;
 
 /// Answers a request whose path is matched, whatever it matched.
 pub(super) async fn answer(
@@ -48,22 +48,25 @@ pub(super) async fn answer(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let kind = RequestKind::of(&request);
-    let measured = Measured::begin(Arc::clone(&server), kind, &request);
+    let info = RequestInfo::of(request.method(), request.uri(), request.headers());
+    let info = Arc::new(info);
+    let measured = Measured::begin(Arc::clone(&server), Arc::clone(&info), &request);
     if request.headers().len() > HEADERS_MAX {
         return measured.follow(too_many_headers());
     }
-    let common = Common::of(&mut request);
-    let response = let_in(server, kind, request, next).await;
+    let common = Common::of(Arc::clone(&info), &mut request);
+    request.extensions_mut().insert(Arc::clone(&info));
+    let response = let_in(server, info, request, next).await;
     measured.follow(common.complete(response))
 }
 
-/// What a head takes in memory, about.
-fn head_bytes(head: &Parts) -> usize {
+/// What a head takes in memory, about: its address as sent and as read, and its headers.
+fn head_bytes(head: &Parts, info: &RequestInfo) -> usize {
     let uri = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    let read = uri + info.query.len() * PARAMETER_OVERHEAD;
     let headers = head.headers.iter();
     let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
-    headers.sum::<usize>() + uri
+    headers.sum::<usize>() + uri + read
 }
 
 fn too_many_headers() -> Response {
@@ -74,16 +77,16 @@ fn too_many_headers() -> Response {
 /// Finds out whose request it is.
 async fn let_in(
     server: Arc<ApiServer>,
-    kind: RequestKind,
+    info: Arc<RequestInfo>,
     request: Request,
     next: Next,
 ) -> Response {
     let began = clock::timer();
     let (mut parts, body) = request.into_parts();
     let visitor = parts.extensions.get::<Arc<Visitor>>();
-    let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts))) {
+    let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts, &info))) {
         Some(None) => {
-            server.metrics.terminated(kind, 429);
+            server.metrics.terminated(info.labels, 429);
             return limits::too_many_requests();
         }
         room => room.flatten(),
@@ -97,7 +100,7 @@ async fn let_in(
     let entry = match &server.audit {
         Some(log) => {
             let received = server.clock.now();
-            audit::Entry::begin(log, received, kind, identity, &mut request).await
+            audit::Entry::begin(log, received, &info, identity, &mut request)
         }
         None => None,
     };
@@ -108,7 +111,7 @@ async fn let_in(
     let answer = Box::pin(async move {
         let response = match user {
             Ok(user) => {
-                let answer = allowed(&server, kind, &user, request, next, (began, gone));
+                let answer = allowed(&server, &info, &user, request, next, (began, gone));
                 unharmed(Box::pin(answer)).await
             }
             Err(status) => status.into_response(),
@@ -204,31 +207,29 @@ async fn is_gone(gone: Gone) {
 /// Serves what the user may do. A cluster may be asked for long about that: who waits for it holds no place.
 async fn allowed(
     server: &Arc<ApiServer>,
-    kind: RequestKind,
+    info: &RequestInfo,
     user: &User,
     mut request: Request,
     next: Next,
     (began, gone): (Instant, Gone),
 ) -> Response {
-    let allowed = access::authorize(server, user, request.method(), request.uri());
-    let end = began.checked_add(server.options.request_timeout);
-    let end = end.unwrap_or_else(|| paced::deadline(server.options.request_timeout));
+    let allowed = access::authorize(server, user, info);
+    let end = clock::deadline(began, server.options.request_timeout);
     match timeout_at(end, allowed).await {
         Ok(Ok(())) => {}
         Ok(Err(status)) => return status.into_response(),
         Err(_) => return Status::timeout().into_response(),
     }
     // A probe is answered however much there is to do.
-    if kind.is_probe() {
+    if info.is_probe() {
         return next.run(request).await;
     }
-    if kind.may_create_by_name() {
-        Box::pin(access::foresee_create(server, kind, user, &mut request)).await;
+    if info.may_create_by_name() {
+        Box::pin(access::foresee_create(server, info, user, &mut request)).await;
     }
-    let asked = (request.method(), request.uri());
     let limits = &server.limits;
     match limits
-        .admit(&server.metrics, kind, asked, began, is_gone(gone))
+        .admit(&server.metrics, info, began, is_gone(gone))
         .await
     {
         Admitted::Watch(place) => {
@@ -267,12 +268,12 @@ struct Common {
     audit_id: Option<HeaderValue>,
     /// What decides about the form of a [`Status`].
     asked: HeaderMap,
-    uri: Uri,
+    info: Arc<RequestInfo>,
 }
 
 impl Common {
     /// Gives the request an Audit-Id, too.
-    fn of(request: &mut Request) -> Self {
+    fn of(info: Arc<RequestInfo>, request: &mut Request) -> Self {
         let given = request
             .headers()
             .get(&AUDIT_ID)
@@ -299,14 +300,14 @@ impl Common {
         Self {
             audit_id,
             asked,
-            uri: request.uri().clone(),
+            info,
         }
     }
 
     fn complete(self, mut response: Response) -> Response {
         if let Some(status) = response.extensions_mut().remove::<Status>() {
-            let query = Query::parse(self.uri.query());
-            let (media, body) = present_status(&status, &self.asked, &query);
+            let query = &self.info.query;
+            let (media, body) = present_status(&status, &self.asked, query);
             *response.body_mut() = Body::from(body);
             let headers = response.headers_mut();
             let content_type = HeaderValue::from_static(media.content_type());
@@ -325,5 +326,24 @@ impl Common {
             HeaderValue::from_static("nosniff"),
         );
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_of_many_parameters_counts_for_what_they_take() {
+        let head = |uri: String| {
+            let (head, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
+            let info = RequestInfo::of(&head.method, &head.uri, &head.headers);
+            head_bytes(&head, &info)
+        };
+        let (many, one) = (
+            head(format!("/?{}", "a&".repeat(1000))),
+            head(format!("/?{}", "a".repeat(2000))),
+        );
+        assert_eq!(many - one, 999 * PARAMETER_OVERHEAD);
     }
 }

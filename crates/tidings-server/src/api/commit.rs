@@ -7,12 +7,11 @@ use tidings_store::{NewRecord, Record, WriteError};
 
 use super::call::Call;
 use super::{random, rules};
-use crate::admission::Gate;
+use crate::admission::{Gate, Operation};
 use crate::api::server::ApiServer;
 use crate::http::query::ResourceVersion;
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
-use crate::metrics::Operation;
 use tidings_api::codec::{self, Api};
 use tidings_api::managed;
 
@@ -35,10 +34,10 @@ pub(super) async fn store_new(
     gate: &mut Gate<'_>,
 ) -> Result<Event, Status> {
     let api = call.api;
-    settle_namespace(event.metadata.get_or_insert_default(), &call.namespace)?;
+    settle_namespace(event.metadata.get_or_insert_default(), &call.info.namespace)?;
     server
         .admission
-        .check_namespace(&server.metrics.policy, api, &call.namespace, &event)?;
+        .check_namespace(api, &call.info.namespace, &event)?;
     let metadata = event.metadata.get_or_insert_default();
     let version = metadata
         .resource_version
@@ -65,7 +64,7 @@ pub(super) async fn store_new(
         refuse_if_any(&name, &rules::check_create(api, &event))?;
         gate.pass(Operation::Create, &event)?;
         let key = Key {
-            namespace: call.namespace.clone(),
+            namespace: call.info.namespace.clone(),
             name,
         };
         if dry_run {
@@ -148,14 +147,13 @@ pub(super) enum Changed {
 /// Puts `new`, whose managed fields are settled, in the place of what is stored.
 pub(super) async fn change(
     server: &ApiServer,
-    api: Api,
-    key: &Key,
+    call: &Call,
     stored: &Stored,
     mut new: Event,
     dry_run: bool,
     gate: &mut Gate<'_>,
 ) -> Result<Changed, Status> {
-    let old = &stored.event;
+    let (api, key, old) = (call.api, call.key(), &stored.event);
     server.admission.fit(&mut new)?;
     let metadata = new.metadata.get_or_insert_default();
     let insisted = match ResourceVersion::parse(
@@ -209,16 +207,16 @@ pub(super) async fn change(
 
 /// An event has to have the namespace and the name of the request's path; the namespace may be left out.
 pub(super) fn check_place(call: &Call, metadata: &mut ObjectMeta) -> Result<(), Status> {
-    settle_namespace(metadata, &call.namespace)?;
+    settle_namespace(metadata, &call.info.namespace)?;
     match metadata.name() {
-        name if name == call.name => Ok(()),
+        name if name == call.info.name => Ok(()),
         "" => Err(Status::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            call.name
+            call.info.name
         ))),
         name => Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name
+            call.info.name
         ))),
     }
 }

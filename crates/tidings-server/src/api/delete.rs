@@ -21,6 +21,7 @@ use super::pages::Pages;
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
 use crate::http::negotiate::{Answer, Media, body_media};
+use crate::http::params;
 use crate::http::query::{ListOptions, dry_run_error, not_supported};
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
@@ -55,7 +56,7 @@ pub(crate) async fn delete(
             Removed::Overtaken => {}
         }
     }
-    Err(Status::modified(call.api, &call.name))
+    Err(Status::modified(call.api, &call.info.name))
 }
 
 enum Removed {
@@ -133,7 +134,7 @@ pub(crate) async fn delete_collection(
     call: Call,
 ) -> Result<Response, Status> {
     let form = call.form(Answer::Deleted)?;
-    let options = ListOptions::parse(call.api, &call.query, false)?;
+    let options = ListOptions::parse(call.api, &call.info.query, false)?;
     let delete_options = read_delete_options(&call)?;
     let deleting = Deleting {
         pages: list::pages(&server, &call, &options)?,
@@ -227,7 +228,7 @@ struct Deletion {
 fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     const OPTIONS: &str = "DeleteOptions";
     let options = if call.body.is_empty() {
-        call.query.delete_options()?
+        call.info.query.delete_options()?
     } else {
         decode_options(call)?
     };
@@ -249,7 +250,12 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
         return Err(Status::invalid(OPTIONS, "meta.k8s.io", "", &errors));
     }
     // A body takes the place of the query; who asks for a dry run in either gets one.
-    let dry_run = !dry_run.is_empty() || call.query.values("dryRun").any(|value| value == "All");
+    let dry_run = !dry_run.is_empty()
+        || call
+            .info
+            .query
+            .values(params::DRY_RUN)
+            .any(|value| value == "All");
     if dry_run {
         call.notes.dry_run();
     }

@@ -1,19 +1,48 @@
 //! What the server says it serves: discovery in both forms, and the version.
+//!
+//! The documents of discovery never change: each is a file, as JSON without its line breaks, and
+//! protobuf is made from it. `kubectl events --for deploy/web` learns from them what a `deploy` is: the
+//! kinds that events are about are named though they are not served, and so have no verbs. Core
+//! events come first, so that a bare `events` means them.
 
-use axum::extract::Path;
+mod messages;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use axum::Extension;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::body::encoded;
-use super::discovery_messages as messages;
-use super::known_resources::{RESOURCES, Resource};
 use super::not_found::not_found;
 use crate::http::negotiate::{Discovery, Form, Media, Shape, negotiate_discovery, require_json};
 use crate::http::present::present;
-use crate::http::query::Query;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::codec::protobuf::envelop_bytes;
+
+macro_rules! documents {
+    ($($path:literal)*) => {
+        [$(($path, include_str!(concat!("discovery", $path, ".json")))),*]
+    };
+}
+
+/// The documents by their paths.
+const DOCUMENTS: [(&str, &str); 15] = documents![
+    "/api" "/api/v1" "/apis"
+    "/apis/apps" "/apis/apps/v1"
+    "/apis/autoscaling" "/apis/autoscaling/v2"
+    "/apis/batch" "/apis/batch/v1"
+    "/apis/events.k8s.io" "/apis/events.k8s.io/v1"
+    "/apis/networking.k8s.io" "/apis/networking.k8s.io/v1"
+    "/apis/policy" "/apis/policy/v1"
+];
+/// Everything below a path at once.
+const AGGREGATED: [(&str, &str); 2] = documents!["/api.aggregated" "/apis.aggregated"];
 
 /// The Kubernetes release whose behaviour is followed.
 const MAJOR: &str = "1";
@@ -21,16 +50,42 @@ const MINOR: &str = "36";
 /// What a server of that release is compatible with, too.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 
-/// The groups but for core, each with its one version.
-pub(super) fn named_groups() -> Vec<(&'static str, &'static str)> {
-    let mut groups: Vec<_> = RESOURCES
-        .iter()
-        .map(|resource| (resource.group, resource.version))
-        .filter(|(group, _)| !group.is_empty())
-        .collect();
-    groups.dedup();
-    groups
+/// A document in the forms it is sent in.
+struct Document {
+    json: String,
+    /// Enveloped.
+    protobuf: Vec<u8>,
 }
+
+impl Document {
+    fn of(text: &str) -> Self {
+        let json: String = text.lines().collect();
+        // A test reads them all.
+        let value: Value = serde_json::from_str(&json).unwrap_or_default();
+        let kind = value["kind"].as_str().unwrap_or_default();
+        let version = match kind {
+            "APIGroupDiscoveryList" => "apidiscovery.k8s.io/v2",
+            _ => "v1",
+        };
+        let protobuf = envelop_bytes(version, kind, &messages::encode(kind, &value));
+        Self { json, protobuf }
+    }
+
+    fn encode(&self, form: Form) -> Result<(Media, Vec<u8>), Status> {
+        match form.media {
+            Media::Protobuf => Ok((form.media, self.protobuf.clone())),
+            _ => present(form, self.json.clone().into_bytes()),
+        }
+    }
+}
+
+/// All of them, made when the first is asked for.
+static SENT: LazyLock<BTreeMap<&'static str, Document>> = LazyLock::new(|| {
+    let documents = DOCUMENTS.into_iter().chain(AGGREGATED);
+    documents
+        .map(|(path, text)| (path, Document::of(text)))
+        .collect()
+});
 
 /// The names under which Go knows what the server was built for.
 fn platform() -> String {
@@ -98,327 +153,68 @@ pub(crate) fn build_info() -> [(&'static str, String); 5] {
     ]
 }
 
-/// The forms a document is asked for in, and where.
-fn asked(
-    headers: &HeaderMap,
-    uri: &Uri,
-    routed: bool,
-    aggregates: bool,
-) -> Result<Discovery, Status> {
-    let query = Query::parse(uri.query());
-    negotiate_discovery(headers, &query, routed, aggregates)
+/// GET of /api and any method of /apis: one document, or all below at once.
+pub(crate) async fn root(
+    Extension(info): Extension<Arc<RequestInfo>>,
+    headers: HeaderMap,
+) -> Result<Response, Status> {
+    let path = info.uri.path().trim_end_matches('/');
+    match negotiate_discovery(&headers, &info.query, path == "/api", true)? {
+        Discovery::Plain(form) => answer(path, form),
+        Discovery::Aggregated(media) => aggregated(&format!("{path}.aggregated"), media, &headers),
+    }
 }
 
-/// A document in its form; the message is its protobuf, with the version and the kind it is enveloped as.
-fn document(
-    form: Form,
-    json: &impl Serialize,
-    message: &dyn Fn() -> (&'static str, Vec<u8>),
+/// GET of a group, or of a version and its resources.
+pub(crate) async fn below(
+    Extension(info): Extension<Arc<RequestInfo>>,
+    headers: HeaderMap,
 ) -> Result<Response, Status> {
-    if form.media == Media::Protobuf {
-        let (kind, bytes) = message();
-        return Ok(encoded(
-            StatusCode::OK,
-            form.media,
-            envelop_bytes("v1", kind, &bytes),
-        ));
+    let path = percent_decode_str(info.uri.path()).decode_utf8_lossy();
+    let path = path.trim_end_matches('/');
+    if !SENT.contains_key(path) {
+        return Ok(no_such_path(path));
     }
-    let json = serde_json::to_vec(json).map_err(|error| Status::internal(error.to_string()))?;
-    let (media, body) = present(form, json)?;
+    let of_resources = path.matches('/').count() > 2 || path == "/api/v1";
+    match negotiate_discovery(&headers, &info.query, of_resources, false)? {
+        Discovery::Plain(form) => answer(path, form),
+        Discovery::Aggregated(_) => Err(Status::no_such_path()),
+    }
+}
+
+/// What is below a version that is served is answered in its terms; anything else is nobody's.
+pub(super) fn no_such_path(path: &str) -> Response {
+    let roots = DOCUMENTS.iter().map(|(root, _)| *root);
+    let mut roots = roots.filter(|root| *root != "/apis").chain(["/version"]);
+    let is_below = |root| {
+        let rest = path.strip_prefix(root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if roots.any(is_below) {
+        Status::no_such_path().into_response()
+    } else {
+        not_found()
+    }
+}
+
+fn sent(path: &str) -> Result<&'static Document, Status> {
+    SENT.get(path).ok_or_else(Status::no_such_path)
+}
+
+fn answer(path: &str, form: Form) -> Result<Response, Status> {
+    let (media, body) = sent(path)?.encode(form)?;
     Ok(encoded(StatusCode::OK, media, body))
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Versions {
-    kind: &'static str,
-    #[serde(rename = "versions")]
-    names: [&'static str; 1],
-    #[serde(rename = "serverAddressByClientCIDRs")]
-    addresses: [(); 0],
-}
-
-/// GET /api
-pub(crate) async fn core_versions(headers: HeaderMap, uri: Uri) -> Result<Response, Status> {
-    match asked(&headers, &uri, true, true)? {
-        Discovery::Aggregated(media) => aggregated(&headers, media, &[("", "v1")]),
-        Discovery::Plain(form) => document(
-            form,
-            &Versions {
-                kind: "APIVersions",
-                names: ["v1"],
-                addresses: [],
-            },
-            &|| ("APIVersions", messages::versions("v1")),
-        ),
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Group {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    api_version: Option<&'static str>,
-    name: &'static str,
-    versions: [GroupVersion; 1],
-    preferred_version: GroupVersion,
-}
-
-#[derive(Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupVersion {
-    group_version: String,
-    version: &'static str,
-}
-
-fn group_of(name: &'static str, version: &'static str) -> Group {
-    let version = GroupVersion {
-        group_version: format!("{name}/{version}"),
-        version,
+fn aggregated(path: &str, media: Media, headers: &HeaderMap) -> Result<Response, Status> {
+    let document = sent(path)?;
+    let etag = format!("\"{:X}\"", fingerprint(document.json.as_bytes()));
+    let form = Form {
+        media,
+        shape: Shape::Whole,
+        pretty: false,
     };
-    Group {
-        kind: None,
-        api_version: None,
-        name,
-        versions: [version.clone()],
-        preferred_version: version,
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupList {
-    kind: &'static str,
-    api_version: &'static str,
-    groups: Vec<Group>,
-}
-
-/// Any method of /apis
-pub(crate) async fn groups(headers: HeaderMap, uri: Uri) -> Result<Response, Status> {
-    let groups = named_groups();
-    match asked(&headers, &uri, false, true)? {
-        Discovery::Aggregated(media) => aggregated(&headers, media, &groups),
-        Discovery::Plain(form) => document(
-            form,
-            &GroupList {
-                kind: "APIGroupList",
-                api_version: "v1",
-                groups: groups
-                    .iter()
-                    .map(|(name, version)| group_of(name, version))
-                    .collect(),
-            },
-            &|| ("APIGroupList", messages::groups(&groups)),
-        ),
-    }
-}
-
-/// GET /apis/{group}
-pub(crate) async fn group(
-    Path(wanted): Path<String>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Result<Response, Status> {
-    let found = named_groups().into_iter().find(|(name, _)| *name == wanted);
-    let Some((name, version)) = found else {
-        return Ok(not_found());
-    };
-    match asked(&headers, &uri, false, false)? {
-        Discovery::Aggregated(_) => Err(Status::no_such_path()),
-        Discovery::Plain(form) => document(
-            form,
-            &Group {
-                kind: Some("APIGroup"),
-                api_version: Some("v1"),
-                ..group_of(name, version)
-            },
-            &|| ("APIGroup", messages::group(name, version)),
-        ),
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceList {
-    kind: &'static str,
-    /// Not there for the core group, which is older than it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    api_version: Option<&'static str>,
-    group_version: String,
-    resources: Vec<Listed>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Listed {
-    name: &'static str,
-    singular_name: &'static str,
-    namespaced: bool,
-    kind: &'static str,
-    verbs: &'static [&'static str],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    short_names: &'static [&'static str],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    storage_version_hash: Option<&'static str>,
-}
-
-/// GET /api/v1
-pub(crate) async fn core_resources(headers: HeaderMap, uri: Uri) -> Result<Response, Status> {
-    resource_list("", "v1", &headers, &uri)
-}
-
-/// GET /apis/{group}/{version}
-pub(crate) async fn resources(
-    Path((group, version)): Path<(String, String)>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Result<Response, Status> {
-    let mut groups = named_groups().into_iter();
-    match groups.find(|(name, _)| *name == group) {
-        Some((_, served)) if served == version => resource_list(&group, &version, &headers, &uri),
-        Some(_) => Err(Status::no_such_path()),
-        None => Ok(not_found()),
-    }
-}
-
-fn resource_list(
-    group: &str,
-    version: &str,
-    headers: &HeaderMap,
-    uri: &Uri,
-) -> Result<Response, Status> {
-    let Discovery::Plain(form) = asked(headers, uri, true, false)? else {
-        return Err(Status::no_such_path());
-    };
-    let group_version = if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    };
-    let resources = RESOURCES.iter().filter(|resource| resource.group == group);
-    let list = ResourceList {
-        kind: "APIResourceList",
-        api_version: (!group.is_empty()).then_some("v1"),
-        group_version: group_version.clone(),
-        resources: resources
-            .clone()
-            .map(|resource| Listed {
-                name: resource.name,
-                singular_name: resource.singular,
-                namespaced: resource.namespaced,
-                kind: resource.kind,
-                verbs: resource.verbs,
-                short_names: resource.short_names,
-                storage_version_hash: resource.storage_version_hash(),
-            })
-            .collect(),
-    };
-    document(form, &list, &|| {
-        let message = messages::resources(&group_version, resources.clone());
-        ("APIResourceList", message)
-    })
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Aggregate {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: Named,
-    items: Vec<AggregateGroup>,
-}
-
-#[derive(Serialize)]
-struct Named {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'static str,
-}
-
-#[derive(Serialize)]
-struct AggregateGroup {
-    metadata: Named,
-    versions: [AggregateVersion; 1],
-}
-
-#[derive(Serialize)]
-struct AggregateVersion {
-    version: &'static str,
-    resources: Vec<AggregateResource>,
-    freshness: &'static str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AggregateResource {
-    resource: &'static str,
-    response_kind: ResponseKind,
-    scope: &'static str,
-    singular_resource: &'static str,
-    verbs: &'static [&'static str],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    short_names: &'static [&'static str],
-}
-
-/// Group and version are told only where they are not those around it.
-#[derive(Serialize)]
-struct ResponseKind {
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-}
-
-/// Everything at once.
-fn aggregated(
-    headers: &HeaderMap,
-    media: Media,
-    groups: &[(&'static str, &'static str)],
-) -> Result<Response, Status> {
-    let resource = |resource: &Resource| AggregateResource {
-        resource: resource.name,
-        response_kind: ResponseKind {
-            group: "",
-            version: "",
-            kind: resource.kind,
-        },
-        scope: resource.scope(),
-        singular_resource: resource.singular,
-        verbs: resource.verbs,
-        short_names: resource.short_names,
-    };
-    let items = groups.iter().map(|(group, version)| AggregateGroup {
-        metadata: Named { name: group },
-        versions: [AggregateVersion {
-            version,
-            resources: RESOURCES
-                .iter()
-                .filter(|resource| resource.group == *group)
-                .map(resource)
-                .collect(),
-            freshness: "Current",
-        }],
-    });
-    let document = Aggregate {
-        kind: "APIGroupDiscoveryList",
-        api_version: "apidiscovery.k8s.io/v2",
-        metadata: Named { name: "" },
-        items: items.collect(),
-    };
-    let json =
-        serde_json::to_vec(&document).map_err(|error| Status::internal(error.to_string()))?;
-    let etag = format!("\"{:X}\"", fingerprint(&json));
-    let body = if media == Media::Protobuf {
-        let message = messages::aggregated(groups, &RESOURCES);
-        envelop_bytes(document.api_version, document.kind, &message)
-    } else {
-        let form = Form {
-            media,
-            shape: Shape::Whole,
-            pretty: false,
-        };
-        present(form, json)?.1
-    };
+    let (_, body) = document.encode(form)?;
     let content_type = format!(
         "{};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         media.content_type()
@@ -442,33 +238,16 @@ fn aggregated(
     Ok(response)
 }
 
-#[derive(Serialize)]
-struct Paths {
-    paths: Vec<String>,
-}
-
 /// Any method of /: every path there is to know of.
 pub(crate) async fn paths() -> Result<Response, Status> {
-    let mut paths: Vec<String> = [
-        "/api",
-        "/api/v1",
-        "/apis",
-        "/apis/",
-        "/healthz",
-        "/livez",
-        "/metrics",
-        "/openapi/v3",
-        "/openapi/v3/",
-        "/readyz",
-        "/version",
-    ]
-    .map(str::to_owned)
-    .into();
-    for (group, version) in named_groups() {
-        paths.push(format!("/apis/{group}"));
-        paths.push(format!("/apis/{group}/{version}"));
+    #[derive(Serialize)]
+    struct Paths {
+        paths: Vec<&'static str>,
     }
-    paths.sort();
+    let mut paths: Vec<_> = DOCUMENTS.iter().map(|(path, _)| *path).collect();
+    paths.extend(["/apis/", "/healthz", "/livez", "/metrics"]);
+    paths.extend(["/openapi/v3", "/openapi/v3/", "/readyz", "/version"]);
+    paths.sort_unstable();
     let json = serde_json::to_vec_pretty(&Paths { paths })
         .map_err(|error| Status::internal(error.to_string()))?;
     Ok(encoded(StatusCode::OK, Media::Json, json))
@@ -479,4 +258,62 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn read(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    /// Names and verbs of an array of resources, with the group they are in.
+    fn named(group: &Value, resources: &Value, name: &str) -> BTreeSet<String> {
+        let resources = resources.as_array().unwrap().iter();
+        resources
+            .map(|it| format!("{group} {} {} {}", it[name], it["verbs"], it["shortNames"]))
+            .collect()
+    }
+
+    #[test]
+    fn the_documents_agree_with_each_other() {
+        let (mut plain, mut aggregated) = (BTreeSet::new(), BTreeSet::new());
+        let mut groups = Vec::new();
+        for (path, text) in DOCUMENTS {
+            let document = read(text);
+            match document["kind"].as_str().unwrap() {
+                "APIResourceList" => {
+                    let group_version = document["groupVersion"].as_str().unwrap();
+                    assert!(path.ends_with(group_version), "{path}");
+                    let group = group_version
+                        .rsplit_once('/')
+                        .map_or("", |(group, _)| group);
+                    plain.extend(named(&group.into(), &document["resources"], "name"));
+                }
+                "APIGroup" => groups.push((path, document)),
+                other => assert!(matches!(other, "APIVersions" | "APIGroupList"), "{path}"),
+            }
+        }
+        for (_, text) in AGGREGATED {
+            for group in read(text)["items"].as_array().unwrap() {
+                let name = group["metadata"].get("name").cloned().unwrap_or("".into());
+                aggregated.extend(named(&name, &group["versions"][0]["resources"], "resource"));
+            }
+        }
+        assert_eq!(plain, aggregated);
+        let listed = read(DOCUMENTS[2].1);
+        let listed = listed["groups"].as_array().unwrap();
+        assert_eq!(listed.len(), groups.len());
+        for (path, group) in groups {
+            let one = listed
+                .iter()
+                .find(|one| path.ends_with(one["name"].as_str().unwrap()));
+            for member in ["name", "versions", "preferredVersion"] {
+                assert_eq!(one.unwrap()[member], group[member], "{path}");
+            }
+        }
+    }
 }

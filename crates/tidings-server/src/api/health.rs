@@ -4,14 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::Extension;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use tidings_core::validate::go_quote;
 
 use super::not_found::not_found;
 use crate::api::server::ApiServer;
-use crate::http::query::Query;
+use crate::http::params;
+use crate::http::request::RequestInfo;
 
 /// The checks of a path. A server that is about to go is alive but takes no new work.
 fn checks(path: &str) -> &'static [&'static str] {
@@ -43,10 +45,12 @@ async fn failure(server: &ApiServer, check: &str) -> Option<String> {
 }
 
 /// GET of all checks.
-pub(crate) async fn all(State(server): State<Arc<ApiServer>>, request: Request) -> Response {
-    let query = Query::parse(request.uri().query());
-    let path = request.uri().path();
-    let mut excluded: BTreeSet<&str> = query.values("exclude").map(ours).collect();
+pub(crate) async fn all(
+    State(server): State<Arc<ApiServer>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Response {
+    let (query, path) = (&info.query, info.uri.path());
+    let mut excluded: BTreeSet<&str> = query.values(params::EXCLUDE).map(ours).collect();
     let mut lines = Vec::new();
     let mut failures = Vec::new();
     for check in checks(path) {
@@ -84,7 +88,7 @@ pub(crate) async fn all(State(server): State<Arc<ApiServer>>, request: Request) 
         )
             .into_response();
     }
-    if query.has("verbose") {
+    if query.has(params::VERBOSE) {
         format!("{lines}{name} check passed\n").into_response()
     } else {
         "ok".into_response()
@@ -95,10 +99,10 @@ pub(crate) async fn all(State(server): State<Arc<ApiServer>>, request: Request) 
 pub(crate) async fn one(
     State(server): State<Arc<ApiServer>>,
     Path(check): Path<String>,
-    request: Request,
+    Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Response {
     let check = ours(&check);
-    if !checks(request.uri().path()).contains(&check) {
+    if !checks(info.uri.path()).contains(&check) {
         return not_found();
     }
     match failure(&server, check).await {

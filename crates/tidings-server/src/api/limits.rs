@@ -4,18 +4,19 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::api::options::ApiOptions;
+use crate::clock;
 use crate::flow::paced;
+use crate::flow::place_counters::FlowMetrics;
 use crate::flow::places::{Level, Places};
-use crate::http::query::Query;
-use crate::http::request_kind::RequestKind;
+use crate::http::request::{RequestInfo, RequestLabels};
 use crate::http::status::Status;
-use crate::metrics::{LevelNow, Metrics};
+use crate::metrics::{Metrics, Text};
 
 /// A write of one event has this long, whatever the limit of all requests (`requestTimeoutUpperBound`).
 const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
@@ -38,6 +39,7 @@ pub(crate) struct Limits {
     writes: Places,
     /// Of the users themselves: what a cluster is asked must not hold up what nobody is asked about.
     reviews: Places,
+    flow: FlowMetrics,
     request_timeout: Duration,
     wait_limit: Duration,
 }
@@ -55,14 +57,16 @@ impl Limits {
             reads: places(Level::ReadOnly),
             writes: places(Level::Mutating),
             reviews: places(Level::Reviews),
+            flow: FlowMetrics::default(),
             request_timeout: options.request_timeout,
             wait_limit: options.request_wait_limit,
         }
     }
 
-    /// How full each level is.
-    pub(crate) fn now(&self) -> [LevelNow; 3] {
-        [&self.reads, &self.writes, &self.reviews].map(Places::now)
+    /// How full each level is, and what became of those that waited.
+    pub(crate) fn write(&self, text: &mut Text) {
+        let now = [&self.reads, &self.writes, &self.reviews].map(Places::now);
+        self.flow.write(&now, text);
     }
 
     /// Lets so many requests in at once; others wait for their turn, and those that it does not come to are told to come
@@ -70,41 +74,39 @@ impl Limits {
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
-        kind: RequestKind,
-        (method, uri): (&Method, &Uri),
+        info: &RequestInfo,
         began: Instant,
         gone: impl Future<Output = ()>,
     ) -> Admitted {
         let mut longest = self.request_timeout;
-        if kind.writes_one() {
+        if info.writes_one() {
             longest = longest.min(WRITE_TIME_MAX);
         }
-        let timeout = match Query::parse(uri.query()).timeout() {
+        let timeout = match info.query.timeout() {
             // What a watch asks for is how long it lasts.
-            _ if kind.is_watch() => longest,
+            _ if info.is_watch() => longest,
             Ok(None | Some(Duration::ZERO)) => longest,
             Ok(Some(asked)) => asked.min(longest),
             Err(status) => return Admitted::Refused(status.into_response()),
         };
-        let deadline = began.checked_add(timeout);
-        let deadline = deadline.unwrap_or_else(|| paced::deadline(timeout));
-        let place = match self.places(kind, method) {
+        let deadline = clock::deadline(began, timeout);
+        let place = match self.places(info) {
             None => None,
             Some(places) => {
                 let wait = self.wait_limit.min(timeout / WAIT_DIVISOR);
-                let Ok(place) = places.take(&metrics.flow, wait, gone).await else {
-                    metrics.terminated(kind, 429);
+                let Ok(place) = places.take(&self.flow, wait, gone).await else {
+                    metrics.terminated(info.labels, 429);
                     return Admitted::Refused(too_many_requests());
                 };
                 Some(place)
             }
         };
-        if kind.is_watch() {
+        if info.is_watch() {
             return Admitted::Watch(place.map(|place| InitialPlace::new(place, deadline)));
         }
         Admitted::Within(Limit {
             metrics: Arc::clone(metrics),
-            kind,
+            labels: info.labels,
             place,
             deadline,
         })
@@ -112,12 +114,12 @@ impl Limits {
 
     /// The places a request takes one of. Who looks how the server is doing needs none: it matters most when there are
     /// none.
-    fn places(&self, kind: RequestKind, method: &Method) -> Option<&Places> {
-        if kind.is_metrics() {
+    fn places(&self, info: &RequestInfo) -> Option<&Places> {
+        if info.is_metrics() {
             None
-        } else if kind.is_review() {
+        } else if info.is_review() {
             Some(&self.reviews)
-        } else if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        } else if matches!(info.method, Method::GET | Method::HEAD | Method::OPTIONS) {
             Some(&self.reads)
         } else {
             Some(&self.writes)
@@ -161,7 +163,7 @@ impl InitialPlace {
 /// A request's place among those in flight, if it takes one, and its time.
 pub(crate) struct Limit {
     metrics: Arc<Metrics>,
-    kind: RequestKind,
+    labels: RequestLabels,
     place: Option<OwnedSemaphorePermit>,
     deadline: Instant,
 }
@@ -171,12 +173,12 @@ impl Limit {
     pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
         let Self {
             metrics,
-            kind,
+            labels,
             place,
             deadline,
         } = self;
         let answer = tokio::time::timeout_at(deadline, answer).await;
-        let timed_out = move || metrics.aborted(kind);
+        let timed_out = move || metrics.aborted(labels);
         if let Ok(response) = answer {
             response.map(|body| paced::pace(body, place, deadline, timed_out))
         } else {

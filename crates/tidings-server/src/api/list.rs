@@ -20,6 +20,7 @@ use super::watch;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
 use crate::http::negotiate::{Answer, Form, Shape};
+use crate::http::params;
 use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
@@ -32,12 +33,12 @@ pub(crate) async fn get(
     call: Call,
 ) -> Result<Response, Status> {
     // A watch of one is asked of the collection; as upstream, `watch` means nothing here.
-    if call.watch_path {
+    if call.info.is_watch_path {
         return list(State(server), call).await;
     }
     let form = call.form(Answer::Object)?;
     if let ResourceVersion::At(revision) =
-        ResourceVersion::parse(call.query.get("resourceVersion"))?
+        ResourceVersion::parse(call.info.query.get(params::RESOURCE_VERSION))?
     {
         not_newer_than_store(&server, revision)?;
     }
@@ -55,15 +56,14 @@ pub(crate) async fn get(
 /// GET of a collection: a list or a watch.
 pub(crate) async fn list(
     State(server): State<Arc<ApiServer>>,
-    mut call: Call,
+    call: Call,
 ) -> Result<Response, Status> {
-    let watched = call.watch_path || call.query.flag("watch");
+    let watched = call.info.is_watch_path || call.info.query.flag(params::WATCH);
     let form = call.form(if watched { Answer::Watch } else { Answer::List })?;
-    let options = ListOptions::parse(call.api, &call.query, call.watch_path)?;
+    let options = ListOptions::parse(call.api, &call.info.query, call.info.is_watch_path)?;
     if options.watch {
         return watch::watch(server, call, options).await;
     }
-    call.name.clear();
     if let Some(limit) = newest::limit(&call, &options) {
         return newest::list(&server, &call, form, limit).await;
     }
@@ -102,12 +102,12 @@ pub(crate) fn pages(
     call: &Call,
     options: &ListOptions,
 ) -> Result<Pages, Status> {
-    let (request, remaining) = first_request(server, &call.namespace, options)?;
+    let (request, remaining) = first_request(server, &call.info.namespace, options)?;
     Ok(Pages::new(
         Arc::clone(server),
         options.selector.clone(),
         request,
-        key_prefix(&call.namespace).len(),
+        key_prefix(&call.info.namespace).len(),
         options.limit,
         remaining,
     ))

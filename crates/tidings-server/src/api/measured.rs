@@ -10,14 +10,14 @@ use futures::StreamExt;
 
 use crate::api::server::ApiServer;
 use crate::clock;
-use crate::http::query::Query;
-use crate::http::request_kind::RequestKind;
+use crate::http::params;
+use crate::http::request::RequestInfo;
 use crate::metrics::CLIENT_GONE;
 
 /// A request that is being answered. It is over when the answer's last byte was taken, or nobody wants the rest.
 pub(crate) struct Measured {
     server: Arc<ApiServer>,
-    kind: RequestKind,
+    info: Arc<RequestInfo>,
     dry_run: &'static str,
     started: Instant,
     code: u16,
@@ -26,25 +26,25 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    pub(crate) fn begin(server: Arc<ApiServer>, kind: RequestKind, request: &Request) -> Self {
-        let query = Query::parse(request.uri().query());
-        let dry_run = if !query.has("dryRun") {
+    pub(crate) fn begin(server: Arc<ApiServer>, info: Arc<RequestInfo>, request: &Request) -> Self {
+        let query = &info.query;
+        let dry_run = if !query.has(params::DRY_RUN) {
             ""
-        } else if query.values("dryRun").all(|value| value == "All") {
+        } else if query.values(params::DRY_RUN).all(|value| value == "All") {
             "All"
         } else {
             "invalid"
         };
-        let long_running = kind.is_watch();
+        let long_running = info.is_watch();
         if let Some(len) = request.body().size_hint().exact().filter(|len| *len > 0) {
-            server.metrics.request_body(kind, len);
+            server.metrics.request_body(info.labels, len);
         }
         if long_running {
-            server.metrics.long_running(kind, 1);
+            server.metrics.long_running(info.labels, 1);
         }
         Self {
             server,
-            kind,
+            info,
             dry_run,
             started: clock::monotonic(),
             // Dropped without an answer it is one that the client gave up.
@@ -78,10 +78,10 @@ impl Measured {
 impl Drop for Measured {
     fn drop(&mut self) {
         let took = clock::monotonic().saturating_duration_since(self.started);
-        let metrics = &self.server.metrics;
+        let (metrics, labels) = (&self.server.metrics, self.info.labels);
         if self.long_running {
-            metrics.long_running(self.kind, -1);
+            metrics.long_running(labels, -1);
         }
-        metrics.request(self.kind, self.dry_run, self.code, took, self.bytes);
+        metrics.request(labels, self.dry_run, self.code, took, self.bytes);
     }
 }

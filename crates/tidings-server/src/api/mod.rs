@@ -6,14 +6,11 @@ mod body;
 mod call;
 mod chain;
 mod commit;
-pub(crate) mod compress;
 mod delete;
 mod discovery;
-mod discovery_messages;
 pub(crate) mod encoded;
 mod frame;
 mod health;
-mod known_resources;
 pub(crate) mod limits;
 mod list;
 mod list_writer;
@@ -41,10 +38,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::Uri;
 use axum::middleware;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post};
 
-use self::not_found::not_found;
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
@@ -79,10 +74,10 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         }
     }
     for (path, answer) in [
-        ("/api", get(discovery::core_versions)),
-        ("/apis/{group}", get(discovery::group)),
-        ("/api/v1", get(discovery::core_resources)),
-        ("/apis/{group}/{version}", get(discovery::resources)),
+        ("/api", get(discovery::root)),
+        ("/api/v1", get(discovery::below)),
+        ("/apis/{group}", get(discovery::below)),
+        ("/apis/{group}/{version}", get(discovery::below)),
         ("/api/v1/namespaces", get(namespaces::list)),
         ("/api/v1/namespaces/{namespace}", get(namespaces::get)),
         (
@@ -109,12 +104,12 @@ pub fn router(server: Arc<ApiServer>) -> Router {
     api
         // These do not tell methods apart.
         .route("/", any(discovery::paths))
-        .route("/apis", any(discovery::groups))
-        .route("/apis/", any(discovery::groups))
+        .route("/apis", any(discovery::root))
+        .route("/apis/", any(discovery::root))
         .route("/metrics", get(metrics::metrics))
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::version))
-        .fallback(no_such_path)
+        .fallback(|uri: Uri| async move { discovery::no_such_path(uri.path()) })
         .method_not_allowed_fallback(|| async { Status::method_not_allowed() })
         .layer(middleware::from_fn_with_state(
             Arc::clone(&server),
@@ -133,20 +128,4 @@ fn at(
     router
         .route(&format!("{path}/"), answer.clone())
         .route(path, answer)
-}
-
-/// What is below a version that is served is answered in its terms; anything else is nobody's.
-async fn no_such_path(uri: Uri) -> Response {
-    let below = |root: &str| {
-        let rest = uri.path().strip_prefix(root);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let mut groups = discovery::named_groups().into_iter();
-    if below("/api")
-        || below("/version")
-        || groups.any(|(group, _)| below(&format!("/apis/{group}")))
-    {
-        return Status::no_such_path().into_response();
-    }
-    not_found()
 }

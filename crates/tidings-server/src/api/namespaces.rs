@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use super::body::encoded;
@@ -14,6 +15,7 @@ use crate::api::server::ApiServer;
 use crate::http::negotiate::{Answer, Form, Media, Shape, negotiate};
 use crate::http::present::present;
 use crate::http::query::Query;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::table::IncludeObject;
 
@@ -24,16 +26,16 @@ const ACCEPTED: &str = "application/json, application/yaml";
 pub(crate) async fn get(
     State(server): State<Arc<ApiServer>>,
     Path(name): Path<String>,
-    uri: Uri,
+    Extension(info): Extension<Arc<RequestInfo>>,
     headers: HeaderMap,
 ) -> Result<Response, Status> {
-    let query = Query::parse(uri.query());
-    let form = negotiate(&headers, &query, Answer::Object)?;
+    let query = &info.query;
+    let form = negotiate(&headers, query, Answer::Object)?;
     let namespace = server.options.namespaces.find(&name);
     let namespace = namespace.ok_or_else(|| Status::namespace_not_found(&name))?;
     let items = [(name, namespace)];
     match form.shape {
-        Shape::Table(version) => respond(form, &table(version, &query, &items, &json!({}))?),
+        Shape::Table(version) => respond(form, &table(version, query, &items, &json!({}))?),
         Shape::Partial(version) => respond(form, &partial(version, &items[0])),
         Shape::Misfit(why) => Err(Status::misfit(why)),
         Shape::Whole => {
@@ -48,15 +50,15 @@ pub(crate) async fn get(
 /// events.
 pub(crate) async fn list(
     State(server): State<Arc<ApiServer>>,
-    uri: Uri,
+    Extension(info): Extension<Arc<RequestInfo>>,
     headers: HeaderMap,
 ) -> Result<Response, Status> {
-    let query = Query::parse(uri.query());
-    let form = negotiate(&headers, &query, Answer::List)?;
+    let query = &info.query;
+    let form = negotiate(&headers, query, Answer::List)?;
     let items = all(&server).await?;
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     match form.shape {
-        Shape::Table(version) => respond(form, &table(version, &query, &items, &metadata)?),
+        Shape::Table(version) => respond(form, &table(version, query, &items, &metadata)?),
         Shape::Partial(version) => {
             let list: Vec<Value> = items.iter().map(|item| partial(version, item)).collect();
             let list = json!({

@@ -22,6 +22,7 @@ use super::store_request::key_prefix;
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
 use crate::http::negotiate::Form;
+use crate::http::params;
 use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
@@ -34,7 +35,7 @@ const READS_AT_ONCE: usize = 4;
 
 /// How many events are asked for in this order, if they are.
 pub(crate) fn limit(call: &Call, options: &ListOptions) -> Option<usize> {
-    let is_wanted = call.query.get("order") == Some("newest")
+    let is_wanted = call.info.query.get(params::ORDER) == Some("newest")
         && options.selector.is_empty()
         && options.continue_token.is_none()
         && options.resource_version == ResourceVersion::Unset;
@@ -51,9 +52,9 @@ pub(crate) async fn list(
     limit: usize,
 ) -> Result<Response, Status> {
     let request = NewestRequest {
-        prefix: key_prefix(&call.namespace).into(),
-        since: None,
+        prefix: key_prefix(&call.info.namespace).into(),
         limit,
+        ..NewestRequest::default()
     };
     let page = server.store.newest(request).await;
     let page = page.map_err(|error| Status::from_read(&error, None))?;

@@ -1,39 +1,55 @@
 //! OpenAPI v3, as far as kubectl reads it: `create`, `apply` and `replace` look for the `fieldValidation` parameter of a
 //! kind's PATCH, `explain` for the schema of a kind.
 
-use axum::Json;
+use std::sync::LazyLock;
+
 use axum::extract::Path;
-use axum::response::IntoResponse;
-use http::header;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
 use serde_json::{Map, Value, json};
 
+use super::body::encoded;
+use crate::http::negotiate::Media;
+use crate::http::params::{self, Verb};
 use crate::http::status::Status;
 use tidings_api::codec::Api;
 use tidings_core::fields::{Field, Kind, Rule, Type};
 
+/// The schemas of what the table of fields says nothing of: times, `FieldsV1` and patches.
+const META_SCHEMAS: &str = include_str!("meta_schemas.json");
+
+/// Each version's document, in the order of [`VERSIONS`].
+static DOCUMENTS: LazyLock<[String; 2]> =
+    LazyLock::new(|| VERSIONS.map(|api| document(api).to_string()));
+const VERSIONS: [Api; 2] = [Api::Core, Api::Events];
+
 /// GET /openapi/v3
 pub(crate) async fn index() -> impl IntoResponse {
-    let entry = |api: Api| {
+    let entry = |(api, document): (Api, &String)| {
         let path = path(api);
-        let hash = super::discovery::fingerprint(document(api).to_string().as_bytes());
+        let hash = super::discovery::fingerprint(document.as_bytes());
         (
             path.to_owned(),
             json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash:X}")}),
         )
     };
-    let paths: Map<String, Value> = [Api::Core, Api::Events].map(entry).into_iter().collect();
+    let documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
+    let paths: Map<String, Value> = documents.map(entry).collect();
     // Upstream does not say that it is JSON, and Go then finds plain text.
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     (content_type, json!({"paths": paths}).to_string())
 }
 
 /// GET /openapi/v3/{path}
-pub(crate) async fn version(Path(wanted): Path<String>) -> Result<Json<Value>, Status> {
-    [Api::Core, Api::Events]
-        .into_iter()
-        .find(|api| path(*api) == wanted)
-        .map(|api| Json(document(api)))
-        .ok_or_else(Status::no_such_path)
+pub(crate) async fn version(Path(wanted): Path<String>) -> Result<Response, Status> {
+    let mut documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
+    let found = documents.find(|(api, _)| path(*api) == wanted);
+    let (_, document) = found.ok_or_else(Status::no_such_path)?;
+    Ok(encoded(
+        StatusCode::OK,
+        Media::Json,
+        document.clone().into_bytes(),
+    ))
 }
 
 fn path(api: Api) -> &'static str {
@@ -62,15 +78,15 @@ fn document(api: Api) -> Value {
         Api::Core => "io.k8s.api.core.v1.Event",
         Api::Events => "io.k8s.api.events.v1.Event",
     };
-    let parameter = |name: &str, what: &str| json!({"name": name, "in": "query", "description": what, "schema": {"type": "string", "uniqueItems": true}});
-    let write_parameters = json!([
-        parameter("dryRun", "When it is All, nothing is stored."),
-        parameter("fieldManager", "Who makes this change."),
-        parameter(
-            "fieldValidation",
-            "What becomes of unknown fields: Ignore, Warn or Strict."
-        ),
-    ]);
+    let parameters = |verb| -> Value {
+        let declared = params::of(verb).map(|parameter| {
+            json!({
+                "name": parameter.name, "in": "query", "description": parameter.about,
+                "schema": {"type": parameter.kind.name(), "uniqueItems": true},
+            })
+        });
+        declared.collect()
+    };
     let content = |media: &[&str], schema: &str| -> Value {
         let schema = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}});
         let content: Map<String, Value> = media
@@ -79,39 +95,31 @@ fn document(api: Api) -> Value {
             .collect();
         Value::Object(content)
     };
-    let operation = |action: &str, request: Option<Value>| -> Value {
+    let operation = |action: &str, verb, request: Option<Value>| -> Value {
         let mut operation = json!({
+            "parameters": parameters(verb),
             "responses": {"200": {"description": "OK", "content": content(&BODIES, event_schema)}},
             "x-kubernetes-action": action,
-                "x-kubernetes-group-version-kind": kind,
+            "x-kubernetes-group-version-kind": kind,
         });
-        if let (Some(request), Some(operation)) = (request, operation.as_object_mut()) {
-            let mut parameters = write_parameters.clone();
-            if action == "patch"
-                && let Some(parameters) = parameters.as_array_mut()
-            {
-                parameters.push(json!({
-                    "name": "force", "in": "query",
-                    "description": "An apply takes the fields that others manage.",
-                    "schema": {"type": "boolean", "uniqueItems": true},
-                }));
-            }
-            operation.insert("parameters".into(), parameters);
-            operation.insert("requestBody".into(), json!({"content": request}));
+        if let Some(request) = request {
+            operation["requestBody"] = json!({"content": request});
         }
         operation
     };
+    let event = || Some(content(&BODIES, event_schema));
     let base = format!("/{}/namespaces/{{namespace}}/events", path(api));
     let paths = json!({
         &base: {
-            "get": operation("list", None),
-            "post": operation("post", Some(content(&BODIES, event_schema))),
+            "get": operation("list", Verb::List, None),
+            "post": operation("post", Verb::Create, event()),
+            "delete": operation("deletecollection", Verb::DeleteCollection, None),
         },
         format!("{base}/{{name}}"): {
-            "get": operation("get", None),
-            "put": operation("put", Some(content(&BODIES, event_schema))),
-            "patch": operation("patch", Some(content(&PATCHES, PATCH_SCHEMA))),
-            "delete": operation("delete", None),
+            "get": operation("get", Verb::Get, None),
+            "put": operation("put", Verb::Update, event()),
+            "patch": operation("patch", Verb::Patch, Some(content(&PATCHES, PATCH_SCHEMA))),
+            "delete": operation("delete", Verb::Delete, None),
         },
     });
     let mut schemas = schemas(api);
@@ -120,10 +128,6 @@ fn document(api: Api) -> Value {
     event["properties"]["kind"] = json!({"type": "string", "description": "Event"});
     event["x-kubernetes-group-version-kind"] = json!([kind]);
     schemas.insert(event_schema.into(), event);
-    schemas.insert(
-        PATCH_SCHEMA.into(),
-        json!({"type": "object", "description": "A patch."}),
-    );
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "tidings"},
@@ -134,18 +138,9 @@ fn document(api: Api) -> Value {
 
 /// The schemas of the types that an event is made of.
 fn schemas(api: Api) -> Map<String, Value> {
-    let mut schemas = Map::new();
+    // A test reads it.
+    let mut schemas = serde_json::from_str(META_SCHEMAS).unwrap_or_default();
     add_schemas(api, api.event(), &mut schemas);
-    for name in ["Time", "MicroTime"] {
-        schemas.insert(
-            schema_name(api, name),
-            json!({"type": "string", "format": "date-time"}),
-        );
-    }
-    schemas.insert(
-        schema_name(api, "FieldsV1"),
-        json!({"type": "object", "description": "A set of fields, as a tree of f:, k: and v: keys."}),
-    );
     schemas
 }
 

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use k8s_pb::api::authorization::v1 as pb;
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -15,11 +14,11 @@ use serde_json::{Value, json};
 use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::FieldError;
 
+use super::call::Call;
 use crate::api::server::ApiServer;
 use crate::auth::attributes::{Attributes, ResourceAttributes};
 use crate::auth::{User, UserInfo};
 use crate::clock;
-use crate::http::body::read_body;
 use crate::http::negotiate::{Media, body_media};
 use crate::http::status::Status;
 use tidings_api::codec;
@@ -116,11 +115,12 @@ impl FromProtobuf for RulesSpec {
     }
 }
 
-fn read_spec<T>(kind: &str, headers: &HeaderMap, body: &Bytes) -> Result<T, Status>
+fn read_spec<T>(kind: &str, call: &Call) -> Result<T, Status>
 where
     T: FromProtobuf + Default + for<'a> Deserialize<'a>,
 {
-    let spec = match body_media(headers)? {
+    let body = &call.body;
+    let spec = match body_media(&call.headers)? {
         Media::Protobuf => codec::protobuf::open(body).and_then(|enveloped| {
             T::from_protobuf(&enveloped.raw).map_err(|error| error.to_string())
         }),
@@ -157,13 +157,10 @@ fn answer(kind: &str, group: &str, spec: impl Serialize, status: &Value) -> Resp
 /// POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews
 pub(crate) async fn access(
     State(server): State<Arc<ApiServer>>,
-    Extension(user): Extension<User>,
-    request: Request,
+    call: Call,
 ) -> Result<Response, Status> {
     const KIND: &str = "SelfSubjectAccessReview";
-    let (parts, body) = request.into_parts();
-    let body = read_body(body, server.options.request_bytes_max).await?;
-    let spec: AccessSpec = read_spec(KIND, &parts.headers, &body)?;
+    let spec: AccessSpec = read_spec(KIND, &call)?;
     let asked = match (&spec.resource_attributes, &spec.non_resource_attributes) {
         (Some(asked), None) => Attributes::Resource(ResourceAttributes {
             verb: asked.verb.as_str().into(),
@@ -201,7 +198,7 @@ pub(crate) async fn access(
     };
     let decided = server
         .authorizer
-        .authorize(&user, &asked, clock::monotonic(), &server.access)
+        .authorize(&call.user, &asked, clock::monotonic(), &server.access)
         .await;
     let mut status = json!({});
     match decided {
@@ -225,17 +222,14 @@ pub(crate) async fn access(
 /// POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews
 pub(crate) async fn rules(
     State(server): State<Arc<ApiServer>>,
-    Extension(user): Extension<User>,
-    request: Request,
+    call: Call,
 ) -> Result<Response, Status> {
     const KIND: &str = "SelfSubjectRulesReview";
-    let (parts, body) = request.into_parts();
-    let body = read_body(body, server.options.request_bytes_max).await?;
-    let spec: RulesSpec = read_spec(KIND, &parts.headers, &body)?;
+    let spec: RulesSpec = read_spec(KIND, &call)?;
     if spec.namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let found = server.authorizer.rules(&user, &spec.namespace);
+    let found = server.authorizer.rules(&call.user, &spec.namespace);
     let (paths, resources): (Vec<_>, Vec<_>) = found
         .rules
         .into_iter()

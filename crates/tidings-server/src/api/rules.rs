@@ -137,6 +137,8 @@ pub(crate) fn index(event: &Event) -> Index {
         object_kind: text(ObjectReference::kind),
         object_namespace: text(ObjectReference::namespace),
         object_name: text(ObjectReference::name),
+        reason: event.reason().to_owned(),
+        event_type: event.r#type().to_owned(),
         last_seen: UnixMillis(last_seen.map_or(0, |moment| moment.timestamp().as_millisecond())),
     }
 }

@@ -136,8 +136,7 @@ impl ApiServer {
 
     /// The rate limits for a request that writes.
     pub(crate) fn gate<'a>(&'a self, user: &'a str, api: Api, dry_run: bool) -> Gate<'a> {
-        self.admission
-            .gate(&self.metrics.policy, &*self.clock, api, user, dry_run)
+        self.admission.gate(&*self.clock, api, user, dry_run)
     }
 
     /// What admission did with writes until now.

@@ -27,6 +27,7 @@ use crate::api::server::ApiServer;
 use crate::clock;
 use crate::flow::paced::Lasting;
 use crate::http::negotiate::{Answer, Form, Media, STREAMED, Shape};
+use crate::http::params;
 use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 use crate::http::stored::selects;
@@ -54,14 +55,14 @@ pub(crate) async fn watch(
     if form.media == Media::Yaml {
         return Err(Status::not_acceptable(STREAMED));
     }
-    if !call.name.is_empty() {
+    if !call.info.name.is_empty() {
         let fields = &mut options.selector.fields;
-        if !fields.is_empty() && fields.name() != Some(&call.name) {
+        if !fields.is_empty() && fields.name() != Some(&call.info.name) {
             return Err(Status::bad_request(
                 "fieldSelector metadata.name doesn't match requested name",
             ));
         }
-        fields.require_name(&call.name);
+        fields.require_name(&call.info.name);
     }
     let timeout = options
         .timeout
@@ -87,8 +88,7 @@ pub(crate) async fn watch(
     };
     let mut watching = Watching {
         bookmarks: tokio::time::interval_at(
-            tokio::time::Instant::from_std(crate::clock::monotonic())
-                + server.options.bookmark_interval,
+            clock::deadline(clock::timer(), server.options.bookmark_interval),
             server
                 .options
                 .bookmark_interval
@@ -206,11 +206,12 @@ impl Watching {
             (_, ResourceVersion::At(revision)) => (false, Some(revision)),
         };
         if initial {
-            let mut request = store_request(&self.call.namespace, &options.selector);
+            let mut request = store_request(&self.call.info.namespace, &options.selector);
             request.limit = Some(INITIAL_PAGE_LEN);
             // As since Kubernetes 1.32, a plain watch from the beginning counts as one that asked for what exists; one by the
             // old path does not.
-            let asked = options.send_initial_events.is_some() || self.call.query.flag("watch");
+            let asked =
+                options.send_initial_events.is_some() || self.call.info.query.flag(params::WATCH);
             self.phase = Phase::Initial {
                 request,
                 announce_end: options.allow_bookmarks && asked,
@@ -223,7 +224,7 @@ impl Watching {
     }
 
     async fn go_live(&mut self, after: Revision) -> Result<(), Status> {
-        let prefix = store_request(&self.call.namespace, &self.options.selector).prefix;
+        let prefix = store_request(&self.call.info.namespace, &self.options.selector).prefix;
         let watch = self
             .server
             .store
@@ -285,7 +286,7 @@ impl Watching {
         } else {
             self.go_live(page.revision).await?;
             let took = clock::monotonic().saturating_duration_since(self.started);
-            let scope = if self.call.namespace.is_empty() {
+            let scope = if self.call.info.namespace.is_empty() {
                 "cluster"
             } else {
                 "namespace"

@@ -35,7 +35,7 @@ pub(crate) async fn create(
     call: Call,
 ) -> Result<Response, Status> {
     let form = call.form(Answer::Object)?;
-    let options = call.query.write_options("CreateOptions")?;
+    let options = call.info.query.write_options("CreateOptions")?;
     let Sent {
         mut event,
         mut warnings,
@@ -74,7 +74,7 @@ pub(crate) async fn replace(
     call: Call,
 ) -> Result<Response, Status> {
     let form = call.form(Answer::Object)?;
-    let options = call.query.write_options("UpdateOptions")?;
+    let options = call.info.query.write_options("UpdateOptions")?;
     let Sent { event, warnings } = body::read_event(&call, options.field_validation)?;
     let said = warnings.clone();
     Box::pin(replace_with(server, call, form, &options, event, warnings))
@@ -129,22 +129,12 @@ async fn replace_with(
         }
         let mut new = event.clone();
         track(&server, &call, options, Some(&stored.event), &mut new);
-        match change(
-            &server,
-            call.api,
-            &call.key(),
-            &stored,
-            new,
-            options.dry_run,
-            &mut gate,
-        )
-        .await?
-        {
+        match change(&server, &call, &stored, new, options.dry_run, &mut gate).await? {
             Changed::Done(event) => return answer(StatusCode::OK, &event),
             Changed::Overtaken => {}
         }
     }
-    Err(Status::modified(call.api, &call.name))
+    Err(Status::modified(call.api, &call.info.name))
 }
 
 /// The answer to a patch that cannot be read or applied.
@@ -165,7 +155,7 @@ pub(crate) async fn patch(
 ) -> Result<Response, Status> {
     let kind = PatchKind::of(call.content_type()).ok_or_else(Status::unsupported_patch)?;
     let form = call.form(Answer::Object)?;
-    let options = call.query.patch_options(kind == PatchKind::Apply)?;
+    let options = call.info.query.patch_options(kind == PatchKind::Apply)?;
     let patch = match kind {
         PatchKind::Apply => return apply::apply(&server, &call, form, &options).await,
         kind => Patch::parse(kind, &call.body, options.field_validation),
@@ -197,17 +187,9 @@ pub(crate) async fn patch(
             .map_err(|status| status.warning(&warnings))?;
         track(&server, &call, &options, Some(&stored.event), &mut patched);
         warnings.extend(rules::dedup_owner_references(&mut patched, AFTER_ADMISSION));
-        match change(
-            &server,
-            call.api,
-            &call.key(),
-            &stored,
-            patched,
-            options.dry_run,
-            &mut gate,
-        )
-        .await
-        .map_err(|status| status.warning(&warnings))?
+        match change(&server, &call, &stored, patched, options.dry_run, &mut gate)
+            .await
+            .map_err(|status| status.warning(&warnings))?
         {
             Changed::Done(event) => {
                 return event_response(
@@ -222,7 +204,7 @@ pub(crate) async fn patch(
             Changed::Overtaken => {}
         }
     }
-    Err(Status::modified(call.api, &call.name))
+    Err(Status::modified(call.api, &call.info.name))
 }
 
 /// Reads what a patch left behind.

@@ -34,6 +34,7 @@ pub use self::options::{AuditLevel, AuditOptions};
 use self::queue::{Full, Queue, Waiting, Whose};
 pub(crate) use self::record::{AUDIT_ID, Entry, Notes};
 use crate::clock::Clock;
+use crate::metrics::Text;
 
 /// Dropped lines are told in the log at the first, and then at each multiple of this.
 const TELL_EVERY: u64 = 1000;
@@ -84,6 +85,37 @@ pub struct AuditLog {
     entries: Arc<Semaphore>,
     writer: Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
+}
+
+impl AuditCounts {
+    pub(crate) fn write(&self, text: &mut Text) {
+        text.single(
+            "apiserver_audit_event_total",
+            "counter",
+            "Entries for the audit log.",
+            self.offered,
+        );
+        let name = "apiserver_audit_error_total";
+        text.metric(
+            name,
+            "counter",
+            "Entries that are not in the audit log: dropped before a full queue, by whose they are, or not written to the file.",
+        );
+        text.sample(name, &[("plugin", "buffered")], self.dropped);
+        text.sample(name, &[("plugin", "refused")], self.refused_dropped);
+        text.sample(
+            name,
+            &[("plugin", "unauthenticated")],
+            self.unauthenticated_dropped,
+        );
+        text.sample(name, &[("plugin", "log")], self.failed);
+        text.single(
+            "tidings_audit_truncated_total",
+            "counter",
+            "Entries for the audit log without the request's body, which was too long or could not be read.",
+            self.truncated,
+        );
+    }
 }
 
 impl AuditLog {

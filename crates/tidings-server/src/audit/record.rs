@@ -10,10 +10,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use axum::RequestExt;
-use axum::extract::{RawPathParams, Request};
+use axum::extract::Request;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,8 +23,8 @@ use super::queue::Whose;
 use super::text::{TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
 use super::{AuditLevel, AuditLog};
 use crate::auth::{AUTHENTICATED, Identity};
-use crate::http::query::Query;
-use crate::http::request_kind::RequestKind;
+use crate::http::params;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::codec::Api;
 
@@ -149,11 +148,9 @@ pub(crate) struct Entry {
     verb: &'static str,
     identity: Identity,
     received: Timestamp,
-    uri: Uri,
+    info: Arc<RequestInfo>,
     headers: HeaderMap,
     peer: Option<SocketAddr>,
-    namespace: String,
-    name: String,
     notes: Notes,
     /// Held until the line is handed over: the log is not closed before.
     _open: Option<OwnedSemaphorePermit>,
@@ -161,17 +158,17 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// The entry of a request that writes events, or tries to.
-    pub(crate) async fn begin(
+    pub(crate) fn begin(
         log: &Arc<AuditLog>,
         received: Timestamp,
-        kind: RequestKind,
+        info: &Arc<RequestInfo>,
         identity: Identity,
         request: &mut Request,
     ) -> Option<Self> {
-        if kind.resource != "events" {
+        if info.labels.resource != "events" {
             return None;
         }
-        let verb = match kind.verb {
+        let verb = match info.labels.verb {
             "POST" => "create",
             "PUT" => "update",
             "PATCH" | "APPLY" => "patch",
@@ -179,14 +176,6 @@ impl Entry {
             "DELETECOLLECTION" => "deletecollection",
             _ => return None,
         };
-        let api = Api::of_group(kind.group);
-        let names: Option<RawPathParams> = request.extract_parts().await.ok();
-        let named = |wanted: &str| {
-            let mut names = names.iter().flat_map(RawPathParams::iter);
-            let found = names.find(|(key, _)| *key == wanted);
-            found.map(|(_, value)| value.to_owned()).unwrap_or_default()
-        };
-        let (namespace, name) = (named("namespace"), named("name"));
         let notes = Notes(Arc::new(Noted {
             wants_body: log.level == AuditLevel::Request,
             ..Noted::default()
@@ -194,15 +183,13 @@ impl Entry {
         request.extensions_mut().insert(notes.clone());
         Some(Self {
             log: Arc::clone(log),
-            api,
+            api: Api::of_group(&info.group),
             verb,
             identity,
             received,
-            uri: request.uri().clone(),
+            info: Arc::clone(info),
             headers: request.headers().clone(),
             peer: request.extensions().get().copied(),
-            namespace,
-            name,
             notes,
             _open: log.open_entry(),
         })
@@ -255,8 +242,8 @@ impl Entry {
 
     fn is_dry_run(&self) -> bool {
         // As a handler that was reached understands it.
-        let asked = Query::parse(self.uri.query());
-        self.notes.0.dry_run.load(Ordering::Relaxed) || asked.values("dryRun").any(|it| it == "All")
+        let mut asked = self.info.query.values(params::DRY_RUN);
+        self.notes.0.dry_run.load(Ordering::Relaxed) || asked.any(|it| it == "All")
     }
 
     /// Without the body.
@@ -281,7 +268,10 @@ impl Entry {
             audit_id: header(&AUDIT_ID),
             stage: "ResponseComplete",
             request_uri: cut(
-                self.uri.path_and_query().map_or("", |path| path.as_str()),
+                self.info
+                    .uri
+                    .path_and_query()
+                    .map_or("", |path| path.as_str()),
                 URI_BYTES_MAX,
             ),
             verb: self.verb,
@@ -296,9 +286,9 @@ impl Entry {
             user_agent: header(&header::USER_AGENT),
             object_ref: ObjectRef {
                 resource: "events",
-                namespace: text(&self.namespace),
+                namespace: text(&self.info.namespace),
                 name: if noted.is_empty() {
-                    text(&self.name)
+                    text(&self.info.name)
                 } else {
                     noted.into()
                 },
@@ -328,7 +318,7 @@ fn micro_time(time: Timestamp) -> String {
 mod tests {
     use std::net::IpAddr;
 
-    use http::HeaderValue;
+    use http::{HeaderValue, Uri};
 
     use super::super::text::METADATA_BYTES_MAX;
     use super::*;
@@ -364,14 +354,17 @@ mod tests {
                 impersonated: user(),
             },
             received: Timestamp::MAX,
-            uri: Uri::builder().path_and_query(uri).build().unwrap(),
+            info: Arc::new(RequestInfo {
+                uri: Uri::builder().path_and_query(uri).build().unwrap(),
+                namespace: long.clone(),
+                name: long.clone(),
+                ..RequestInfo::default()
+            }),
             headers: [(AUDIT_ID.clone(), &header), (header::USER_AGENT, &header)]
                 .map(|(name, value)| (name, value.clone()))
                 .into_iter()
                 .collect(),
             peer: Some((IpAddr::from([0xffff_u16; 8]), 1).into()),
-            namespace: long.clone(),
-            name: long.clone(),
             notes,
             _open: None,
         };
@@ -415,11 +408,9 @@ mod tests {
                     impersonated: None,
                 },
                 received: Timestamp::UNIX_EPOCH,
-                uri: Uri::default(),
+                info: Arc::default(),
                 headers: HeaderMap::new(),
                 peer: None,
-                namespace: String::new(),
-                name: String::new(),
                 notes,
                 _open: None,
             };

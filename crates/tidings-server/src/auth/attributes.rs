@@ -1,14 +1,9 @@
-//! What a request asks for, as an authorizer sees it (`k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`).
-//!
-//! A path is split before it is decoded, as the router does: what is authorized is what is then served, and where the two
-//! could differ (`%2F` in a name) the router knows no such path.
+//! What a request asks for, as an authorizer sees it.
 
 use std::borrow::Cow;
 
-use http::Method;
-use percent_encoding::percent_decode_str;
-
-use crate::http::query::Query;
+use crate::http::params;
+use crate::http::request::RequestInfo;
 use tidings_api::codec::Api;
 use tidings_api::selector::FieldSelector;
 
@@ -38,14 +33,25 @@ pub(crate) struct ResourceAttributes<'a> {
 
 impl<'a> Attributes<'a> {
     /// The attributes of a request.
-    pub(crate) fn of(method: &Method, path: &'a str, query: Option<&str>) -> Self {
-        resource(method, path, query).map_or_else(
-            || Self::Path {
-                verb: method.as_str().to_ascii_lowercase().into(),
-                path: path.into(),
+    pub(crate) fn of(info: &'a RequestInfo) -> Self {
+        if !info.is_resource_request {
+            return Self::Path {
+                verb: info.method.as_str().to_ascii_lowercase().into(),
+                path: info.uri.path().into(),
+            };
+        }
+        Self::Resource(ResourceAttributes {
+            verb: info.verb.into(),
+            group: info.group.as_str().into(),
+            version: info.version.as_str().into(),
+            resource: info.resource.as_str().into(),
+            subresource: info.subresource.as_str().into(),
+            namespace: info.namespace.as_str().into(),
+            name: match info.verb {
+                "list" | "watch" if !info.is_watch_path => selected_name(info).into(),
+                _ => info.name.as_str().into(),
             },
-            Self::Resource,
-        )
+        })
     }
 
     /// The creation of one event, which a PUT or an apply turns out to be.
@@ -62,73 +68,11 @@ impl<'a> Attributes<'a> {
     }
 }
 
-fn resource<'a>(
-    method: &Method,
-    path: &'a str,
-    query: Option<&str>,
-) -> Option<ResourceAttributes<'a>> {
-    let mut parts = path.trim_matches('/').split('/').map(decode);
-    let group = match parts.next()?.as_ref() {
-        "api" => Cow::Borrowed(""),
-        "apis" => parts.next()?,
-        _ => return None,
-    };
-    let version = parts.next()?;
-    let mut parts: Vec<Cow<'a, str>> = parts.collect();
-    let watching = parts.first()? == "watch" && parts.len() > 1;
-    if watching {
-        parts.remove(0);
-    }
-    let verb = match *method {
-        _ if watching => "watch",
-        Method::POST => "create",
-        Method::GET | Method::HEAD => "get",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "",
-    };
-    let mut namespace = Cow::Borrowed("");
-    if parts.first()? == "namespaces"
-        && let Some(named) = parts.get(1)
-    {
-        namespace.clone_from(named);
-        let of_the_namespace =
-            matches!(parts.get(2).map(AsRef::as_ref), Some("status" | "finalize"));
-        if parts.len() > 2 && !of_the_namespace {
-            parts.drain(..2);
-        }
-    }
-    let mut parts = parts.into_iter();
-    let mut attributes = ResourceAttributes {
-        verb: verb.into(),
-        group,
-        version,
-        namespace,
-        resource: parts.next().unwrap_or_default(),
-        name: parts.next().unwrap_or_default(),
-        subresource: parts.next().unwrap_or_default(),
-    };
-    if attributes.name.is_empty() && verb == "get" {
-        let query = Query::parse(query);
-        attributes.verb = if query.flag("watch") { "watch" } else { "list" }.into();
-        attributes.name = selected_name(&attributes.group, &query).into();
-    }
-    if attributes.name.is_empty() && verb == "delete" {
-        attributes.verb = "deletecollection".into();
-    }
-    Some(attributes)
-}
-
-fn decode(part: &str) -> Cow<'_, str> {
-    percent_decode_str(part).decode_utf8_lossy()
-}
-
 /// Who may only see one event by name may list and watch it, too.
-fn selected_name(group: &str, query: &Query) -> String {
-    let api = Api::of_group(group);
-    query
-        .get("fieldSelector")
+fn selected_name(info: &RequestInfo) -> String {
+    let api = Api::of_group(&info.group);
+    info.query
+        .get(params::FIELD_SELECTOR)
         .and_then(|text| FieldSelector::parse(api, text).ok())
         .and_then(|selector| selector.name().map(str::to_owned))
         .filter(|name| tidings_core::validate::check_path_segment_name(name).is_empty())
@@ -137,6 +81,8 @@ fn selected_name(group: &str, query: &Query) -> String {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderMap, Method};
+
     use super::*;
 
     /// Beside upstream's own `TestGetAPIRequestInfo`.
@@ -227,11 +173,9 @@ mod tests {
             ("GET /metrics", "get path /metrics"),
         ] {
             let (method, uri) = request.split_once(' ').unwrap();
-            let (path, query) = uri
-                .split_once('?')
-                .map_or((uri, None), |(path, query)| (path, Some(query)));
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            let found = match Attributes::of(&method, path, query) {
+            let info = RequestInfo::of(&method, &uri.parse().unwrap(), &HeaderMap::new());
+            let found = match Attributes::of(&info) {
                 Attributes::Path { verb, path } => format!("{verb} path {path}"),
                 Attributes::Resource(asked) => {
                     let resource = [asked.resource.as_ref(), asked.subresource.as_ref()].join("/");

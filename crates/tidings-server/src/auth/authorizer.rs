@@ -76,24 +76,14 @@ impl Authorizer {
         now: Instant,
         counters: &Arc<AccessCounters>,
     ) -> Result<Decision, ReviewError> {
-        let decision = self.decide(user, asked, now, counters).await;
+        let decision = match self.decide_here(user, asked) {
+            Ok(decision) => Ok(decision),
+            Err(cluster) => cluster.authorize(user, asked, now, counters).await,
+        };
         if let Err(error) = &decision {
             tracing::warn!(user = user.name, %error, "a permission could not be checked; the request is refused");
         }
         decision
-    }
-
-    async fn decide(
-        &self,
-        user: &User,
-        asked: &Attributes<'_>,
-        now: Instant,
-        counters: &Arc<AccessCounters>,
-    ) -> Result<Decision, ReviewError> {
-        match self.decide_here(user, asked) {
-            Ok(decision) => Ok(decision),
-            Err(cluster) => cluster.authorize(user, asked, now, counters).await,
-        }
     }
 
     /// Whether a cluster would have to be asked.

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::attempts::Attempts;
+use crate::metrics::Text;
+
 /// Counts since the server started. Prometheus' names for them are kube-apiserver's own, beside each.
 #[derive(Debug, Default)]
 #[non_exhaustive]
@@ -18,6 +21,44 @@ pub struct AccessCounters {
     pub files_reloaded: Count,
     /// Replaced files that were not usable; what they held before is still in force.
     pub file_reload_failures: Count,
+    pub(crate) attempts: Attempts,
+}
+
+impl AccessCounters {
+    /// Who was let in and what was allowed, what a cluster was asked, and files that were replaced.
+    pub(crate) fn write(&self, text: &mut Text) {
+        self.attempts.write(text);
+        for (name, help, answered, failed) in [
+            (
+                "apiserver_delegated_authn_request_total",
+                "Tokens a cluster was asked about.",
+                self.token_reviews.get(),
+                self.token_review_failures.get(),
+            ),
+            (
+                "apiserver_delegated_authz_request_total",
+                "Permissions a cluster was asked about.",
+                self.access_reviews.get(),
+                self.access_review_failures.get(),
+            ),
+        ] {
+            text.metric(name, "counter", help);
+            text.sample(name, &[("code", "200")], answered);
+            text.sample(name, &[("code", "<error>")], failed);
+        }
+        let name = "tidings_file_reloads_total";
+        text.metric(
+            name,
+            "counter",
+            "Replaced files of tokens, permissions and certificates, by what came of them.",
+        );
+        text.sample(name, &[("result", "success")], self.files_reloaded.get());
+        text.sample(
+            name,
+            &[("result", "failure")],
+            self.file_reload_failures.get(),
+        );
+    }
 }
 
 /// One count.

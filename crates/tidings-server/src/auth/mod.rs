@@ -6,6 +6,7 @@
 //!
 //! Whatever cannot be checked is refused. Credentials are compared and kept as digests and appear in no log, error or `Debug`.
 
+pub(crate) mod attempts;
 pub(crate) mod attributes;
 pub(crate) mod authenticator;
 pub(crate) mod authorizer;

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::flow::connections::Visitor;
-use crate::flow::paced;
 
 /// Maximum of answers on one HTTP/2 connection that a client without credentials has not taken. One more ends the connection.
 const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
@@ -114,7 +113,7 @@ impl Activity {
                 Overdue::All => self.open().values().map(|request| request.end).max(),
             };
             // Those that end last may be over long before their time.
-            let look_again = paced::deadline(longest);
+            let look_again = clock::deadline(clock::timer(), longest);
             tokio::time::sleep_until(end.unwrap_or(look_again).min(look_again)).await;
             let now = clock::timer();
             let over = match which {
@@ -157,7 +156,7 @@ impl Open {
             activity.visitor.set_busy(true);
         }
         let request = OpenRequest {
-            end: paced::deadline(time),
+            end: clock::deadline(clock::timer(), time),
             answered_stranger: false,
         };
         open.insert(number, request);
@@ -171,7 +170,7 @@ impl Open {
 
     /// Gives the request this long from now on, but no less than it had.
     pub(crate) fn lasts(&self, time: Duration) {
-        let end = paced::deadline(time);
+        let end = clock::deadline(clock::timer(), time);
         if let Some(request) = self.activity.open().get_mut(&self.number) {
             request.end = end.max(request.end);
         }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::metrics::{ConnectionMetrics, Ending};
+use super::connection_counters::{ConnectionMetrics, Ending};
 
 /// One place in so many is kept from connections without credentials, and one from those with credentials.
 const KEPT: usize = 10;
@@ -58,6 +58,7 @@ pub(crate) struct Connections {
     taken: Mutex<Taken>,
     /// A place was given back.
     left: Notify,
+    pub(crate) metrics: ConnectionMetrics,
 }
 
 #[derive(Debug, Default)]
@@ -105,16 +106,13 @@ impl Connections {
             peer_max,
             taken: Mutex::default(),
             left: Notify::new(),
+            metrics: ConnectionMetrics::default(),
         }
     }
 
     /// Waits for a place. There is one as soon as another connection has ended that was told to. `None`: the peer has too
     /// many connections already.
-    pub(crate) async fn enter(
-        self: &Arc<Self>,
-        address: IpAddr,
-        metrics: &ConnectionMetrics,
-    ) -> Option<Place> {
+    pub(crate) async fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let peer = Peer::of(address);
         loop {
             // Hears of places given back from here on.
@@ -124,7 +122,7 @@ impl Connections {
                 Entry::Admitted(visitor) => return Some(Place(visitor)),
                 Entry::Wait => left.await,
                 Entry::Refused => {
-                    metrics.ended(Ending::PeerLimit);
+                    self.metrics.ended(Ending::PeerLimit);
                     return None;
                 }
             }
@@ -401,25 +399,19 @@ mod tests {
 
     struct Door {
         connections: Arc<Connections>,
-        metrics: ConnectionMetrics,
     }
 
     impl Door {
         fn new(max: usize, peer_max: usize) -> Self {
             Self {
                 connections: Arc::new(Connections::new(max, peer_max)),
-                metrics: ConnectionMetrics::default(),
             }
         }
 
         /// What becomes of a new connection if nothing else happens.
         fn enter(&self, address: &str) -> Result<Place, &'static str> {
             let address = address.parse().unwrap();
-            match self
-                .connections
-                .enter(address, &self.metrics)
-                .now_or_never()
-            {
+            match self.connections.enter(address).now_or_never() {
                 Some(Some(place)) => Ok(place),
                 Some(None) => Err("refused"),
                 None => Err("waits"),

@@ -2,6 +2,8 @@
 //! they are read.
 
 pub(crate) mod activity;
+pub(crate) mod connection_counters;
 pub(crate) mod connections;
 pub(crate) mod paced;
+pub(crate) mod place_counters;
 pub(crate) mod places;

@@ -71,8 +71,3 @@ pub(crate) fn pace(
 /// On an answer: it may last so long from now on, whatever the timeout of requests is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lasting(pub(crate) Duration);
-
-/// The moment so long from now, on the clock that timers run by.
-pub(crate) fn deadline(timeout: Duration) -> tokio::time::Instant {
-    tokio::time::sleep(timeout).deadline()
-}

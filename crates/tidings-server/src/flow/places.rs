@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::place_counters::{FlowMetrics, LevelNow, Rejection};
 use crate::clock;
-use crate::metrics::{FlowMetrics, LevelNow, Rejection};
 
 /// Which places a request takes one of, by kube-apiserver's `request_kind`, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

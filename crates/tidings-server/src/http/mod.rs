@@ -1,12 +1,14 @@
-//! What every request and answer has: options of the query, negotiation of forms, bodies, continue
-//! tokens, and `Status`, the form of every error. No handler, no user.
+//! What every request and answer has: what is asked for, options of the query, negotiation of forms, bodies, gzip,
+//! continue tokens, and `Status`, the form of every error. No handler, no user.
 
 pub(crate) mod body;
+pub(crate) mod compress;
 pub(crate) mod continuation;
 pub(crate) mod negotiate;
+pub(crate) mod params;
 pub(crate) mod present;
 pub(crate) mod query;
-pub(crate) mod request_kind;
+pub(crate) mod request;
 pub(crate) mod status;
 pub(crate) mod stored;
 pub(crate) mod warnings;

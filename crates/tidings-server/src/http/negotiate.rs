@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use http::{HeaderMap, header};
 
+use crate::http::params;
 use crate::http::query::Query;
 use crate::http::status::Status;
 
@@ -231,7 +232,7 @@ fn choose(accept: &str, headers: &HeaderMap, query: &Query, answer: Answer) -> O
 
 /// Whether the client is a human, or asks as one (`isPrettyPrint`).
 fn pretty(headers: &HeaderMap, query: &Query) -> bool {
-    match query.get("pretty") {
+    match query.get(params::PRETTY) {
         Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
         None => read_by_a_human(headers),
     }

@@ -8,6 +8,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use tidings_core::validate::{Cause, FieldError, FieldErrors, Quoted, go_quote, is_printable};
 
 use crate::http::continuation::Continuation;
+use crate::http::params::{self, Parameter};
 use crate::http::status::Status;
 use tidings_api::codec::Api;
 use tidings_api::field_validation::FieldValidation;
@@ -38,39 +39,38 @@ impl Query {
         )
     }
 
+    /// How many pairs there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The first value of a parameter; absent and empty are the same.
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+    pub(crate) fn get(&self, parameter: Parameter) -> Option<&str> {
+        self.values(parameter)
+            .next()
             .filter(|value| !value.is_empty())
     }
 
     /// All values of a parameter.
-    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn values(&self, parameter: Parameter) -> impl Iterator<Item = &str> {
         self.0
             .iter()
-            .filter(move |(key, _)| key == name)
+            .filter(move |(key, _)| key == parameter.name)
             .map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(key, _)| key == name)
+    pub(crate) fn has(&self, parameter: Parameter) -> bool {
+        self.values(parameter).next().is_some()
     }
 
     /// A boolean as the API server's parameter conversion reads it: present without a value is true, and so is anything
     /// but `0` and `false`.
-    pub(crate) fn flag(&self, name: &str) -> bool {
-        self.optional_flag(name).unwrap_or(false)
+    pub(crate) fn flag(&self, parameter: Parameter) -> bool {
+        self.optional_flag(parameter).unwrap_or(false)
     }
 
-    fn optional_flag(&self, name: &str) -> Option<bool> {
-        let value = self
-            .0
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value)?;
+    fn optional_flag(&self, parameter: Parameter) -> Option<bool> {
+        let value = self.values(parameter).next()?;
         Some(!matches!(
             value.to_ascii_lowercase().as_str(),
             "0" | "false"
@@ -81,8 +81,8 @@ impl Query {
     ///
     /// # Errors
     /// 400 in the words of Go's `strconv.ParseInt`.
-    fn number(&self, name: &str) -> Result<Option<i64>, Status> {
-        let Some(value) = self.values(name).next() else {
+    fn number(&self, parameter: Parameter) -> Result<Option<i64>, Status> {
+        let Some(value) = self.values(parameter).next() else {
             return Ok(None);
         };
         let refuse = |why| {
@@ -97,7 +97,7 @@ impl Query {
 
     /// How long the client is willing to wait (`?timeout=8s`), in Go's notation; zero and less are no limit.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, Status> {
-        let Some(text) = self.get("timeout") else {
+        let Some(text) = self.get(params::TIMEOUT) else {
             return Ok(None);
         };
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -128,7 +128,7 @@ impl Query {
     /// # Errors
     /// 400 for what is not known.
     pub(crate) fn include_object(&self) -> Result<IncludeObject, Status> {
-        IncludeObject::parse(self.get("includeObject")).map_err(Status::bad_request)
+        IncludeObject::parse(self.get(params::INCLUDE_OBJECT)).map_err(Status::bad_request)
     }
 
     /// The options of a delete, which count if there is no body.
@@ -137,10 +137,13 @@ impl Query {
     /// 400 for what cannot be read.
     pub(crate) fn delete_options(&self) -> Result<DeleteOptions, Status> {
         Ok(DeleteOptions {
-            grace_period_seconds: self.number("gracePeriodSeconds")?,
-            orphan_dependents: self.optional_flag("orphanDependents"),
-            propagation_policy: self.values("propagationPolicy").next().map(str::to_owned),
-            dry_run: self.values("dryRun").map(str::to_owned).collect(),
+            grace_period_seconds: self.number(params::GRACE_PERIOD_SECONDS)?,
+            orphan_dependents: self.optional_flag(params::ORPHAN_DEPENDENTS),
+            propagation_policy: self
+                .values(params::PROPAGATION_POLICY)
+                .next()
+                .map(str::to_owned),
+            dry_run: self.values(params::DRY_RUN).map(str::to_owned).collect(),
             ..DeleteOptions::default()
         })
     }
@@ -159,10 +162,10 @@ impl Query {
     /// As [`write_options`](Self::write_options).
     pub(crate) fn patch_options(&self, is_apply: bool) -> Result<WriteOptions, Status> {
         let mut errors = FieldErrors::default();
-        if is_apply && self.get("fieldManager").is_none() {
+        if is_apply && self.get(params::FIELD_MANAGER).is_none() {
             errors.push(|| FieldError::required("fieldManager", "is required for apply patch"));
         }
-        if !is_apply && self.optional_flag("force").is_some() {
+        if !is_apply && self.optional_flag(params::FORCE).is_some() {
             let detail = "may not be specified for non-apply patch";
             errors.push(|| FieldError::forbidden("force", detail));
         }
@@ -174,11 +177,11 @@ impl Query {
         options_kind: &str,
         mut errors: FieldErrors,
     ) -> Result<WriteOptions, Status> {
-        let field_manager = self.get("fieldManager").unwrap_or_default();
+        let field_manager = self.get(params::FIELD_MANAGER).unwrap_or_default();
         check_field_manager(field_manager, &mut errors);
-        let dry_run: Vec<&str> = self.values("dryRun").collect();
+        let dry_run: Vec<&str> = self.values(params::DRY_RUN).collect();
         errors.extend(dry_run_error(&dry_run));
-        let field_validation = match self.get("fieldValidation") {
+        let field_validation = match self.get(params::FIELD_VALIDATION) {
             None | Some("Warn") => FieldValidation::Warn,
             Some("Strict") => FieldValidation::Strict,
             Some("Ignore") => FieldValidation::Ignore,
@@ -195,7 +198,7 @@ impl Query {
             dry_run: !dry_run.is_empty(),
             field_manager: field_manager.to_owned(),
             field_validation,
-            force: self.flag("force"),
+            force: self.flag(params::FORCE),
         })
     }
 }
@@ -303,13 +306,13 @@ impl ListOptions {
     /// 400 for what cannot be read, 422 for what does not go together.
     pub(crate) fn parse(api: Api, query: &Query, watch: bool) -> Result<Self, Status> {
         // Numbers are read first, then labels, then fields; which fields there are comes after all that.
-        let timeout = query.number("timeoutSeconds")?;
-        let limit = query.number("limit")?;
-        let labels = query.get("labelSelector").map(LabelSelector::parse);
+        let timeout = query.number(params::TIMEOUT_SECONDS)?;
+        let limit = query.number(params::LIMIT)?;
+        let labels = query.get(params::LABEL_SELECTOR).map(LabelSelector::parse);
         let labels = labels.transpose().map_err(Status::bad_request)?;
-        let fields = query.get("fieldSelector").map(FieldSelector::terms);
+        let fields = query.get(params::FIELD_SELECTOR).map(FieldSelector::terms);
         let fields = fields.transpose().map_err(Status::bad_request)?;
-        let watch = watch || query.flag("watch");
+        let watch = watch || query.flag(params::WATCH);
         let mut options = Self {
             selector: Selector {
                 fields: FieldSelector::default(),
@@ -319,11 +322,11 @@ impl ListOptions {
             limit: limit
                 .and_then(|limit| usize::try_from(limit).ok())
                 .filter(|limit| *limit > 0),
-            continue_token: query.get("continue").map(str::to_owned),
+            continue_token: query.get(params::CONTINUE).map(str::to_owned),
             resource_version: ResourceVersion::Unset,
             match_exact: None,
-            allow_bookmarks: query.flag("allowWatchBookmarks"),
-            send_initial_events: query.optional_flag("sendInitialEvents"),
+            allow_bookmarks: query.flag(params::ALLOW_WATCH_BOOKMARKS),
+            send_initial_events: query.optional_flag(params::SEND_INITIAL_EVENTS),
             timeout: timeout
                 .and_then(|s| u64::try_from(s).ok())
                 .map(Duration::from_secs),
@@ -334,7 +337,7 @@ impl ListOptions {
         }
         options.selector.fields =
             FieldSelector::of(api, fields.unwrap_or_default()).map_err(Status::bad_request)?;
-        let resource_version = query.get("resourceVersion");
+        let resource_version = query.get(params::RESOURCE_VERSION);
         if let Some(token) = &options.continue_token
             && !watch
             && resource_version.is_some_and(|version| version != "0")
@@ -347,7 +350,7 @@ impl ListOptions {
         Ok(Self {
             resource_version: ResourceVersion::parse(resource_version)?,
             match_exact: query
-                .get("resourceVersionMatch")
+                .get(params::RESOURCE_VERSION_MATCH)
                 .map(|value| value == "Exact"),
             ..options
         })
@@ -357,13 +360,13 @@ impl ListOptions {
         let forbidden = |field: &str, detail: &str| FieldError::forbidden(field, detail);
         let with_continue = "resourceVersionMatch is forbidden when continue is provided";
         let mut errors = FieldErrors::default();
-        let version_match = query.get("resourceVersionMatch");
-        let resource_version = query.get("resourceVersion");
+        let version_match = query.get(params::RESOURCE_VERSION_MATCH);
+        let resource_version = query.get(params::RESOURCE_VERSION);
         let unsupported = |value: &str, supported: &[&str]| {
             not_supported("resourceVersionMatch", Quoted(value), supported)
         };
         // By the deprecated paths, too, a watch that does not say so here is judged as a list is.
-        if !query.flag("watch") {
+        if !query.flag(params::WATCH) {
             if let Some(value) = version_match {
                 if resource_version.is_none() {
                     errors.push(|| {

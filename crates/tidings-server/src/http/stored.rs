@@ -3,6 +3,7 @@
 use k8s_pb::api::core::v1::Event;
 use tidings_store::Record;
 
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::codec;
 use tidings_api::selector::Selector;
@@ -39,6 +40,14 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    /// Where the event is that a request names.
+    pub(crate) fn of(info: &RequestInfo) -> Self {
+        Self {
+            namespace: info.namespace.clone(),
+            name: info.name.clone(),
+        }
+    }
+
     pub(crate) fn bytes(&self) -> bytes::Bytes {
         format!("{}/{}", self.namespace, self.name).into()
     }

@@ -4,24 +4,15 @@
 //! handler, which knows the rest of what it tells. Labels are words of the program's own (see [`series`]), so the number of
 //! series is bounded whatever clients send. A metric that begins with `tidings_` has no counterpart upstream.
 
-mod connections;
-mod flow;
-mod policy;
 mod process;
 mod series;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::http::request_kind::RequestKind;
-pub(crate) use connections::{ConnectionMetrics, Ending};
-pub(crate) use flow::{FlowMetrics, LevelNow, Rejection};
-pub(crate) use policy::{Attempt, Judge, Operation, Permission, PolicyMetrics};
+use crate::http::request::RequestLabels;
 pub(crate) use process::write as write_process;
-pub(crate) use series::Text;
-use series::{Counters, Histograms};
+pub(crate) use series::{Counter, Counters, Histograms, Label, Text};
+use series::{Family, Gauge, Labels};
 use tidings_api::codec::Api;
 
 /// The code of a request whose client went away before it was answered.
@@ -51,211 +42,146 @@ const WATCH_EVENT_SIZES: &[f64] = &[
     1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 65_536.0, 131_072.0,
 ];
 
-/// The labels every request metric has.
-const REQUEST: [&str; 7] = [
-    "verb",
-    "group",
-    "version",
-    "resource",
-    "subresource",
-    "scope",
-    "component",
-];
-
-/// Everything this server counts.
-#[derive(Debug)]
-pub(crate) struct Metrics {
-    requests: Counters<9>,
-    durations: Histograms<8>,
-    sli_durations: Histograms<7>,
-    response_sizes: Histograms<7>,
-    body_sizes: Histograms<2>,
-    terminations: Counters<8>,
-    aborts: Counters<6>,
-    long_running: Mutex<BTreeMap<[&'static str; 7], AtomicI64>>,
-    watch_events: Counters<3>,
-    watch_event_sizes: Histograms<3>,
-    watch_lists: Histograms<4>,
-    lists: Counters<2>,
-    listed_fetched: Counters<2>,
-    listed_returned: Counters<2>,
-    pub(crate) connections: ConnectionMetrics,
-    pub(crate) flow: FlowMetrics,
-    pub(crate) policy: PolicyMetrics,
+/// The labels of a request; a metric does not have those that are `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RequestSeries {
+    request: RequestLabels,
+    dry_run: Option<&'static str>,
+    component: Option<&'static str>,
+    code: Option<&'static str>,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        const GROUP: [&str; 3] = ["group", "version", "resource"];
-        const STORED: [&str; 2] = ["group", "resource"];
-        let [
-            verb,
-            group,
-            version,
-            resource,
-            subresource,
-            scope,
-            component,
-        ] = REQUEST;
+impl From<RequestLabels> for RequestSeries {
+    fn from(request: RequestLabels) -> Self {
         Self {
-            requests: Counters::new([
-                verb,
-                "dry_run",
-                group,
-                version,
-                resource,
-                subresource,
-                scope,
-                component,
-                "code",
-            ]),
-            durations: Histograms::new(
-                [
-                    verb,
-                    "dry_run",
-                    group,
-                    version,
-                    resource,
-                    subresource,
-                    scope,
-                    component,
-                ],
-                DURATIONS,
-            ),
-            sli_durations: Histograms::new(REQUEST, LONG_DURATIONS),
-            response_sizes: Histograms::of_bytes(REQUEST, RESPONSE_SIZES),
-            body_sizes: Histograms::of_bytes([resource, verb], BODY_SIZES),
-            terminations: Counters::new([
-                verb,
-                group,
-                version,
-                resource,
-                subresource,
-                scope,
-                component,
-                "code",
-            ]),
-            aborts: Counters::new([verb, group, version, resource, subresource, scope]),
-            long_running: Mutex::default(),
-            watch_events: Counters::new(GROUP),
-            watch_event_sizes: Histograms::of_bytes(GROUP, WATCH_EVENT_SIZES),
-            watch_lists: Histograms::new([group, version, resource, scope], LONG_DURATIONS),
-            lists: Counters::new(STORED),
-            listed_fetched: Counters::new(STORED),
-            listed_returned: Counters::new(STORED),
-            connections: ConnectionMetrics::default(),
-            flow: FlowMetrics::default(),
-            policy: PolicyMetrics::default(),
+            request,
+            dry_run: None,
+            component: Some("apiserver"),
+            code: None,
         }
     }
 }
 
-const STORED_EVENTS: [&str; 2] = ["", "events"];
+impl Labels for RequestSeries {
+    fn pairs(&self) -> Vec<Label> {
+        let request = &self.request;
+        let all = [
+            ("verb", Some(request.verb)),
+            ("dry_run", self.dry_run),
+            ("group", Some(request.group)),
+            ("version", Some(request.version)),
+            ("resource", Some(request.resource)),
+            ("subresource", Some(request.subresource)),
+            ("scope", Some(request.scope)),
+            ("component", self.component),
+            ("code", self.code),
+        ];
+        let given = |(name, value): (_, Option<_>)| Some((name, value?));
+        all.into_iter().filter_map(given).collect()
+    }
+}
+
+/// Requests and their answers, counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    requests: Counters<RequestSeries>,
+    durations: Histograms<RequestSeries>,
+    sli_durations: Histograms<RequestSeries>,
+    response_sizes: Histograms<RequestSeries>,
+    body_sizes: Histograms<[Label; 2]>,
+    terminations: Counters<RequestSeries>,
+    aborts: Counters<RequestSeries>,
+    long_running: Family<RequestSeries, Gauge>,
+    watch_events: Counters<[Label; 3]>,
+    watch_event_sizes: Histograms<[Label; 3]>,
+    watch_lists: Histograms<[Label; 4]>,
+    lists: Counters<[Label; 2]>,
+    listed_fetched: Counters<[Label; 2]>,
+    listed_returned: Counters<[Label; 2]>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests: Counters::default(),
+            durations: Histograms::of_durations(DURATIONS),
+            sli_durations: Histograms::of_durations(LONG_DURATIONS),
+            response_sizes: Histograms::of_bytes(RESPONSE_SIZES),
+            body_sizes: Histograms::of_bytes(BODY_SIZES),
+            terminations: Counters::default(),
+            aborts: Counters::default(),
+            long_running: Family::default(),
+            watch_events: Counters::default(),
+            watch_event_sizes: Histograms::of_bytes(WATCH_EVENT_SIZES),
+            watch_lists: Histograms::of_durations(LONG_DURATIONS),
+            lists: Counters::default(),
+            listed_fetched: Counters::default(),
+            listed_returned: Counters::default(),
+        }
+    }
+}
+
+const STORED_EVENTS: [Label; 2] = [("group", ""), ("resource", "events")];
 
 impl Metrics {
     /// A request was answered to the end, or given up.
     pub(crate) fn request(
         &self,
-        kind: RequestKind,
+        labels: RequestLabels,
         dry_run: &'static str,
         code: u16,
         took: Duration,
         bytes: u64,
     ) {
-        let labels = kind.labels();
-        let [
-            verb,
-            group,
-            version,
-            resource,
-            subresource,
-            scope,
-            component,
-        ] = labels;
-        let with_dry_run = [
-            verb,
-            dry_run,
-            group,
-            version,
-            resource,
-            subresource,
-            scope,
-            component,
-        ];
-        let code = code_label(code);
-        let all = [
-            verb,
-            dry_run,
-            group,
-            version,
-            resource,
-            subresource,
-            scope,
-            component,
-            code,
-        ];
+        let plain = RequestSeries::from(labels);
+        let with_dry_run = RequestSeries {
+            dry_run: Some(dry_run),
+            ..plain
+        };
+        let all = RequestSeries {
+            code: Some(code_label(code)),
+            ..with_dry_run
+        };
         self.requests.of(all).add(1);
         self.durations.of(with_dry_run).observe_duration(took);
-        self.sli_durations.of(labels).observe_duration(took);
-        if matches!(verb, "GET" | "LIST") {
-            self.response_sizes.of(labels).observe_bytes(bytes);
+        self.sli_durations.of(plain).observe_duration(took);
+        if matches!(labels.verb, "GET" | "LIST") {
+            self.response_sizes.of(plain).observe_bytes(bytes);
         }
     }
 
     /// A request has a body of this length.
-    pub(crate) fn request_body(&self, kind: RequestKind, len: u64) {
-        self.body_sizes
-            .of([kind.resource, kind.verb])
-            .observe_bytes(len);
+    pub(crate) fn request_body(&self, labels: RequestLabels, len: u64) {
+        let labels = [("resource", labels.resource), ("verb", labels.verb)];
+        self.body_sizes.of(labels).observe_bytes(len);
     }
 
     /// So many more watches are served.
-    pub(crate) fn long_running(&self, kind: RequestKind, by: i64) {
-        let mut gauges = self
-            .long_running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        gauges
-            .entry(kind.labels())
-            .or_default()
-            .fetch_add(by, Ordering::Relaxed);
+    pub(crate) fn long_running(&self, labels: RequestLabels, by: i64) {
+        self.long_running.of(labels.into()).add(by);
     }
 
     /// A request was turned away in self-defence.
-    pub(crate) fn terminated(&self, kind: RequestKind, code: u16) {
-        let [
-            verb,
-            group,
-            version,
-            resource,
-            subresource,
-            scope,
-            component,
-        ] = kind.labels();
-        let labels = [
-            verb,
-            group,
-            version,
-            resource,
-            subresource,
-            scope,
-            component,
-            code_label(code),
-        ];
+    pub(crate) fn terminated(&self, labels: RequestLabels, code: u16) {
+        let labels = RequestSeries {
+            code: Some(code_label(code)),
+            ..labels.into()
+        };
         self.terminations.of(labels).add(1);
     }
 
     /// A request was given up, or its answer cut off, because its time was over.
-    pub(crate) fn aborted(&self, kind: RequestKind) {
-        let [verb, group, version, resource, subresource, scope, _] = kind.labels();
-        self.aborts
-            .of([verb, group, version, resource, subresource, scope])
-            .add(1);
+    pub(crate) fn aborted(&self, labels: RequestLabels) {
+        let labels = RequestSeries {
+            component: None,
+            ..labels.into()
+        };
+        self.aborts.of(labels).add(1);
     }
 
     /// A watcher was sent events of these lengths.
     pub(crate) fn watched(&self, api: Api, lens: impl Iterator<Item = usize>) {
-        let labels = [api.group(), "v1", "events"];
+        let labels = events(api);
         let sizes = self.watch_event_sizes.of(labels);
         let mut count = 0;
         for len in lens {
@@ -267,7 +193,8 @@ impl Metrics {
 
     /// A watch has sent what was there before it.
     pub(crate) fn watch_list(&self, api: Api, scope: &'static str, took: Duration) {
-        let labels = [api.group(), "v1", "events", scope];
+        let [group, version, resource] = events(api);
+        let labels = [group, version, resource, ("scope", scope)];
         self.watch_lists.of(labels).observe_duration(took);
     }
 
@@ -280,27 +207,27 @@ impl Metrics {
 
     /// Requests and their answers.
     pub(crate) fn write_requests(&self, text: &mut Text) {
-        text.counters(
+        text.family(
             "apiserver_request_total",
             "Requests by verb, dry run, group, version, resource, scope and code.",
             &self.requests,
         );
-        text.histograms(
+        text.family(
             "apiserver_request_duration_seconds",
             "Time until the last byte of the answer.",
             &self.durations,
         );
-        text.histograms(
+        text.family(
             "apiserver_request_sli_duration_seconds",
             "The same, for service level indicators.",
             &self.sli_durations,
         );
-        text.histograms(
+        text.family(
             "apiserver_response_sizes",
             "Bytes of the answers to reading requests.",
             &self.response_sizes,
         );
-        text.histograms(
+        text.family(
             "apiserver_request_body_size_bytes",
             "Bytes of requests' bodies.",
             &self.body_sizes,
@@ -309,61 +236,57 @@ impl Metrics {
 
     /// Watches, requests that were cut off, and what was read of the store.
     pub(crate) fn write_answers(&self, text: &mut Text) {
-        self.write_long_running(text);
-        text.counters(
+        text.family(
+            "apiserver_longrunning_requests",
+            "Watches being served.",
+            &self.long_running,
+        );
+        text.family(
             "apiserver_request_terminations_total",
             "Requests turned away in self-defence.",
             &self.terminations,
         );
-        text.counters(
+        text.family(
             "apiserver_request_aborts_total",
             "Requests given up because their time was over.",
             &self.aborts,
         );
-        text.counters(
+        text.family(
             "apiserver_watch_events_total",
             "Events sent to watchers.",
             &self.watch_events,
         );
-        text.histograms(
+        text.family(
             "apiserver_watch_events_sizes",
             "Bytes of events sent to watchers.",
             &self.watch_event_sizes,
         );
-        text.histograms(
+        text.family(
             "apiserver_watch_list_duration_seconds",
             "Time until a watch has sent what was there before it.",
             &self.watch_lists,
         );
-        text.counters(
+        text.family(
             "apiserver_storage_list_total",
             "Pages of lists read from the store.",
             &self.lists,
         );
-        text.counters(
+        text.family(
             "apiserver_storage_list_fetched_objects_total",
             "Events read from the store for lists.",
             &self.listed_fetched,
         );
-        text.counters(
+        text.family(
             "apiserver_storage_list_returned_objects_total",
             "Events returned by lists.",
             &self.listed_returned,
         );
     }
+}
 
-    fn write_long_running(&self, text: &mut Text) {
-        const LONG_RUNNING: &str = "apiserver_longrunning_requests";
-        text.metric(LONG_RUNNING, "gauge", "Watches being served.");
-        let gauges = self
-            .long_running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for (labels, gauge) in gauges.iter() {
-            let pairs: Vec<_> = REQUEST.into_iter().zip(*labels).collect();
-            text.sample(LONG_RUNNING, &pairs, gauge.load(Ordering::Relaxed));
-        }
-    }
+fn events(api: Api) -> [Label; 3] {
+    let group = ("group", api.group());
+    [group, ("version", "v1"), ("resource", "events")]
 }
 
 /// The codes this server answers with.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -63,71 +63,122 @@ impl Histogram {
     }
 }
 
-/// Counters that differ in their labels.
-#[derive(Debug)]
-pub(crate) struct Counters<const N: usize> {
-    labels: [&'static str; N],
-    values: RwLock<BTreeMap<[&'static str; N], Arc<Counter>>>,
+/// Goes up and down.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicI64);
+
+impl Gauge {
+    pub(crate) fn add(&self, by: i64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
+    }
 }
 
-impl<const N: usize> Counters<N> {
-    pub(crate) fn new(labels: [&'static str; N]) -> Self {
+/// Names and values of labels, in the order in which they are written.
+pub(crate) trait Labels: Copy + Ord {
+    fn pairs(&self) -> Vec<(&'static str, &'static str)>;
+}
+
+impl<const N: usize> Labels for [(&'static str, &'static str); N] {
+    fn pairs(&self) -> Vec<(&'static str, &'static str)> {
+        self.to_vec()
+    }
+}
+
+/// What a sample is made of.
+pub(crate) trait Value {
+    const KIND: &'static str;
+    /// The same, with nothing counted.
+    fn empty(&self) -> Self;
+    fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text);
+}
+
+impl Value for Counter {
+    const KIND: &'static str = "counter";
+
+    fn empty(&self) -> Self {
+        Self::default()
+    }
+
+    fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
+        text.sample(name, labels, self.get());
+    }
+}
+
+impl Value for Gauge {
+    const KIND: &'static str = "gauge";
+
+    fn empty(&self) -> Self {
+        Self::default()
+    }
+
+    fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
+        text.sample(name, labels, self.0.load(Ordering::Relaxed));
+    }
+}
+
+impl Value for Histogram {
+    const KIND: &'static str = "histogram";
+
+    fn empty(&self) -> Self {
+        Self::new(self.bounds, self.parts)
+    }
+
+    fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
+        text.histogram(name, labels, self);
+    }
+}
+
+/// Values that differ in their labels.
+#[derive(Debug)]
+pub(crate) struct Family<L, V> {
+    empty: V,
+    values: RwLock<BTreeMap<L, Arc<V>>>,
+}
+
+impl<L, V: Default> Default for Family<L, V> {
+    fn default() -> Self {
         Self {
-            labels,
+            empty: V::default(),
             values: RwLock::default(),
         }
     }
-
-    pub(crate) fn of(&self, values: [&'static str; N]) -> Arc<Counter> {
-        get_or_insert(&self.values, values, Counter::default)
-    }
 }
 
-/// Histograms that differ in their labels.
-#[derive(Debug)]
-pub(crate) struct Histograms<const N: usize> {
-    labels: [&'static str; N],
-    bounds: &'static [f64],
-    parts: f64,
-    values: RwLock<BTreeMap<[&'static str; N], Arc<Histogram>>>,
-}
+pub(crate) type Counters<L> = Family<L, Counter>;
+pub(crate) type Histograms<L> = Family<L, Histogram>;
 
-impl<const N: usize> Histograms<N> {
+/// A label's name and value.
+pub(crate) type Label = (&'static str, &'static str);
+
+impl<L> Histograms<L> {
     /// Of durations, with bounds in seconds.
-    pub(crate) fn new(labels: [&'static str; N], bounds: &'static [f64]) -> Self {
+    pub(crate) fn of_durations(bounds: &'static [f64]) -> Self {
         Self {
-            labels,
-            bounds,
-            parts: 1e6,
+            empty: Histogram::new(bounds, 1e6),
             values: RwLock::default(),
         }
     }
 
     /// Of lengths, with bounds in bytes.
-    pub(crate) fn of_bytes(labels: [&'static str; N], bounds: &'static [f64]) -> Self {
+    pub(crate) fn of_bytes(bounds: &'static [f64]) -> Self {
         Self {
-            parts: 1.0,
-            ..Self::new(labels, bounds)
+            empty: Histogram::new(bounds, 1.0),
+            values: RwLock::default(),
         }
-    }
-
-    pub(crate) fn of(&self, values: [&'static str; N]) -> Arc<Histogram> {
-        get_or_insert(&self.values, values, || {
-            Histogram::new(self.bounds, self.parts)
-        })
     }
 }
 
-fn get_or_insert<K: Ord + Copy, V>(
-    map: &RwLock<BTreeMap<K, Arc<V>>>,
-    key: K,
-    make: impl FnOnce() -> V,
-) -> Arc<V> {
-    if let Some(value) = map.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
-        return Arc::clone(value);
+impl<L: Labels, V: Value> Family<L, V> {
+    pub(crate) fn of(&self, labels: L) -> Arc<V> {
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = values.get(&labels) {
+            return Arc::clone(value);
+        }
+        drop(values);
+        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        let value = values.entry(labels);
+        Arc::clone(value.or_insert_with(|| Arc::new(self.empty.empty())))
     }
-    let mut map = map.write().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(map.entry(key).or_insert_with(|| Arc::new(make())))
 }
 
 /// The text form (`text/plain; version=0.0.4`) being written. Writing to a `String` cannot fail.
@@ -180,7 +231,7 @@ impl Text {
         self.sample(name, &[], value);
     }
 
-    pub(crate) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
         let mut total = 0;
         let bounds = histogram.bounds.iter().map(ToString::to_string);
         for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(&histogram.counts) {
@@ -194,42 +245,17 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, total);
     }
 
-    pub(crate) fn counters<const N: usize>(
+    /// A metric with everything of a family.
+    pub(crate) fn family<L: Labels, V: Value>(
         &mut self,
         name: &str,
         help: &str,
-        counters: &Counters<N>,
+        family: &Family<L, V>,
     ) {
-        self.metric(name, "counter", help);
-        let values = counters
-            .values
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        for (labels, counter) in values.iter() {
-            self.sample(name, &pairs(counters.labels, *labels), counter.get());
+        self.metric(name, V::KIND, help);
+        let values = family.values.read().unwrap_or_else(PoisonError::into_inner);
+        for (labels, value) in values.iter() {
+            value.write(name, &labels.pairs(), self);
         }
     }
-
-    pub(crate) fn histograms<const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        histograms: &Histograms<N>,
-    ) {
-        self.metric(name, "histogram", help);
-        let values = histograms
-            .values
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        for (labels, histogram) in values.iter() {
-            self.histogram(name, &pairs(histograms.labels, *labels), histogram);
-        }
-    }
-}
-
-fn pairs<const N: usize>(
-    names: [&'static str; N],
-    values: [&'static str; N],
-) -> Vec<(&'static str, &'static str)> {
-    names.into_iter().zip(values).collect()
 }

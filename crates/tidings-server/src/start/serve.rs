@@ -30,10 +30,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::api::server::ApiServer;
 use crate::auth::certificate::PeerCertificate;
+use crate::clock;
 use crate::flow::activity::{Activity, Open, Overdue};
+use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
-use crate::flow::paced::{self, Lasting};
-use crate::metrics::Ending;
+use crate::flow::paced::Lasting;
 use crate::router;
 use crate::start::tls::Tls;
 
@@ -94,7 +95,7 @@ pub async fn serve(
         };
         let place = tokio::select! {
             () = &mut shutdown => break,
-            place = server.connections.enter(peer.ip(), &server.metrics.connections) => place,
+            place = server.connections.enter(peer.ip()) => place,
         };
         let Some(place) = place else {
             tracing::debug!(%peer, "a connection is refused: its peer has as many as it may");
@@ -106,7 +107,7 @@ pub async fn serve(
             tokio::select! {
                 () = place.needed() => {
                     tracing::debug!(%peer, "a connection without credentials is ended to make room");
-                    server.metrics.connections.ended(Ending::Room);
+                    server.connections.metrics.ended(Ending::Room);
                 }
                 () = connection(stream, peer, place.visitor(), acceptor, &server, api) => {}
             }
@@ -137,7 +138,8 @@ async fn connection(
     api: Api,
 ) {
     let options = &server.options;
-    let stranger_until = paced::deadline(options.unauthenticated_connection_timeout);
+    let stranger_until =
+        clock::deadline(clock::timer(), options.unauthenticated_connection_timeout);
     // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
     let _ = stream.set_nodelay(true);
     // Who is gone without a word is found out also where there is nothing to say to it, as on a quiet watch.
@@ -151,11 +153,11 @@ async fn connection(
     let stream = match handshake.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            server.metrics.connections.handshake_failed();
+            server.connections.metrics.handshake_failed();
             return tracing::debug!(%peer, %error, "TLS handshake failed");
         }
         Err(_) => {
-            server.metrics.connections.handshake_failed();
+            server.connections.metrics.handshake_failed();
             return tracing::debug!(%peer, "TLS handshake timed out");
         }
     };
@@ -220,7 +222,7 @@ async fn drive<C>(
     C: GracefulConnection,
     C::Error: std::fmt::Display,
 {
-    let (options, metrics) = (&server.options, &server.metrics.connections);
+    let (options, metrics) = (&server.options, &server.connections.metrics);
     let mut connection = pin!(connection);
     let mut stranger = pin!(activity.stranger(stranger_until));
     let mut stopped = pin!(stopped);

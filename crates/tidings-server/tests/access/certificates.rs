@@ -111,7 +111,7 @@ async fn a_replaced_certificate_is_served() {
             .is_ok()
     };
     assert!(reaches().await);
-    // Half of a replacement is none.
+    // Half of a replacement does not count.
     server.write("tls.crt", &format!("{}{}", new.certificate, second.pem));
     assert!(!server.running.reload().await);
     assert!(reaches().await);
@@ -197,8 +197,8 @@ async fn ask(
     Ok(until_the_end(&mut stream).await)
 }
 
-/// TLS makes sure that the client has the key, and nothing else: a certificate that is not good is an answer, which says
-/// why, and no handshake that fails.
+/// TLS makes sure that the client has the key, and nothing else: a certificate that is not good is
+/// an answer, which says why, and no handshake that fails.
 #[tokio::test]
 async fn certificates_that_are_not_good_are_told_why() {
     let (authority, foreign) = (Authority::new("clients"), Authority::new("clients"));
@@ -250,7 +250,7 @@ async fn certificates_that_are_not_good_are_told_why() {
                     let warning =
                         format!("warning: 299 - \"the client certificate is not accepted: {why}\"");
                     assert!(answer.contains(&warning), "{case}: {answer}");
-                    // Other credentials are as good as ever.
+                    // Other credentials are still valid.
                     let answer = ask(&server, version, pem, "t-ann").await.unwrap();
                     assert!(answer.starts_with("HTTP/1.1 200"), "{case}: {answer}");
                 }

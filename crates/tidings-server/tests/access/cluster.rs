@@ -175,7 +175,7 @@ async fn a_cluster_knows_tokens_and_permissions() {
         )
     };
     let code = async |shown: &str| server.client(&token(shown)).await.get(EVENTS).await.code;
-    // What is known here needs nobody to ask.
+    // What is known here needs no question.
     assert_eq!((code("t-ann").await, asked()), (200, (0, 0)));
     // A service account of the cluster, with a role here.
     assert_eq!((code("t-robot").await, asked()), (200, (1, 0)));
@@ -228,7 +228,7 @@ async fn no_answer_is_no_permission() {
     let robot = server.client(&token("t-robot")).await;
     assert_eq!(robot.get(EVENTS).await.code, 503);
     assert_eq!(cluster.token_reviews.load(Ordering::Relaxed), 3);
-    // Whoever is known here is not concerned, nor is what everybody may do.
+    // Users known here are not affected, nor is what every user may do.
     assert_eq!(
         server.client(&token("t-ann")).await.get(EVENTS).await.code,
         200
@@ -262,7 +262,7 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
     let updater = server.client(&token("t-updater")).await;
     cluster.silent.send_replace(true);
 
-    // What somebody may do, which only the cluster knows.
+    // A permission that only the cluster knows.
     let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let asked = json!({"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}});
     let path = format!("{EVENTS}/a");
@@ -277,7 +277,7 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
         (201, &json!(false))
     );
 
-    // Whether somebody who may change events may create one, which a PUT turns out to do.
+    // Whether a user who may change events may create one, which a PUT turns out to do.
     cluster.silent.send_replace(true);
     let written = async {
         until_asked(2).await;
@@ -291,7 +291,7 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
         replaced.body["message"],
         r#"events "a" is forbidden: User "updater" cannot create resource "events" in API group "" in the namespace "shop": the cluster says no"#
     );
-    // One that is there is changed, and nobody is asked.
+    // One that is there is changed, without a question.
     let path = format!("{EVENTS}/b");
     assert_eq!(
         updater.send(Method::PUT, &path, &event("b")).await.code,

@@ -1,4 +1,4 @@
-//! What a connection may cost: nobody holds one for nothing.
+//! What a connection may cost: no client holds one for nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -306,7 +306,8 @@ async fn idle_strangers_take_no_place_from_clients_and_probes() {
     let server = with_limits(8, 0).await;
     let mut client = tls(&server, "http/1.1").await;
     assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
-    // Thrice as many as there are places, from as many peers, in every state in which nothing is asked.
+    // Thrice as many as there are places, from as many peers, in every state in which nothing is
+    // asked.
     let (mut silent, mut idle) = (Vec::new(), Vec::new());
     for peer in (2..).take(8) {
         silent.push(tcp_from(&server, peer).await);
@@ -506,7 +507,8 @@ pub(crate) fn get(stream: u8, path: &str, authorization: &str) -> Vec<u8> {
     frame
 }
 
-/// Asks over HTTP/2 without allowing a single byte of an answer's body to be sent, and waits for the end of the connection.
+/// Asks over HTTP/2 without allowing a single byte of an answer's body to be sent, and waits for
+/// the end of the connection.
 async fn ask_and_take_nothing(server: &Server, path: &str, authorization: &str) {
     let (mut read, mut write) = tokio::io::split(tls(server, "h2").await);
     write.write_all(NO_WINDOW).await.unwrap();
@@ -532,7 +534,8 @@ async fn answers_that_nobody_takes_are_ended() {
     server.running.shutdown().await;
 }
 
-/// Without credentials an answer that nobody takes is cheap to ask for: a few of a connection are kept, not a hundred.
+/// Without credentials an unread answer is cheap to ask for: a few of a connection are
+/// kept, not a hundred.
 #[tokio::test]
 async fn strangers_leave_few_answers_untaken() {
     let server = with_limits(100, 0).await;
@@ -555,8 +558,8 @@ async fn strangers_leave_few_answers_untaken() {
     server.running.shutdown().await;
 }
 
-/// Frames that cost a client next to nothing are cut off by the protocol's bounds or by the connection's time, and nobody
-/// else notices them.
+/// Frames that cost a client next to nothing are cut off by the protocol's bounds or by the
+/// connection's time, and no other client notices them.
 #[tokio::test]
 async fn floods_of_frames_are_ended() {
     let server = Server::start(|options, _| {

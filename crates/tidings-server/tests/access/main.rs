@@ -1,4 +1,5 @@
-//! Who gets in and who may do what, over HTTPS and by a client of the ecosystem (kube-rs); and what a connection may cost.
+//! Whole servers over HTTPS, with a client of the ecosystem (kube-rs): how they start and end, who
+//! gets in and who may do what, and what a connection may cost.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod certificates;
@@ -6,4 +7,5 @@ mod cluster;
 mod connections;
 mod matrix;
 mod queueing;
+mod start;
 mod support;

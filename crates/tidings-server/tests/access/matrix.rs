@@ -1,4 +1,4 @@
-//! Every verb, in both groups, by everybody.
+//! Every verb, in both groups, by every kind of user.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Waiting for a place, over real connections: many at once, clients that hang up, and the end of the server.
+//! Waiting for a place, over real connections: many at once, clients that hang up, and the end of
+//! the server.
 
 use std::convert::Infallible;
 use std::net::Shutdown;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use http::{Method, Request};
 use http_body_util::BodyExt;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
+use kube::config::AuthInfo;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SigningKey,
@@ -16,9 +16,11 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 use tempfile::TempDir;
 use tidings_server::{Running, StartOptions, start};
+use tidings_testing::serving::config;
 
-/// Who does what: `ann` and `system:serviceaccount:shop:robot` everything with events in `shop`, `reader` reads them,
-/// `updater` changes those that are there, `stranger` does everything in `other`.
+/// Who does what: `ann` and `system:serviceaccount:shop:robot` everything with events in `shop`,
+/// `reader` reads them, `updater` changes those that are there, `stranger` does everything in
+/// `other`.
 pub(crate) const PERMISSIONS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -225,11 +227,7 @@ impl Server {
 
     /// A client on connections of its own.
     pub(crate) async fn client(&self, credentials: &Credentials) -> Caller {
-        let kubeconfig = Kubeconfig::read_from(self.running.kubeconfig()).unwrap();
-        let options = KubeConfigOptions::default();
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .unwrap();
+        let mut config = config(self.running.kubeconfig()).await;
         // An answer is an answer: a 503 is not asked for again.
         config.default_retry = false;
         let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);

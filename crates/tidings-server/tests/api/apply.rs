@@ -1,5 +1,5 @@
-//! Server-side apply over HTTP, and managedFields of the other writes. Which fields belong to whom is tested in
-//! `src/managed/tests.rs`.
+//! Server-side apply over HTTP, and managedFields of the other writes. Which fields belong to whom
+//! is tested in `src/managed/tests.rs`.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ async fn apply_creates_changes_and_removes() {
     server.clock.advance(5000);
     assert_eq!(apply(&server, &uri, yaml).await.expect(200), created);
 
-    // Somebody else's fields, and what is not applied any more.
+    // Another manager's fields, and what is not applied any more.
     let theirs = config(&json!({"metadata": {"name": "web.1"}, "count": 6}));
     let bob = format!("{WEB}?fieldManager=bob");
     let status = apply(&server, &bob, &theirs).await.expect(409);

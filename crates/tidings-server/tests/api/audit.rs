@@ -18,7 +18,8 @@ use tower::ServiceExt;
 use crate::backend;
 use crate::support::{START, event, events};
 
-/// Sends requests (method, path, content type, body) to a server with an audit log, and returns the log's lines.
+/// Sends requests (method, path, content type, body) to a server with an audit log, and returns the
+/// log's lines.
 async fn logged(
     folder: &Path,
     level: AuditLevel,
@@ -307,7 +308,8 @@ async fn a_body_that_does_not_fit_takes_nothing_but_itself_from_its_line() {
     let shop = events("shop");
     let path = format!("{shop}/a");
     let yaml = "application/yaml";
-    // Sixty kilobytes, twice: more than a line takes, and no more than the API lets aliases make of a body.
+    // Sixty kilobytes, twice: more than a line takes, and no more than the API lets aliases make of
+    // a body.
     let many = format!("x: &x {}\ny: [*x]\n", "a".repeat(60_000));
     let event = "metadata: {name: a}\ninvolvedObject: {namespace: shop}\n";
     let long = "b".repeat(100 << 10);

@@ -99,7 +99,8 @@ async fn a_collection_of_several_pages_is_deleted_and_told_whole() {
 /// The first page is deleted before the answer begins, the second when it has.
 #[tokio::test]
 async fn a_collection_that_cannot_be_deleted_whole_says_so_while_it_can_and_is_cut_off_then() {
-    // Which event cannot be read, how the answer begins, how many events are left at least and at most.
+    // Which event cannot be read, how the answer begins, how many events are left at least and at
+    // most.
     for (damaged, begins, left) in [("e003", 500, 10..=510), ("e505", 200, 1..=10)] {
         let server = Server::new();
         for number in 0..510 {

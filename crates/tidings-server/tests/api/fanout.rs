@@ -20,7 +20,7 @@ const WATCHERS: usize = 2000;
 const WATCHERS_OF_A_CONNECTION: usize = 100;
 const EVENTS: usize = 30;
 
-/// What a watcher was told, as `TYPE name@resourceVersion`, up to so many events.
+/// What a watcher was told, as `TYPE name@resourceVersion`, up to a number of events.
 async fn told(mut body: Incoming, count: usize) -> Vec<String> {
     let (mut buffer, mut told) = (Vec::new(), Vec::new());
     while told.len() < count {

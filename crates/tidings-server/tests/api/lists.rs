@@ -26,7 +26,7 @@ fn version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"].as_str().unwrap()
 }
 
-/// To client-go and kube-rs a resource version of 0 is none.
+/// To client-go and kube-rs a resource version of 0 means none.
 #[tokio::test]
 async fn an_empty_list_has_a_version_to_watch_from() {
     let server = Server::new();
@@ -178,7 +178,8 @@ async fn pages_are_of_one_moment() {
         .expect(400);
 }
 
-/// Counted for each page, it would make a list's cost the square of its length. So what ends meanwhile is still in it.
+/// Counted for each page, it would make a list's cost the square of its length. So what ends
+/// meanwhile is still in it.
 #[tokio::test]
 async fn what_is_left_is_counted_for_the_first_page_alone() {
     let server = Server::new();
@@ -392,7 +393,8 @@ async fn continue_tokens_are_those_of_kube_apiserver() {
     }
 }
 
-/// Ours alone: kube-apiserver passes the parameter over, as this server does wherever it cannot be kept.
+/// Ours alone: kube-apiserver passes the parameter over, as this server does wherever it cannot be
+/// kept.
 #[tokio::test]
 async fn the_newest_first_where_it_is_asked_for() {
     let server = Server::new();

@@ -1,17 +1,19 @@
-//! The API as its clients see it: requests in, answers out, over the real router and a store in memory.
-//!
-//! `api_over_etcd` runs the same tests over etcd.
+//! The API as its clients see it: requests in, answers out, over the real router and a store: one
+//! in memory, and then (`over_etcd`) one on etcd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod apply;
 mod audit;
-#[path = "memory.rs"]
 mod backend;
 mod collections;
 mod content;
+#[cfg(feature = "etcd")]
+mod failures;
 mod fanout;
 mod lists;
 mod observing;
+#[cfg(feature = "etcd")]
+mod over_etcd;
 mod policies;
 mod queueing;
 mod slow;

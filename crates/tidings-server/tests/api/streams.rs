@@ -1,4 +1,5 @@
-//! Lists that are longer than a page of the store: whole and the same in every form, bounded in memory and time.
+//! Lists that are longer than a page of the store: whole and the same in every form, bounded in
+//! memory and time.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::support::{START, Server, request, timer};
 const ALL: &str = "/api/v1/events";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A server with so many events in two namespaces; the odd ones end at `end`, if given.
+/// A server with a number of events in two namespaces; the odd ones end at `end`, if given.
 pub(crate) async fn server_with(options: ApiOptions, count: usize, end: Option<i64>) -> Server {
     let server = Server::with(options);
     server.create("shop", "web").await;
@@ -261,7 +262,7 @@ async fn a_protobuf_list_stays_whole_though_events_end_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_given_up_at_the_deadline() {
-    if !backend::TIME_MAY_STOP {
+    if !backend::time_may_stop() {
         return;
     }
     let mut options = ApiOptions::default();

@@ -34,7 +34,8 @@ impl Frames {
         }
     }
 
-    /// The type of the next watch event, the apiVersion and kind of its object, and the object's message.
+    /// The type of the next watch event, the apiVersion and kind of its object, and the object's
+    /// message.
     async fn next(&mut self) -> Option<(String, String, Vec<u8>)> {
         loop {
             if let Some((len, rest)) = self.buffer.split_first_chunk::<4>() {

@@ -156,7 +156,7 @@ async fn too_old_is_said_in_the_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn quiet_watchers_get_bookmarks_and_then_an_end() {
-    if !backend::TIME_MAY_STOP {
+    if !backend::time_may_stop() {
         return;
     }
     let server = Server::new();
@@ -175,7 +175,7 @@ async fn quiet_watchers_get_bookmarks_and_then_an_end() {
 /// Without a time of its own, between half an hour and an hour, as in kube-apiserver.
 #[tokio::test(start_paused = true)]
 async fn a_watch_has_a_lifetime_by_default() {
-    if !backend::TIME_MAY_STOP {
+    if !backend::time_may_stop() {
         return;
     }
     let defaults = ApiOptions::default();

@@ -80,7 +80,8 @@ async fn what_is_posted_comes_back() {
     }
 }
 
-/// The bytes, for what Go's encoder fixes beyond the values: order, escapes, what is always present.
+/// The bytes, for what Go's encoder fixes beyond the values: order, escapes, what is always
+/// present.
 #[tokio::test]
 async fn output_is_written_as_go_does() {
     let server = Server::new();

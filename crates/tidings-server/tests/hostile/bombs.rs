@@ -1,4 +1,5 @@
-//! Small requests that ask for much: deep nesting, aliases that multiply, copies of copies, lengths that lie.
+//! Small requests that ask for much: deep nesting, aliases that multiply, copies of copies, lengths
+//! that lie.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Method, Request};
 
-use super::request::{is_fair, send, server};
+use tidings_testing::requests::{is_fair, send, server};
 
 const EVENT: &str = "/api/v1/namespaces/shop/events/web.1";
 const EVENTS: &str = "/api/v1/namespaces/shop/events";

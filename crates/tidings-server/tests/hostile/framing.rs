@@ -1,4 +1,5 @@
-//! Broken HTTP on real connections: each is answered with a refusal or closed, and the next client is served.
+//! Broken HTTP on real connections: each is answered with a refusal or closed, and the next client
+//! is served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Nobody waits longer for an answer that does not come.
+/// Maximum wait for an answer that does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn answer(server: &Running, connector: &TlsConnector, bytes: &[u8]) -> Vec<u8> {

@@ -1,10 +1,11 @@
-//! Requests of every kind, changed at random: bytes flipped, cut, doubled, swapped for words that mean something elsewhere.
+//! Requests of every kind, changed at random: bytes flipped, cut, doubled, swapped for words that
+//! mean something elsewhere.
 
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 
-use super::request::{self, CREATE, is_fair, parse, send};
+use tidings_testing::requests::{self, CREATE, is_fair, parse, send};
 
 const REQUESTS: u64 = 6_000;
 
@@ -93,12 +94,12 @@ async fn mutated_requests_are_answered_and_the_client_is_blamed() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let requests = number("TIDINGS_HOSTILE_REQUESTS").unwrap_or(REQUESTS);
     let first = number("TIDINGS_HOSTILE_SEED").unwrap_or(0);
-    let mut api = request::server().await;
+    let mut api = requests::server().await;
     let mut answered = 0;
     for seed in first..first + requests {
         if seed % 500 == 0 {
             // What was written by chance must not make later requests slow.
-            api = request::server().await;
+            api = requests::server().await;
         }
         let text = mutate(seed);
         let Some(request) = parse(&text) else {
@@ -123,7 +124,7 @@ async fn mutated_requests_are_answered_and_the_client_is_blamed() {
 #[tokio::test(start_paused = true)]
 async fn unchanged_requests_are_what_they_seem() {
     for seed in SEEDS {
-        let api = request::server().await;
+        let api = requests::server().await;
         let (status, body) = send(&api, parse(seed.as_bytes()).unwrap()).await;
         // Nothing that mutates from a request that fails at once looks far.
         assert_ne!(status, 400, "{seed}: {}", String::from_utf8_lossy(&body));

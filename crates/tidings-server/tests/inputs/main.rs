@@ -8,20 +8,19 @@
 
 mod cases;
 
-use std::alloc::System;
 use std::sync::Arc;
 
 use axum::body::Body;
 use http::{Method, Request};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidings_server::{ApiOptions, ApiServer, Authenticator, Authorizer, Token, User, router};
 use tidings_store::UnixMillis;
 use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
+use tidings_testing::allocations::{self, COUNTING, Counting};
 use tower::ServiceExt;
 
 #[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static ALLOCATOR: Counting = COUNTING;
 
 /// The longest answer that refuses a request, in bytes.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -121,7 +120,7 @@ fn cost(requests: &[Sent]) -> Cost {
         }
         let request = last.request();
         let router = router(Arc::clone(&api));
-        let region = Region::new(ALLOCATOR);
+        let region = allocations::region();
         let begun = processor_nanos();
         let answer = router.oneshot(request).await.unwrap();
         let code = answer.status().as_u16();

@@ -11,7 +11,7 @@
 //!                    │ on failure: nothing published, everyone told, log cut back before the next batch
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -28,6 +28,7 @@ use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
 use super::reply::{Reply, decided};
 use super::request::Request;
+use super::rewrite::Pass;
 use super::shared::Shared;
 use super::trainer::Trainer;
 use super::upkeep::Due;
@@ -47,6 +48,9 @@ const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
 /// How often the committer looks at the clock when nothing is asked of it.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Buckets that end before what ends now is forgotten are not gone through for space, if that is not longer than this.
+const SPARED_MAX: Duration = Duration::from_secs(3600);
 
 /// How often an error is logged that comes back with every batch.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -78,8 +82,6 @@ pub(crate) struct Committer {
     swept_names: u64,
     /// Who waits for all that has expired to be written down, with the count of ends at that time.
     demands: Vec<(u64, Reply<u64>)>,
-    /// See [`Batch::passed`].
-    passed: (u64, Revision),
     /// When all that had expired was written down.
     swept_at: Option<Duration>,
     complained_at: Option<Duration>,
@@ -108,7 +110,6 @@ impl Committer {
             _trainer: trainer,
             swept_names: 0,
             demands,
-            passed: (0, 0),
             swept_at: None,
             complained_at: None,
         }
@@ -153,7 +154,8 @@ impl Committer {
         self.recall_finished();
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
-            self.give_back(engine);
+            let now = self.times();
+            self.give_back(engine, now);
         }
         let mut requests = Vec::new();
         let mut more = false;
@@ -193,10 +195,15 @@ impl Committer {
 
     fn times(&mut self) -> Times {
         let Reading { wall, steady } = Reading::of(&*self.shared.clock);
+        let confirmed = self.confirmed.at(Reading { wall, steady });
+        let retention = self.shared.options.history_retention.min(SPARED_MAX);
+        let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
+        let spared = confirmed.0.max(0).saturating_add(retention);
         Times {
             wall,
             steady,
-            confirmed: self.confirmed.at(Reading { wall, steady }),
+            confirmed,
+            spared: spared.cast_unsigned(),
         }
     }
 
@@ -233,7 +240,7 @@ impl Committer {
     }
 
     fn is_finished(&self, bucket: u64) -> bool {
-        (bucket, Revision::MAX) <= self.state.swept
+        bucket <= self.state.swept.floor
     }
 
     /// Does one batch; whether there is more to do at once.
@@ -294,10 +301,12 @@ impl Committer {
             }
         }
 
-        batch.passed = self.passed;
+        let order = &engine.index.order;
+        let mut before = BTreeMap::new();
         let mut more = false;
         let due = !is_within(TICK, self.swept_at, now);
         if shared.options.expire_by_itself && due || !self.demands.is_empty() {
+            before = order.all();
             match batch.sweep(quota) {
                 Ok(left) => {
                     more = left;
@@ -331,7 +340,7 @@ impl Committer {
         }
         self.forget_old(&mut batch, now);
 
-        let (expired, passed) = (batch.expired, batch.passed);
+        let expired = batch.expired;
         let finished = std::mem::take(&mut batch.finished);
         #[cfg(test)]
         faults::panic_at(&shared.path, Point::Decided);
@@ -350,6 +359,8 @@ impl Committer {
         let committed = match committed {
             Ok(committed) => committed,
             Err(failure) => {
+                order.restore(&before);
+                self.swept_at = None;
                 let fault = self.fault_of(engine, failure);
                 for answer in answers {
                     answer.answer(Err(fault.clone()));
@@ -361,25 +372,24 @@ impl Committer {
         faults::panic_at(&shared.path, Point::Synced);
         if let Some(Committed {
             state,
-            ended_forever,
+            ended_bytes,
             logged,
             home,
         }) = committed
         {
-            engine.upkeep.ended(ended_forever);
+            engine.upkeep.ended(ended_bytes);
             let is_forgetting = state.compacted > self.state.compacted;
             if is_forgetting {
                 shared.changes.forget(state.compacted);
             }
             self.number += 1;
+            shared.changes.publish(logged, state.revision);
             self.state = state;
             self.home = home;
-            shared.changes.publish(logged, state.revision);
             if is_forgetting {
-                self.give_back(engine);
+                self.give_back(engine, now);
             }
         }
-        self.passed = passed;
         self.finished.extend(finished);
         self.swept_names += expired;
         let expired = shared.expired.fetch_add(expired, Ordering::Relaxed) + expired;
@@ -388,6 +398,7 @@ impl Committer {
         }
         self.note_time(now);
         engine.log.give_room_back(self.number);
+        engine.held.forget(self.state.compacted, now.steady);
         self.drop_finished(engine, now);
         self.clean_names(engine);
         if !more {
@@ -515,17 +526,24 @@ impl Committer {
         }
     }
 
-    /// Has the space given back of records that never expire and are no longer needed, when there may be enough of it.
-    fn give_back(&self, engine: &Arc<Engine>) {
-        let len = || {
-            let buckets = engine.buckets();
-            buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len())
-        };
+    /// Has the space given back of what is no longer needed, when there may be enough of it.
+    fn give_back(&self, engine: &Arc<Engine>, now: Times) {
+        let spared = now.spared.max(self.state.swept.floor);
         let indexed = engine.indexed.load(Ordering::Acquire);
-        match engine.upkeep.due(&self.state, indexed, len) {
+        let quiet = engine.checkpoint.load(Ordering::Acquire);
+        match engine
+            .upkeep
+            .due(&self.state, indexed, || engine.len_behind(spared))
+        {
             Due::No => {}
-            Due::OnceIndexed => self.flusher.set_aside(engine),
-            Due::Now => self.flusher.rewrite(engine),
+            Due::OnceIndexed => {
+                engine.log.seal(spared, quiet);
+                self.flusher.set_aside(engine);
+            }
+            Due::Now(dead) => {
+                engine.log.seal(spared, quiet);
+                self.flusher.rewrite(engine, Pass { dead, spared });
+            }
         }
     }
 

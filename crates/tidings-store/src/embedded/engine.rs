@@ -13,9 +13,11 @@ use super::codec::Codec;
 use super::error::OpenError;
 use super::flush;
 use super::folder::{INDEX, LOG};
+use super::held::{Held, Moment};
 use super::index::{Index, Sizes, remove};
 use super::keys::State;
 use super::log::{self, Log};
+use super::order::Track;
 use super::replay;
 use super::segment::Segment;
 use super::upkeep::Upkeep;
@@ -40,8 +42,10 @@ pub(crate) struct Engine {
     pub(crate) checkpoint: AtomicU64,
     /// The revision after that commit.
     pub(crate) indexed: AtomicU64,
-    /// When the bucket of records that never expire is gone through for space.
+    /// When the log is gone through for space.
     pub(crate) upkeep: Upkeep,
+    /// The snapshots of lists that are being read.
+    pub(crate) held: Held,
     /// Held by who writes a segment anew.
     pub(crate) rewriting: Mutex<()>,
 }
@@ -106,10 +110,10 @@ impl Engine {
         let (log, newest) = Log::open(&log_folder, reached, checkpoint.is_none(), sizes.segment)?;
         let noted = noted.unwrap_or_default();
         let newest = newest.filter(|header| header.number >= noted.number);
-        let (state, number) = newest.map_or((noted.state, noted.number), |header| {
+        let (state, number) = newest.map_or((noted.state.clone(), noted.number), |header| {
             (header.state, header.number)
         });
-        if noted.is_lost(&log, state) {
+        if noted.is_lost(&log, &state) {
             return Err(OpenError::Damaged {
                 file: log_folder,
                 offset: 0,
@@ -117,6 +121,11 @@ impl Engine {
         }
         let index =
             Index::open(&index_folder, sizes).map_err(|error| unusable(&index_folder, error))?;
+        // Without a checkpoint all of it is found out as the index is made.
+        for (bucket, (latest, reached)) in checkpoint.iter().flat_map(|it| &it.buckets) {
+            let track = Track::noted(*latest, *reached);
+            index.order.set(*bucket, track);
+        }
         let mut buckets = Buckets::new();
         for (name, segments) in log.buckets() {
             let tree = index
@@ -134,6 +143,8 @@ impl Engine {
         index
             .remove_others(&names)
             .map_err(|error| OpenError::io("clean up", &index_folder, error))?;
+        let published_revision = state.revision;
+        let upkeep = Upkeep::new(&state);
         let published = Published {
             state,
             number,
@@ -146,14 +157,15 @@ impl Engine {
             published: RwLock::new(published),
             checkpoint: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.number)),
             indexed: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.state.revision)),
-            upkeep: Upkeep::default(),
+            upkeep,
+            held: Held::default(),
             rewriting: Mutex::default(),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
         engine
             .index
             .opened_at
-            .store(state.revision, Ordering::Release);
+            .store(published_revision, Ordering::Release);
         let Published { state, buckets, .. } = engine.published();
         replay::replay(&engine.index, codec, &buckets, &state, from)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
@@ -200,6 +212,7 @@ impl Engine {
         self.change_buckets(|buckets| {
             buckets.remove(&name);
         });
+        self.index.order.forget(name);
         bucket.index.drop_files();
         self.log.drop_bucket(name)
     }
@@ -229,7 +242,7 @@ impl Engine {
 
     /// Makes a commit visible.
     pub(crate) fn publish(&self, state: State, number: u64) {
-        self.index.publish(state.swept, || {
+        self.index.publish(&state.swept.clone(), || {
             let mut published = self
                 .published
                 .write()
@@ -249,7 +262,10 @@ impl Engine {
             .buckets
             .iter()
             .filter(|(_, bucket)| bucket.log.len() > 0)
-            .map(|(name, _)| *name)
+            .map(|(name, _)| {
+                let order = self.index.order.of(*name);
+                (*name, (order.latest, order.reached.0))
+            })
             .collect();
         Checkpoint {
             number: published.number,
@@ -258,9 +274,21 @@ impl Engine {
         }
     }
 
+    /// The store as of the last commit.
+    pub(crate) fn moment(&self) -> Moment {
+        let (snapshot, published) = self.index.snapshot(|| self.published());
+        let Published { state, buckets, .. } = published;
+        Moment {
+            snapshot: Arc::new(snapshot),
+            buckets,
+            state,
+        }
+    }
+
     /// Flushes what was set aside, and then notes that.
     pub(crate) fn flush(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
         flush::flush(&self.index, &self.buckets())?;
+        self.held.fit(&self.index.memtables());
         self.index.sync_names()?;
         checkpoint.write(&self.folder)?;
         let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
@@ -279,6 +307,13 @@ impl Engine {
             lsm_tree::Error::Io(error) => error,
             error => io::Error::other(error),
         })
+    }
+
+    /// Bytes of the log of buckets behind one.
+    pub(crate) fn len_behind(&self, bucket: u64) -> u64 {
+        let buckets = self.buckets();
+        let behind = buckets.range(bucket.saturating_add(1)..);
+        behind.map(|(_, bucket)| bucket.log.len()).sum()
     }
 
     /// Bytes on disk of everything.

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use lsm_tree::AnyTree;
+use lsm_tree::{AbstractTree, AnyTree, SeqNo};
 
 use super::bucket::Buckets;
+use super::counts::{self, Changes};
 use super::index::Index;
-use super::keys::{self, IndexKey, Pointer};
-use super::memtable::{Memtable, Placed};
+use super::keys::{self, IndexKey, Placed, Pointer};
+use super::memtable::Memtable;
 use crate::Revision;
 
 /// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are kept short.
@@ -26,8 +27,7 @@ struct Entries {
 
 impl Entries {
     fn add(&mut self, version: Placed, is_there: bool) {
-        let keys = version.fields.keys(version.pointer.revision);
-        self.keys.extend(keys.map(|key| (key, is_there)));
+        self.keys.extend(version.keys().map(|key| (key, is_there)));
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn flush(index: &Index, buckets: &Buckets) -> lsm_tree::Result<()> {
 }
 
 fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree::Result<()> {
-    let outcome = memtable.outcome();
+    let outcome = memtable.outcome(Revision::MAX);
     let opened_at = index.opened_at.load(Ordering::Acquire);
     let mut entries = BTreeMap::<u64, Entries>::new();
     for (placed, ended) in outcome.versions() {
@@ -64,6 +64,10 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         of_bucket.add(*placed, false);
         of_bucket.ended.push((placed.pointer.revision, *by));
     }
+    let mut changes = counts::changes(&outcome, &memtable.reasons(), |bucket| {
+        let bucket = buckets.get(&bucket);
+        bucket.map(|bucket| counted(&bucket.index)).transpose()
+    })?;
     let mut written = memtable
         .written
         .lock()
@@ -73,9 +77,9 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         if let Some(bucket) = buckets.get(&name)
             && !written.contains(&name)
         {
-            write_entries(&bucket.index, entries)?;
+            let changes = changes.remove(&name).unwrap_or_default();
+            write_entries(&bucket.index, entries, &changes, outcome.last())?;
             written.insert(name);
-            bucket.index.trim(index.watermark())?;
         }
     }
     let changed = outcome.names();
@@ -89,11 +93,22 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
             None => names.write_tombstone(name)?,
         }
     }
-    names.finish()?;
-    index.names.trim(index.watermark())
+    names.finish()
 }
 
-fn write_entries(tree: &AnyTree, entries: Entries) -> lsm_tree::Result<()> {
+/// Up to which revision a tree counts its versions.
+fn counted(tree: &AnyTree) -> lsm_tree::Result<Revision> {
+    let counted = tree.get(&keys::counted_key()[..], SeqNo::MAX)?;
+    let revision = counted.map_or(Ok(0), |bytes| keys::trailing_revision(&bytes));
+    revision.map_err(|_| lsm_tree::Error::Unrecoverable)
+}
+
+fn write_entries(
+    tree: &AnyTree,
+    entries: Entries,
+    changes: &Changes,
+    until: Revision,
+) -> lsm_tree::Result<()> {
     let Entries {
         mut keys,
         mut ended,
@@ -103,7 +118,21 @@ fn write_entries(tree: &AnyTree, entries: Entries) -> lsm_tree::Result<()> {
     // A tree takes a key only once.
     keys.dedup_by_key(|(key, _)| *key);
     ended.dedup_by_key(|(version, _)| *version);
+    let counts = changes.iter().map(|((hour, reason), change)| {
+        let key = keys::count_key(hour.0, reason);
+        let before = tree.get(&key, SeqNo::MAX)?;
+        let before = before.map_or(Ok(0), |bytes| keys::decode_count(&bytes));
+        let before = before.map_err(|_| lsm_tree::Error::Unrecoverable)?;
+        Ok((key, before.saturating_add_signed(*change)))
+    });
+    let counts: Vec<_> = counts.collect::<lsm_tree::Result<_>>()?;
     let mut tree = tree.ingestion()?;
+    for (key, count) in counts {
+        match count {
+            0 => tree.write_tombstone(key)?,
+            count => tree.write(key, keys::encode_count(count))?,
+        }
+    }
     for (key, is_there) in keys {
         if is_there {
             tree.write(&key[..], [])?;
@@ -111,6 +140,7 @@ fn write_entries(tree: &AnyTree, entries: Entries) -> lsm_tree::Result<()> {
             tree.write_tombstone(&key[..])?;
         }
     }
+    tree.write(&keys::counted_key()[..], keys::revision_key(until))?;
     // Their keys come after all others.
     for (version, by) in ended {
         tree.write(&keys::ended_key(version)[..], keys::revision_key(by))?;

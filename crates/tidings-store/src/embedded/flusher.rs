@@ -13,9 +13,8 @@ use lsm_tree::AbstractTree;
 use super::checkpoint::Checkpoint;
 use super::engine::Engine;
 use super::index::fault;
-use super::keys::NEVER;
-use super::rewrite::{self, Failure};
-use crate::{Fault, Revision};
+use super::rewrite::{self, Failure, Pass, Place};
+use crate::Fault;
 
 /// Tables side by side in one tree above which nothing is flushed before they are merged.
 const TABLES_MAX: usize = 32;
@@ -32,8 +31,8 @@ struct State {
     failed: Option<Fault>,
     /// Whose tables are to be looked at, and whether the names are to be gone through whole.
     merge: Option<(Arc<Engine>, bool)>,
-    /// Whose log is gone through for space, and from where.
-    rewrite: Option<(Arc<Engine>, Revision)>,
+    /// Whose log is gone through for space, by what, and from where.
+    rewrite: Option<(Arc<Engine>, Pass, Place)>,
     closed: bool,
 }
 
@@ -104,9 +103,10 @@ impl Flusher {
         self.shared.changed.notify_all();
     }
 
-    /// Has the log of what never expires gone through for space.
-    pub(crate) fn rewrite(&self, engine: &Arc<Engine>) {
-        self.shared.state().rewrite = Some((Arc::clone(engine), 0));
+    /// Has the log gone through for space.
+    pub(crate) fn rewrite(&self, engine: &Arc<Engine>, pass: Pass) {
+        let begin = Place::default();
+        self.shared.state().rewrite = Some((Arc::clone(engine), pass, begin));
         self.shared.changed.notify_all();
     }
 }
@@ -114,7 +114,7 @@ impl Flusher {
 /// What the second thread does next.
 enum Task {
     Merge(Arc<Engine>, bool),
-    Rewrite(Arc<Engine>, Revision),
+    Rewrite(Arc<Engine>, Pass, Place),
 }
 
 impl Task {
@@ -122,8 +122,8 @@ impl Task {
         if let Some((engine, clean)) = state.merge.take() {
             return Some(Self::Merge(engine, clean));
         }
-        let (engine, from) = state.rewrite.take()?;
-        Some(Self::Rewrite(engine, from))
+        let (engine, pass, from) = state.rewrite.take()?;
+        Some(Self::Rewrite(engine, pass, from))
     }
 }
 
@@ -210,9 +210,9 @@ impl Shared {
         while let Some(task) = self.next(Task::of) {
             match task {
                 Task::Merge(engine, clean) => merge(&engine, clean),
-                Task::Rewrite(engine, from) => {
-                    if let Some(next) = self.rewrite(&engine, from) {
-                        self.state().rewrite = Some((engine, next));
+                Task::Rewrite(engine, pass, from) => {
+                    if let Some(next) = self.rewrite(&engine, &pass, from) {
+                        self.state().rewrite = Some((engine, pass, next));
                     }
                 }
             }
@@ -220,16 +220,15 @@ impl Shared {
     }
 
     /// Goes through one segment; where to go on.
-    fn rewrite(&self, engine: &Engine, from: Revision) -> Option<Revision> {
+    fn rewrite(&self, engine: &Engine, pass: &Pass, from: Place) -> Option<Place> {
         let pause = |worked| {
             // The other half of the time is for those who wait for the disk.
             !self.wait(self.state(), worked, |_| true).closed
         };
-        match rewrite::step(engine, from, &pause) {
+        match rewrite::step(engine, pass, from, &pause) {
             Ok(Some(next)) => return Some(next),
             Ok(None) => {
-                let buckets = engine.buckets();
-                let len = buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len());
+                let len = engine.len_behind(pass.spared);
                 engine.upkeep.finished(len, engine.log.segment_len);
             }
             Err(Failure::Nothing(error)) => {
@@ -253,8 +252,7 @@ fn merge(engine: &Engine, clean: bool) {
     let merged = merge_crowded(engine, 0).and_then(|()| {
         if clean {
             let (index, names) = (&engine.index, &engine.index.names);
-            names.major_compact(64 << 20, index.watermark())?;
-            names.trim(index.watermark())
+            names.major_compact(64 << 20, index.watermark())
         } else {
             Ok(())
         }
@@ -292,7 +290,6 @@ fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Erro
         while tree.is_crowded() && tree.l0_run_count() > more_than && tree.l0_run_count() < before {
             before = tree.l0_run_count();
             tree.merge(engine.index.watermark())?;
-            tree.trim(engine.index.watermark())?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The folder around the engine: whose it is, which format it has, that only one process has it.
 //!
 //! ```text
-//! FORMAT         "tidings-store 3"
+//! FORMAT         "tidings-store 4"
 //! lock           held while the store is open
 //! CHECKPOINT     how far the index reaches
 //! log/           everything that was written
@@ -21,8 +21,8 @@ use super::keys::FORMAT;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_NAME: &str = "tidings-store";
-/// The format that differs from today's in the index only, which can always be made anew.
-const ANOTHER_INDEX: u32 = 2;
+/// The first format whose log is read; the index, which differs, can always be made anew.
+const FIRST_READ: u32 = 2;
 const LOCK_FILE: &str = "lock";
 pub(crate) const LOG: &str = "log";
 pub(crate) const INDEX: &str = "index";
@@ -54,9 +54,9 @@ impl Folder {
             None => disk::sync_folder_of(path),
         };
         synced.map_err(|error| OpenError::io("sync", path, error))?;
-        if format == Some(ANOTHER_INDEX) {
+        if let Some(format) = format.filter(|format| *format < FORMAT) {
             let index = path.join(INDEX);
-            tracing::info!(folder = %path.display(), "the store is of format 2; its index is made anew");
+            tracing::info!(folder = %path.display(), format, "the store is of an older format; its index is made anew");
             match fs::remove_dir_all(&index) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(OpenError::io("remove", &index, error));
@@ -99,7 +99,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                     known: FORMAT,
                 });
             }
-            if found < FORMAT && found != ANOTHER_INDEX {
+            if found < FIRST_READ {
                 return Err(OpenError::OlderFormat {
                     path: path.to_owned(),
                     found,

@@ -76,7 +76,7 @@ impl Entry<'_> {
 }
 
 /// What a frame says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The commit's number; each is one greater than the one before.
     pub(crate) number: u64,
@@ -280,6 +280,7 @@ fn entry_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded::keys::Swept;
     use proptest::prelude::*;
 
     fn header() -> impl Strategy<Value = Header> {
@@ -298,7 +299,7 @@ mod tests {
             let state = State {
                 revision: first,
                 compacted,
-                swept: (bucket, swept),
+                swept: Swept::up_to(bucket, swept),
                 records,
                 value_bytes,
             };

@@ -17,7 +17,7 @@ use std::ops::{Deref, RangeBounds};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
 use lsm_tree::compaction::filter::Context;
@@ -27,10 +27,12 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, IterGuardImpl,
     SeqNo, SequenceNumberCounter, UserKey, UserValue,
 };
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::disk;
-use super::keys::Pointer;
+use super::keys::{self, Pointer, Swept};
 use super::memtable::Memtable;
+use super::order::Order;
 use crate::{Fault, Revision};
 
 /// Table files held open.
@@ -38,6 +40,9 @@ const FILES_MAX: usize = 128;
 
 /// Tables flushed side by side before they are merged.
 const SIDE_BY_SIDE: u8 = 6;
+
+/// Bytes of a table at most, about.
+pub(crate) const TABLE_LEN: u64 = 16 << 20;
 
 /// The tree of names; the others are named after their buckets.
 pub(crate) const NAMES: &str = "names";
@@ -84,26 +89,17 @@ impl Tree {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
     }
 
-    /// Removes tables that no snapshot from this one on needs any more.
-    pub(crate) fn trim(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
-        let mut versions = self.inner.get_version_history_lock();
-        versions.maintenance(&self.folder, watermark)
-    }
-
+    /// Merges tables where there are many, and lets go of those that no snapshot from `watermark` on needs.
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let strategy = Leveled::default()
             .with_l0_threshold(SIDE_BY_SIDE)
-            .with_table_target_size(16 << 20);
+            .with_table_target_size(TABLE_LEN);
         self.inner.compact(Arc::new(strategy), watermark)
     }
 }
 
-/// How far expiry has come, as the compaction of names sees it.
-#[derive(Default)]
-struct Swept {
-    bucket: AtomicU64,
-    revision: AtomicU64,
-}
+/// Which ends are written down, as merges of tables see it.
+type SweptSoFar = Arc<RwLock<Swept>>;
 
 /// Which snapshots are open, and what a new one sees besides the trees.
 #[derive(Default)]
@@ -185,8 +181,10 @@ pub(crate) struct Index {
     files: Arc<DescriptorTable>,
     sequence: SequenceNumberCounter,
     pub(crate) names: Arc<Tree>,
-    swept: Arc<Swept>,
+    swept: SweptSoFar,
     snapshots: Arc<Mutex<Snapshots>>,
+    /// In which order records end.
+    pub(crate) order: Order,
     hasher: RandomState,
     /// The latest revision in the log when it was opened: versions up to there may be in the trees though the memtables that
     /// have them were not flushed, not by this process.
@@ -200,7 +198,7 @@ impl Index {
         let cache = Arc::new(Cache::with_capacity_bytes(sizes.cache));
         let files = Arc::new(DescriptorTable::new(FILES_MAX));
         let sequence = SequenceNumberCounter::new(1);
-        let swept = Arc::new(Swept::default());
+        let swept = SweptSoFar::default();
         let path = folder.join(NAMES);
         let config = config(&path, &sequence, &cache, &files)
             .with_compaction_filter_factory(Some(Arc::new(SweptNames(Arc::clone(&swept)))));
@@ -224,6 +222,7 @@ impl Index {
             names,
             swept,
             snapshots: Arc::default(),
+            order: Order::default(),
             hasher: RandomState::default(),
             opened_at: AtomicU64::new(0),
         };
@@ -236,7 +235,11 @@ impl Index {
         let path = self.folder.join(format!("{bucket:016x}"));
         // Versions are found by a prefix, of which there is always some: filters would be dead weight.
         let config = config(&path, &self.sequence, &self.cache, &self.files)
-            .filter_policy(FilterPolicy::disabled());
+            .filter_policy(FilterPolicy::disabled())
+            .with_compaction_filter_factory(Some(Arc::new(SweptVersions(
+                bucket,
+                Arc::clone(&self.swept),
+            ))));
         check_contents(&path)?;
         let tree = Tree {
             inner: config.open()?,
@@ -319,6 +322,11 @@ impl Index {
         Arc::clone(&self.snapshots().memtables.active)
     }
 
+    /// Those there are now.
+    pub(crate) fn memtables(&self) -> Memtables {
+        self.snapshots().memtables.clone()
+    }
+
     /// Whether the memtable that is added to is to be set aside.
     pub(crate) fn is_full(&self) -> bool {
         self.active().bytes() > self.memtable_bytes
@@ -344,10 +352,11 @@ impl Index {
     }
 
     /// Makes a commit visible: does what `with` does, and lets go of names that were swept.
-    pub(crate) fn publish(&self, swept: (u64, Revision), with: impl FnOnce()) {
-        // The bucket last: with it unchanged or less, a revision that is too great errs on the side of keeping.
-        self.swept.revision.store(swept.1, Ordering::Release);
-        self.swept.bucket.store(swept.0, Ordering::Release);
+    pub(crate) fn publish(&self, swept: &Swept, with: impl FnOnce()) {
+        self.swept
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone_from(swept);
         let _snapshots = self.snapshots();
         with();
     }
@@ -385,15 +394,16 @@ impl Index {
     }
 }
 
-/// What files of lsm-tree end with, the mark first; then where the table of contents begins, and how long it is.
-const TRAILER_LEN: u64 = 38;
-const TRAILER_MARK: &[u8] = b"SFA!";
-/// A table of contents begins with a mark and the number of its entries, each of which takes so many bytes at least.
-const CONTENTS_HEAD_LEN: u64 = 8;
-const CONTENTS_ENTRY_LEN: u64 = 18;
+/// The files of lsm-tree 3 are archives of the `sfa` crate, whose form is published and stable within its major version:
+/// a table of contents (mark, number of entries, entries), then a trailer (mark, version, kind of checksum, checksum of the
+/// table of contents, where that begins, its length).
+const TRAILER_LEN: usize = 38;
+const TRAILER_BEGINS: &[u8] = b"SFA!\x01\x00";
+/// Bytes of a table of contents at most; lsm-tree's have a dozen entries.
+const CONTENTS_MAX: u64 = 1 << 20;
 
-/// Looks at the tables of contents in a tree's files before lsm-tree does, which makes room for as many entries as one says
-/// it has before it looks at the checksum.
+/// Looks at the checksums of the tables of contents in a tree's files before lsm-tree opens it: its reader makes room for as
+/// many entries as one says it has before it looks at the checksum. Other files, and later forms, are left to lsm-tree.
 fn check_contents(folder: &Path) -> lsm_tree::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -403,33 +413,39 @@ fn check_contents(folder: &Path) -> lsm_tree::Result<()> {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             check_contents(&entry.path())?;
-            continue;
-        }
-        let file = File::open(entry.path())?;
-        let len = file.metadata()?.len();
-        let mut trailer = [0; TRAILER_LEN as usize];
-        let Some(trailer_at) = len.checked_sub(TRAILER_LEN) else {
-            continue;
-        };
-        file.read_exact_at(&mut trailer, trailer_at)?;
-        let contents_at = trailer.get(22..30).and_then(<[u8]>::first_chunk);
-        let contents_at = contents_at.map_or(len, |bytes| u64::from_le_bytes(*bytes));
-        let room = trailer_at
-            .checked_sub(contents_at)
-            .and_then(|room| room.checked_sub(CONTENTS_HEAD_LEN));
-        if !trailer.starts_with(TRAILER_MARK) {
-            continue;
-        }
-        let Some(room) = room else {
-            return Err(lsm_tree::Error::Unrecoverable);
-        };
-        let mut count = [0; 4];
-        file.read_exact_at(&mut count, contents_at + 4)?;
-        if u64::from(u32::from_le_bytes(count)) > room / CONTENTS_ENTRY_LEN {
+        } else if !has_whole_contents(&File::open(entry.path())?)? {
             return Err(lsm_tree::Error::Unrecoverable);
         }
     }
     Ok(())
+}
+
+fn has_whole_contents(file: &File) -> std::io::Result<bool> {
+    let len = file.metadata()?.len();
+    let Some(trailer_at) = len.checked_sub(TRAILER_LEN as u64) else {
+        return Ok(true);
+    };
+    let mut trailer = [0; TRAILER_LEN];
+    file.read_exact_at(&mut trailer, trailer_at)?;
+    let Some(rest) = trailer.strip_prefix(TRAILER_BEGINS) else {
+        return Ok(true);
+    };
+    let (Some((checksum, rest)), Some(contents_len)) =
+        (rest.split_first_chunk::<16>(), rest.last_chunk::<8>())
+    else {
+        return Ok(true);
+    };
+    let contents_at = rest
+        .first_chunk()
+        .map_or(len, |bytes| u64::from_le_bytes(*bytes));
+    // It fills the file up to the trailer, whatever the trailer says; of a few entries, it is short.
+    let contents_len = u64::from_le_bytes(*contents_len);
+    if contents_at.checked_add(contents_len) != Some(trailer_at) || contents_len > CONTENTS_MAX {
+        return Ok(false);
+    }
+    let mut contents = vec![0; contents_len as usize];
+    file.read_exact_at(&mut contents, contents_at)?;
+    Ok(xxh3_128(&contents).to_le_bytes() == *checksum)
 }
 
 /// Removes a folder, if it is there.
@@ -455,7 +471,7 @@ fn config(
 }
 
 /// Drops the names of swept versions as tables are merged.
-struct SweptNames(Arc<Swept>);
+struct SweptNames(SweptSoFar);
 
 impl Factory for SweptNames {
     fn name(&self) -> &'static str {
@@ -463,22 +479,52 @@ impl Factory for SweptNames {
     }
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        let bucket = self.0.bucket.load(Ordering::Acquire);
-        // Only whole buckets: the two numbers are not read at once.
-        Box::new(SweptNamesFilter(bucket))
+        Box::new(SweptNamesFilter(so_far(&self.0)))
     }
 }
 
-struct SweptNamesFilter(u64);
+struct SweptNamesFilter(Swept);
 
 impl CompactionFilter for SweptNamesFilter {
     fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
-        let swept = Pointer::decode(&item.value()?).is_ok_and(|pointer| pointer.bucket < self.0);
-        Ok(if swept {
-            Verdict::Remove
-        } else {
-            Verdict::Keep
-        })
+        let pointer = Pointer::decode(&item.value()?);
+        Ok(verdict(pointer.is_ok_and(|pointer| {
+            self.0.has(pointer.bucket, pointer.revision)
+        })))
+    }
+}
+
+/// Drops what leads to swept versions in a bucket's tree.
+struct SweptVersions(u64, SweptSoFar);
+
+impl Factory for SweptVersions {
+    fn name(&self) -> &'static str {
+        "swept-versions"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(SweptVersionsFilter(so_far(&self.1).mark(self.0)))
+    }
+}
+
+struct SweptVersionsFilter(Revision);
+
+impl CompactionFilter for SweptVersionsFilter {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        let revision = keys::revision_of(item.key());
+        Ok(verdict(revision.is_some_and(|revision| revision <= self.0)))
+    }
+}
+
+fn so_far(swept: &SweptSoFar) -> Swept {
+    swept.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn verdict(is_swept: bool) -> Verdict {
+    if is_swept {
+        Verdict::Remove
+    } else {
+        Verdict::Keep
     }
 }
 

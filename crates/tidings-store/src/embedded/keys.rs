@@ -3,31 +3,46 @@
 //! | tree | key | value |
 //! |---|---|---|
 //! | names | the record's key | [`Pointer`] |
-//! | a bucket's | `o` + object hash (u64) + revision (u64) | empty |
-//! | a bucket's | `s` + inverted last-seen (u64) + inverted revision (u64) | empty |
-//! | a bucket's | `g` + hash of the key's group (u24) + inverted last-seen (u64) + inverted revision (u64) | empty |
+//! | a bucket's | `c` + inverted hour (u64) + reason | varint count of versions |
+//! | a bucket's | `g` + hash of the key's group (u24) + place | empty |
+//! | a bucket's | `o` + object hash (u64) + place | empty |
+//! | a bucket's | `r` + hash of the reason (u24) + place | empty |
+//! | a bucket's | `s` + place | empty |
+//! | a bucket's | `t` + hash of the type (u24) + place; not of the [`USUAL_TYPE`] | empty |
+//! | a bucket's | `u` | revision (u64) up to which changes are in the counts |
+//! | a bucket's | `e` + end (u64) + revision (u64), of an [early](super::order) record | empty |
 //! | a bucket's | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
+//!
+//! A place is the inverted last-seen (u64) and the inverted revision (u64), so that a walk forward goes from the newest back.
 //!
 //! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is named by the time its
 //! last record expires, in milliseconds ([`NEVER`] for records that do not).
 //!
-//! The object and last-seen entries of a version exist from its write until it is replaced, deleted or its bucket is
-//! dropped. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
+//! The entries of a version with a place exist from its write until it is replaced, deleted or its bucket is dropped, and
+//! for as long it is counted. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
 
-use std::ops::Deref;
+use std::collections::BTreeMap;
+use std::ops::{Bound, Deref};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::varint::{Reader, damaged, put_bytes, put_varint};
-use crate::{Fault, Index, ObjectSelector, Revision, UnixMillis};
+use crate::record::hour_of;
+use crate::{
+    CountsRequest, Fault, Index, NewestRequest, ObjectSelector, Place, Revision, UnixMillis,
+};
 
 /// Version of everything described here. A store with a greater one is refused.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 
 /// The bucket of records that never expire.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// A revision as the value of an `x` entry.
+/// What nearly all events are of: who asks for those reads few others.
+pub(crate) const USUAL_TYPE: &str = "Normal";
+
+/// A revision as the value of an `x` or `u` entry.
 pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
     revision.to_be_bytes()
 }
@@ -36,26 +51,40 @@ pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Tag {
+    /// By the hour and the reason, to how many there are.
+    Count = b'c',
+    /// By its end, if that comes early.
+    Early = b'e',
+    /// By the [`group`] of the key.
+    Group = b'g',
     /// By the object.
     Object = b'o',
-    /// By when it was last seen.
+    /// By the reason.
+    Reason = b'r',
+    /// By when it was last seen alone.
     Seen = b's',
-    /// By when it was last seen, within the keys of one [`group`].
-    SeenInGroup = b'g',
+    /// By the type.
+    Type = b't',
+    /// To what is counted.
+    Counted = b'u',
     /// By its revision, if it ended before its time.
     Ended = b'x',
 }
 
-/// A key of a bucket's tree.
+/// How long the longest [`IndexKey`] is.
+const KEY_LEN: usize = 25;
+
+/// A key of a bucket's tree that leads to a version, or the beginning of some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexKey {
-    bytes: [u8; 20],
+    /// Zeros behind its end: two keys of which one begins with the other are never sorted.
+    bytes: [u8; KEY_LEN],
     len: u8,
 }
 
 impl IndexKey {
-    fn new(tag: Tag, parts: [&[u8]; 3]) -> Self {
-        let (mut bytes, mut len) = ([0; 20], 0);
+    fn new(tag: Tag, parts: [&[u8]; 2]) -> Self {
+        let (mut bytes, mut len) = ([0; KEY_LEN], 0);
         let tag = [tag as u8];
         let parts = [&tag[..]].into_iter().chain(parts);
         for (to, byte) in bytes.iter_mut().zip(parts.flatten()) {
@@ -65,31 +94,12 @@ impl IndexKey {
         Self { bytes, len }
     }
 
-    fn object(hash: u64, revision: Revision) -> Self {
-        Self::new(
-            Tag::Object,
-            [&hash.to_be_bytes(), &revision.to_be_bytes(), &[]],
-        )
-    }
-
-    /// Among all last-seen keys, or among those of a group.
-    fn seen(group: Option<u32>, last_seen: UnixMillis, revision: Revision) -> Self {
-        let time = (!ordered(last_seen)).to_be_bytes();
-        let revision = (!revision).to_be_bytes();
-        match group {
-            None => Self::new(Tag::Seen, [&time, &revision, &[]]),
-            Some(group) => {
-                let group = group_bytes(group);
-                Self::new(Tag::SeenInGroup, [&group, &time, &revision])
-            }
-        }
-    }
-
     /// Sorts as the bytes do.
-    pub(crate) fn order(&self) -> (u128, u32) {
+    pub(crate) fn order(&self) -> (u128, u64, u8) {
         let (first, rest) = self.bytes.split_first_chunk().unwrap_or((&[0; 16], &[]));
-        let rest = rest.first_chunk().unwrap_or(&[0; 4]);
-        (u128::from_be_bytes(*first), u32::from_be_bytes(*rest))
+        let (second, rest) = rest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let (first, second) = (u128::from_be_bytes(*first), u64::from_be_bytes(*second));
+        (first, second, rest.first().copied().unwrap_or(0))
     }
 }
 
@@ -101,12 +111,98 @@ impl Deref for IndexKey {
     }
 }
 
-/// The prefix under which the last-seen entries lie of all keys with a prefix, and perhaps of others.
-pub(crate) fn seen_prefix(keys: &[u8]) -> IndexKey {
-    match group(keys) {
-        Some(group) => IndexKey::new(Tag::SeenInGroup, [&group_bytes(group), &[], &[]]),
-        None => IndexKey::new(Tag::Seen, [&[]; 3]),
+/// What versions are found by, the last seen first. Others may be found, too: the record decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Seen,
+    Group(u32),
+    Object(ObjectKey),
+    Reason(u64),
+    Type(u32),
+}
+
+impl By {
+    /// What finds the fewest versions for a request, as far as can be said without looking; `None` if it can match nothing.
+    pub(crate) fn of(request: &NewestRequest) -> Option<Self> {
+        let NewestRequest {
+            prefix,
+            object,
+            reason,
+            event_type,
+            ..
+        } = request;
+        if let Some(object) = object {
+            return ObjectKey::of(object, prefix).map(Self::Object);
+        }
+        let reason = reason.as_deref().and_then(reason_hash).map(Self::Reason);
+        let event_type = event_type.as_deref().and_then(type_hash).map(Self::Type);
+        let group = || group(prefix).map(Self::Group);
+        Some(reason.or(event_type).or_else(group).unwrap_or(Self::Seen))
     }
+
+    /// Whether it finds a version with these.
+    pub(crate) fn finds(self, fields: &Fields) -> bool {
+        match self {
+            Self::Seen => true,
+            Self::Group(group) => fields.group == Some(group),
+            Self::Object(object) => {
+                fields.objects().contains(&Some(object.hash())) && object.is_in(fields.group)
+            }
+            Self::Reason(reason) => fields.reason == Some(reason),
+            Self::Type(event_type) => fields.event_type == Some(event_type),
+        }
+    }
+
+    /// What the keys of all that it finds begin with.
+    pub(crate) fn prefix(self) -> IndexKey {
+        self.key(&[])
+    }
+
+    /// The key of the version at a place, which is its bytes. A name in all groups has none, but a beginning.
+    fn key(self, place: &[u8]) -> IndexKey {
+        let short = |hash: u32| hash.to_be_bytes();
+        match self {
+            Self::Seen => IndexKey::new(Tag::Seen, [&[], place]),
+            Self::Group(hash) => IndexKey::new(Tag::Group, [&short(hash)[1..], place]),
+            Self::Reason(hash) => IndexKey::new(Tag::Reason, [&hash.to_be_bytes()[..3], place]),
+            Self::Type(hash) => IndexKey::new(Tag::Type, [&short(hash)[1..], place]),
+            Self::Object(object) => {
+                let (hash, len) = object.hash_in_keys();
+                let hash = hash.to_be_bytes();
+                IndexKey::new(Tag::Object, [hash.get(..len).unwrap_or_default(), place])
+            }
+        }
+    }
+
+    /// The range of the keys of what a request is about, apart from what it selects by; the last one is in it.
+    pub(crate) fn range(self, request: &NewestRequest) -> (Bound<IndexKey>, IndexKey) {
+        let behind = request.behind().map(place_bytes);
+        let start = match &behind {
+            Some(place) => Bound::Excluded(self.key(place)),
+            None => Bound::Included(self.prefix()),
+        };
+        let last = request.since.map(|last_seen| Place {
+            last_seen,
+            revision: 0,
+        });
+        (start, self.key(&last.map_or([u8::MAX; 16], place_bytes)))
+    }
+}
+
+/// A place as it is in keys.
+fn place_bytes(place: Place) -> [u8; 16] {
+    let time = u128::from(!ordered(place.last_seen));
+    ((time << 64) | u128::from(!place.revision)).to_be_bytes()
+}
+
+/// The place at the end of a key.
+pub(crate) fn read_place(key: &[u8]) -> Result<Place, Fault> {
+    let bytes = key.last_chunk().ok_or_else(|| damaged("an index key"))?;
+    let place = !u128::from_be_bytes(*bytes);
+    Ok(Place {
+        last_seen: UnixMillis((((place >> 64) as u64) ^ (1 << 63)).cast_signed()),
+        revision: place as u64,
+    })
 }
 
 /// The hash (24 bits) of a key's part up to its first slash: with Kubernetes' keys, the namespace.
@@ -114,11 +210,6 @@ pub(crate) fn group(key: &[u8]) -> Option<u32> {
     let slash = key.iter().position(|byte| *byte == b'/')?;
     let [.., a, b, c] = xxh3_64(key.get(..=slash)?).to_be_bytes();
     Some(u32::from_be_bytes([0, a, b, c]))
-}
-
-fn group_bytes(group: u32) -> [u8; 3] {
-    let [_, a, b, c] = group.to_be_bytes();
-    [a, b, c]
 }
 
 /// What versions about an object are found by. Others may be found, too: the record decides.
@@ -156,17 +247,25 @@ impl ObjectKey {
         }
     }
 
-    /// The prefix under which they lie in a tree.
-    pub(crate) fn prefix(self) -> IndexKey {
-        let (hash, len) = match self {
+    /// The hash as it is in keys, and how many bytes of it.
+    fn hash_in_keys(self) -> (u64, usize) {
+        match self {
             Self::Uid(hash) => (hash, 8),
             Self::Name(hash, Some(group)) => (name_in_group(hash, Some(group)), 8),
             Self::Name(hash, None) => (hash, 5),
-        };
-        let hash = hash.to_be_bytes();
-        let hash = hash.get(..len).unwrap_or_default();
-        IndexKey::new(Tag::Object, [hash, &[], &[]])
+        }
     }
+}
+
+/// The hash of a reason; its upper 24 bits are in keys.
+fn reason_hash(reason: &str) -> Option<u64> {
+    (!reason.is_empty()).then(|| xxh3_64(reason.as_bytes()))
+}
+
+/// The hash (24 bits) of a type that is found by itself.
+fn type_hash(event_type: &str) -> Option<u32> {
+    let is_found = !matches!(event_type, "" | USUAL_TYPE);
+    is_found.then(|| xxh3_64(event_type.as_bytes()) as u32 & GROUP_MASK)
 }
 
 fn uid_hash(uid: &str) -> Option<u64> {
@@ -192,6 +291,8 @@ pub(crate) struct Fields {
     object: Option<u64>,
     /// The group of its name.
     pub(crate) group: Option<u32>,
+    pub(crate) reason: Option<u64>,
+    event_type: Option<u32>,
     pub(crate) last_seen: UnixMillis,
 }
 
@@ -204,6 +305,8 @@ impl Fields {
             // A uid may be anything, even what another's name is hashed from. Once is enough to be found.
             object: object.filter(|object| Some(*object) != uid),
             group: group(key),
+            reason: reason_hash(&index.reason),
+            event_type: type_hash(&index.event_type),
             last_seen: index.last_seen,
         }
     }
@@ -213,48 +316,120 @@ impl Fields {
         [self.uid, self.object]
     }
 
-    /// The object and last-seen keys of the version with a revision.
+    /// The keys that find the version with a revision.
     pub(crate) fn keys(self, revision: Revision) -> impl Iterator<Item = IndexKey> {
-        let seen = |group| IndexKey::seen(group, self.last_seen, revision);
-        let in_group = self.group.map(|group| seen(Some(group)));
+        let place = place_bytes(Place {
+            last_seen: self.last_seen,
+            revision,
+        });
         let name = self.object.map(|hash| name_in_group(hash, self.group));
-        [self.uid, name]
-            .into_iter()
+        let objects =
+            [self.uid, name].map(|hash| hash.map(|hash| By::Object(ObjectKey::Uid(hash))));
+        let [uid, name] = objects;
+        let (reason, event_type) = (self.reason.map(By::Reason), self.event_type.map(By::Type));
+        let by = [uid, name, self.group.map(By::Group), reason, event_type];
+        by.into_iter()
             .flatten()
-            .map(move |hash| IndexKey::object(hash, revision))
-            .chain([seen(None)])
-            .chain(in_group)
+            .chain([By::Seen])
+            .map(move |by| by.key(&place))
     }
 }
 
 /// The key that marks a version as replaced or deleted.
 pub(crate) fn ended_key(revision: Revision) -> IndexKey {
-    IndexKey::new(Tag::Ended, [&revision.to_be_bytes(), &[], &[]])
+    IndexKey::new(Tag::Ended, [&revision.to_be_bytes(), &[]])
 }
 
-/// The revision at the end of an object or `x` key.
+/// The key under which a tree tells up to which revision its versions are counted.
+pub(crate) fn counted_key() -> IndexKey {
+    IndexKey::new(Tag::Counted, [&[]; 2])
+}
+
+/// The key of the count of an hour and a reason.
+pub(crate) fn count_key(hour: UnixMillis, reason: &str) -> Vec<u8> {
+    let hour = (!ordered(hour)).to_be_bytes();
+    [&[Tag::Count as u8], &hour[..], reason.as_bytes()].concat()
+}
+
+/// The hour and the reason of such a key.
+pub(crate) fn read_count_key(key: &[u8]) -> Result<(UnixMillis, &str), Fault> {
+    let read = || {
+        let (hour, reason) = key.get(1..)?.split_first_chunk()?;
+        let hour = !u64::from_be_bytes(*hour) ^ (1 << 63);
+        Some((UnixMillis(hour.cast_signed()), str::from_utf8(reason).ok()?))
+    };
+    read().ok_or_else(|| damaged("the key of a count"))
+}
+
+/// The keys of all counts of a range's hours.
+pub(crate) fn count_range(request: &CountsRequest) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let first = match (&request.after, request.until) {
+        (Some((hour, reason)), _) => Bound::Excluded(count_key(*hour, reason)),
+        // That hour begins no earlier.
+        (None, Some(until)) if hour_of(until) == until => {
+            Bound::Included(count_key(UnixMillis(until.0.saturating_sub(1)), ""))
+        }
+        (None, Some(until)) => Bound::Included(count_key(hour_of(until), "")),
+        (None, None) => Bound::Included(vec![Tag::Count as u8]),
+    };
+    let last = match request.since {
+        // Behind all reasons of that hour.
+        Some(since) => count_key(UnixMillis(hour_of(since).0.saturating_sub(1)), ""),
+        None => vec![Tag::Count as u8 + 1],
+    };
+    (first, Bound::Excluded(last))
+}
+
+/// A number as the value of a count.
+pub(crate) fn encode_count(count: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, count);
+    out
+}
+
+pub(crate) fn decode_count(bytes: &[u8]) -> Result<u64, Fault> {
+    Reader::new(bytes, "a count").varint()
+}
+
+/// The key by which the end of an early record is found.
+pub(crate) fn early_key(end: UnixMillis, revision: Revision) -> IndexKey {
+    let end = ordered(end).to_be_bytes();
+    IndexKey::new(Tag::Early, [&end, &revision.to_be_bytes()])
+}
+
+/// End and revision of such a key.
+pub(crate) fn read_early_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault> {
+    let last = || key.last_chunk::<16>()?.split_first_chunk::<8>();
+    let (end, revision) = last().ok_or_else(|| damaged("a key of an end"))?;
+    Ok((
+        time_of(u64::from_be_bytes(*end)),
+        trailing_revision(revision)?,
+    ))
+}
+
+/// The revision of the version that a key of a bucket's tree leads to.
+pub(crate) fn revision_of(key: &[u8]) -> Option<Revision> {
+    match *key.first()? {
+        b'g' | b'o' | b'r' | b's' | b't' => Some(read_place(key).ok()?.revision),
+        b'e' | b'x' => trailing_revision(key).ok(),
+        _ => None,
+    }
+}
+
+/// The revision at the end of an `e` or `x` key.
 pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
     key.last_chunk()
         .map(|bytes| u64::from_be_bytes(*bytes))
         .ok_or_else(|| damaged("an index key"))
 }
 
-/// Time and revision of a last-seen key.
-pub(crate) fn read_seen_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault> {
-    let (time, revision) = key
-        .last_chunk::<16>()
-        .and_then(|bytes| Some((bytes.first_chunk::<8>()?, bytes.last_chunk::<8>()?)))
-        .ok_or_else(|| damaged("a last-seen key"))?;
-    let time = !u64::from_be_bytes(*time) ^ (1 << 63);
-    Ok((
-        UnixMillis(time.cast_signed()),
-        !u64::from_be_bytes(*revision),
-    ))
-}
-
 /// Maps times to integers that sort alike.
 fn ordered(time: UnixMillis) -> u64 {
     time.0.cast_unsigned() ^ (1 << 63)
+}
+
+fn time_of(ordered: u64) -> UnixMillis {
+    UnixMillis((ordered ^ (1 << 63)).cast_signed())
 }
 
 /// Where the current version of a key is.
@@ -289,6 +464,29 @@ impl Pointer {
             bucket,
             expires_at,
         })
+    }
+}
+
+/// A version, with what the trees are told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) pointer: Pointer,
+    pub(crate) fields: Fields,
+    /// Whether the index leads to its end; see [`order`](super::order). Of a version that ends, whether that is to be removed.
+    pub(crate) is_early: bool,
+}
+
+impl Placed {
+    /// All keys that lead to it in its bucket's tree.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = IndexKey> {
+        let Pointer {
+            revision,
+            expires_at,
+            ..
+        } = self.pointer;
+        let end = expires_at.filter(|_| self.is_early);
+        let early = end.map(|end| early_key(end, revision));
+        self.fields.keys(revision).chain(early)
     }
 }
 
@@ -366,17 +564,25 @@ impl<'a> Version<'a> {
 
 /// What of a record is compressed: key, index values and value.
 ///
-/// On disk: varint length and bytes of the key, the object's uid, kind, namespace and name; zigzag varint of last-seen;
-/// the value up to the end.
+/// On disk: a zero byte if there is a reason or a type (without it no key is empty); varint length and bytes of the key, the
+/// object's uid, kind, namespace and name, and behind a zero byte of reason and type; zigzag varint of last-seen; the value
+/// up to the end.
 pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
-    let strings = [
+    let object = [
         &index.object_uid,
         &index.object_kind,
         &index.object_namespace,
         &index.object_name,
     ];
-    let len: usize = strings.iter().map(|string| string.len()).sum();
-    let mut out = Vec::with_capacity(key.len() + len + value.len() + 24);
+    let others = [&index.reason, &index.event_type];
+    let has_others = others.iter().any(|string| !string.is_empty());
+    let others = others.into_iter().filter(|_| has_others);
+    let strings = object.into_iter().chain(others);
+    let len: usize = strings.clone().map(String::len).sum();
+    let mut out = Vec::with_capacity(key.len() + len + value.len() + 32);
+    if has_others {
+        out.push(0);
+    }
     put_bytes(&mut out, key);
     for string in strings {
         put_bytes(&mut out, string.as_bytes());
@@ -387,21 +593,32 @@ pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Reads a body's beginning, and whether it has a reason and a type.
+fn begin_body(bytes: &[u8]) -> (Reader<'_>, bool) {
+    let (bytes, has_others) = match bytes {
+        [0, rest @ ..] => (rest, true),
+        bytes => (bytes, false),
+    };
+    (Reader::new(bytes, "a record's body"), has_others)
+}
+
 /// The key's range in the body, the index values, and where the value starts; see [`encode_body`].
 pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index, usize), Fault> {
-    let mut reader = Reader::new(bytes, "a record's body");
+    let (mut reader, has_others) = begin_body(bytes);
     let key_len = reader.bytes()?.len();
     let key_end = bytes.len() - reader.left().len();
-    let index = Index {
+    let mut index = Index {
         object_uid: reader.string()?,
         object_kind: reader.string()?,
         object_namespace: reader.string()?,
         object_name: reader.string()?,
-        last_seen: {
-            let zigzag = reader.varint()?;
-            UnixMillis((zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed()))
-        },
+        ..Index::default()
     };
+    if has_others {
+        (index.reason, index.event_type) = (reader.string()?, reader.string()?);
+    }
+    let zigzag = reader.varint()?;
+    index.last_seen = UnixMillis((zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed()));
     Ok((
         key_end - key_len..key_end,
         index,
@@ -411,10 +628,10 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
 
 /// The key's range in the body, and where the value starts, without the index values; see [`encode_body`].
 pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
-    let mut reader = Reader::new(bytes, "a record's body");
+    let (mut reader, has_others) = begin_body(bytes);
     let key_len = reader.bytes()?.len();
     let key_end = bytes.len() - reader.left().len();
-    for _ in 0..4 {
+    for _ in 0..if has_others { 6 } else { 4 } {
         reader.bytes()?;
     }
     reader.varint()?;
@@ -468,17 +685,74 @@ impl Ends {
     }
 }
 
+/// Up to where the ends of expired records are written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// All of this bucket and those before it.
+    pub(crate) floor: u64,
+    /// Of buckets behind that, all versions up to a revision: that they expired, or another end.
+    pub(crate) marks: Arc<BTreeMap<u64, Revision>>,
+}
+
+impl Swept {
+    /// Whether the end of a version is written down, as far as this tells.
+    pub(crate) fn has(&self, bucket: u64, revision: Revision) -> bool {
+        bucket <= self.floor || revision <= self.mark(bucket)
+    }
+
+    /// How far a bucket behind the floor is swept.
+    pub(crate) fn mark(&self, bucket: u64) -> Revision {
+        self.marks.get(&bucket).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set_mark(&mut self, bucket: u64, revision: Revision) {
+        Arc::make_mut(&mut self.marks).insert(bucket, revision);
+    }
+
+    /// Everything up to this bucket is written down.
+    pub(crate) fn raise(&mut self, floor: u64) {
+        self.floor = floor;
+        let is_below = |bucket: &u64| *bucket <= floor;
+        if self.marks.keys().any(is_below) {
+            Arc::make_mut(&mut self.marks).retain(|bucket, _| !is_below(bucket));
+        }
+    }
+
+    /// As formats up to 3 had it: all up to a bucket and a revision in it.
+    pub(crate) fn up_to(bucket: u64, revision: Revision) -> Self {
+        let mut swept = Self::default();
+        if revision == Revision::MAX {
+            swept.floor = bucket;
+        } else {
+            swept.floor = bucket.saturating_sub(1);
+            if revision > 0 {
+                swept.set_mark(bucket, revision);
+            }
+        }
+        swept
+    }
+
+    /// The first bucket that is not below the floor, for those who know nothing of marks.
+    pub(crate) fn begins_at(&self) -> u64 {
+        match self.floor {
+            0 => 0,
+            floor => floor.saturating_add(1),
+        }
+    }
+}
+
 /// What the store is at; rewritten by every batch.
 ///
-/// On disk: the fields in their order as varints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// On disk: the fields in their order as varints: of what is swept the bucket behind the floor and 0, where formats up to 3
+/// had a bucket and how far that was swept. Behind them bucket and mark of each that has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The latest revision.
     pub(crate) revision: Revision,
     /// History up to here is forgotten.
     pub(crate) compacted: Revision,
-    /// The ends of all versions up to this bucket and revision are written down.
-    pub(crate) swept: (u64, Revision),
+    /// Which ends are written down.
+    pub(crate) swept: Swept,
     /// Records whose end is not written down.
     pub(crate) records: u64,
     /// Bytes of their values.
@@ -487,179 +761,48 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(48);
+        let mut out = Vec::with_capacity(48 + 12 * self.swept.marks.len());
         let Self {
             revision,
             compacted,
             swept,
             records,
             value_bytes,
-        } = *self;
-        for value in [revision, compacted, swept.0, swept.1, records, value_bytes] {
+        } = self;
+        for value in [
+            *revision,
+            *compacted,
+            swept.begins_at(),
+            0,
+            *records,
+            *value_bytes,
+        ] {
             put_varint(&mut out, value);
+        }
+        for (bucket, revision) in &*swept.marks {
+            put_varint(&mut out, *bucket);
+            put_varint(&mut out, *revision);
         }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let mut reader = Reader::new(bytes, "the state");
-        Ok(Self {
+        let mut state = Self {
             revision: reader.varint()?,
             compacted: reader.varint()?,
-            swept: (reader.varint()?, reader.varint()?),
+            swept: Swept::up_to(reader.varint()?, reader.varint()?),
             records: reader.varint()?,
             value_bytes: reader.varint()?,
-        })
+        };
+        while !reader.left().is_empty() {
+            let (bucket, revision) = (reader.varint()?, reader.varint()?);
+            state.swept.set_mark(bucket, revision);
+        }
+        Ok(state)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn bucket() -> impl Strategy<Value = u64> {
-        prop_oneof![Just(NEVER), 1..=1u64 << 62]
-    }
-
-    fn expiring() -> impl Strategy<Value = (u64, Option<UnixMillis>)> {
-        (bucket(), any::<u64>()).prop_map(|(bucket, before)| {
-            let at = UnixMillis((bucket - before % bucket).cast_signed());
-            (bucket, (bucket != NEVER).then_some(at))
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn pointer_round_trips(revision: u64, (bucket, expires_at) in expiring()) {
-            let pointer = Pointer { revision, bucket, expires_at };
-            prop_assert_eq!(Pointer::decode(&pointer.encode())?, pointer);
-        }
-
-        #[test]
-        fn version_round_trips(
-            revision: u64,
-            (bucket, expires_at) in expiring(),
-            back in proptest::option::of((1..=u64::MAX, bucket())),
-            dictionary: Option<u32>,
-            len in 0..=1usize << 40,
-            bytes: Vec<u8>,
-        ) {
-            let previous = back.map(|(back, bucket)| (revision.wrapping_sub(back), bucket));
-            let version = Version { expires_at, previous, body: Packed { dictionary, len, bytes: &bytes } };
-            let bytes = version.encode(revision, bucket);
-            prop_assert_eq!(Version::decode(&bytes, revision, bucket)?, version);
-        }
-
-        #[test]
-        fn body_round_trips(key: Vec<u8>, strings: [String; 4], last_seen: i64, value: Vec<u8>) {
-            let [object_uid, object_kind, object_namespace, object_name] = strings;
-            let last_seen = UnixMillis(last_seen);
-            let index = Index { object_uid, object_kind, object_namespace, object_name, last_seen };
-            let body = encode_body(&key, &index, &value);
-            let (key_at, read, value_at) = decode_body(&body)?;
-            prop_assert_eq!(split_body(&body)?, (key_at.clone(), value_at));
-            prop_assert_eq!((&body[key_at], read, &body[value_at..]), (&key[..], index, &value[..]));
-        }
-
-        #[test]
-        fn ends_round_trip(expired: bool, bucket in bucket(), versions: Vec<u64>) {
-            let ends = Ends { expired, bucket, versions };
-            prop_assert_eq!(Ends::decode(&ends.encode())?, ends);
-        }
-
-        #[test]
-        fn state_round_trips(values: [u64; 6]) {
-            let [revision, compacted, bucket, swept, records, value_bytes] = values;
-            let state = State { revision, compacted, swept: (bucket, swept), records, value_bytes };
-            prop_assert_eq!(State::decode(&state.encode())?, state);
-        }
-
-        #[test]
-        fn seen_keys_sort_newest_first(a: (i64, u64), b: (i64, u64)) {
-            let key = |(time, revision): (i64, u64)| IndexKey::seen(None, UnixMillis(time), revision);
-            prop_assert_eq!(key(a)[..].cmp(&key(b)[..]), b.cmp(&a));
-            prop_assert_eq!(read_seen_key(&key(a))?, (UnixMillis(a.0), a.1));
-        }
-
-        #[test]
-        fn decoding_anything_never_panics(bytes: Vec<u8>) {
-            let _ = Pointer::decode(&bytes);
-            let _ = Version::decode(&bytes, 1, 1);
-            let _ = decode_body(&bytes);
-            let _ = split_body(&bytes);
-            let _ = Ends::decode(&bytes);
-            let _ = State::decode(&bytes);
-            let _ = read_seen_key(&bytes);
-        }
-    }
-
-    /// The format as bytes: a change here is a change of the format.
-    #[test]
-    fn bytes_are_these() {
-        let expires_at = Some(UnixMillis(900));
-        assert_eq!(
-            Pointer {
-                revision: 300,
-                bucket: 1000,
-                expires_at
-            }
-            .encode(),
-            [0xac, 2, 0xe8, 7, 100]
-        );
-        let version = Version {
-            expires_at,
-            previous: Some((298, 2)),
-            body: Packed {
-                dictionary: Some(0),
-                len: 5,
-                bytes: b"abc",
-            },
-        };
-        assert_eq!(
-            version.encode(300, 1000),
-            [100, 2, 2, 1, 5, b'a', b'b', b'c']
-        );
-        let ends = Ends {
-            expired: true,
-            bucket: 7,
-            versions: vec![4, 5, 9],
-        };
-        assert_eq!(ends.encode(), [1, 7, 3, 4, 1, 4]);
-        let index = Index {
-            object_uid: "u".into(),
-            ..Index::default()
-        };
-        let keys: Vec<_> = Fields::of(&index, b"n/x")
-            .keys(1)
-            .map(|key| key[..9].to_vec())
-            .collect();
-        let by_uid = ObjectKey::of(&ObjectSelector::Uid("u".into()), b"").unwrap();
-        assert_eq!(keys[0], by_uid.prefix()[..]);
-        assert_eq!(
-            keys[0],
-            [b'o', 0x0d, 0xe0, 0xf3, 0xce, 0xf1, 0xe7, 0x69, 0x22]
-        );
-        assert_eq!(keys[1][..], *b"s\x7f\xff\xff\xff\xff\xff\xff\xff");
-        assert_eq!(keys[2][..1], *b"g");
-        assert_eq!(seen_prefix(b"n/x")[..], keys[2][..4]);
-        assert_eq!(seen_prefix(b"n")[..], *b"s");
-        assert_eq!(ended_key(5)[..], *b"x\0\0\0\0\0\0\0\x05");
-        // By name: everywhere, and in one namespace.
-        let index = Index {
-            object_name: "web".into(),
-            ..Index::default()
-        };
-        let keys: Vec<_> = Fields::of(&index, b"shop/x").keys(1).collect();
-        let named = ObjectSelector::Name {
-            name: "web".into(),
-            kind: None,
-            namespace: None,
-        };
-        let prefix = |keys: &[u8]| ObjectKey::of(&named, keys).unwrap().prefix();
-        assert_eq!(prefix(b"")[..], keys[0][..6]);
-        assert_eq!(prefix(b"sho")[..], keys[0][..6]);
-        assert_eq!(prefix(b"shop/x")[..], keys[0][..9]);
-        assert_ne!(prefix(b"bank/")[..], keys[0][..9]);
-    }
-}
+#[path = "keys_tests.rs"]
+mod tests;

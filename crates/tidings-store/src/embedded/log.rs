@@ -9,7 +9,7 @@
 //! Invariants: the segments of a bucket are in the order of their revisions, and only the last is added to; behind its
 //! frames there may be zeros, behind those of the others there is nothing. After a failed write or sync nothing is appended
 //! until every segment of that commit has been cut back to what was synced before; a segment whose sync failed is then
-//! never added to again, unless it has no revision yet. A segment that is not the last may be replaced by one with less in
+//! never added to again, unless it has no revision yet. A segment that is not the last, or is sealed, may be replaced by one with less in
 //! it ([`rewrite`](super::rewrite)); whoever has the bucket's [`Segments`] from before goes on reading the old one.
 
 use std::collections::BTreeMap;
@@ -30,6 +30,10 @@ const UNFINISHED: &str = "new";
 
 /// A segment that was added to by one of so many last commits has [room](Segment::append) for those to come.
 const RECENT: u64 = 64;
+
+/// A segment is sealed when it has this part of the bytes of a full one: if nothing was added to it of late, and if there was.
+const QUIET_PART: u64 = 64;
+const BUSY_PART: u64 = 2;
 
 /// Torn tails kept; older ones are removed.
 const TORN_MAX: usize = 8;
@@ -215,8 +219,9 @@ impl Log {
             buckets.entry(bucket).or_default().push(segment);
         }
         let newest = check(checkpoint, &mut found, &mut tails)?;
-        let (number, revision) =
-            newest.map_or((0, 0), |header| (header.number, header.state.revision));
+        let (number, revision) = newest
+            .as_ref()
+            .map_or((0, 0), |header| (header.number, header.state.revision));
         let number = number.max(checkpoint.unwrap_or(0));
         let revision = revision.max(reached.unwrap_or(0));
         for (segment, claims) in claims {
@@ -399,8 +404,11 @@ impl Log {
             }
             segment.give_room_back()?;
             self.forget(|other| Arc::ptr_eq(other, &segment));
-            // Where things are in it will not change any more.
-            if let Err(error) = segment.write_idx() {
+            // Where things are in it will not change any more, unless it was sealed, and replaced meanwhile.
+            let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_newest = self.bucket(bucket).newest();
+            let is_newest = is_newest.is_some_and(|newest| Arc::ptr_eq(&newest, &segment));
+            if is_newest && let Err(error) = segment.write_idx() {
                 tracing::warn!(file = %segment.path.display(), %error, "failed to write a segment's index");
             }
         }
@@ -409,6 +417,30 @@ impl Log {
         disk::sync_folder(&self.folder)?;
         self.change(bucket, |segments| segments.push(Arc::clone(&segment)));
         Ok(segment)
+    }
+
+    /// Has nothing more added to the last segments of buckets behind one, if they are long enough; they may be replaced then.
+    /// Those with no commit after `quiet` need not be as long: there will not be many of them. To be called between two commits.
+    pub(crate) fn seal(&self, behind: u64, quiet: u64) {
+        for (_, segments) in self.buckets().range(behind.saturating_add(1)..) {
+            let Some(segment) = segments.newest().filter(|segment| {
+                let part = if segment.number() <= quiet {
+                    QUIET_PART
+                } else {
+                    BUSY_PART
+                };
+                // The next one must not begin at the same revision.
+                segment.len() >= self.segment_len / part && segment.last() >= segment.first
+            }) else {
+                continue;
+            };
+            if let Err(error) = segment.give_room_back() {
+                tracing::warn!(file = %segment.path.display(), %error, "failed to give room in a segment back");
+                continue;
+            }
+            self.forget(|other| Arc::ptr_eq(other, &segment));
+            segment.retire();
+        }
     }
 
     /// Changes a bucket's segments, whose [`Segments`] may have been replaced since the caller looked.
@@ -428,6 +460,10 @@ impl Log {
         publish: impl FnOnce(Segments),
     ) -> io::Result<()> {
         let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.buckets().contains_key(&old.bucket) {
+            // It was dropped meanwhile, with all its files.
+            return new.map_or(Ok(()), |new| disk::remove(&new.path));
+        }
         // First, and for good: it must not be taken for that of the new one.
         old.remove_idx()?;
         disk::sync_folder(&self.folder)?;
@@ -461,6 +497,7 @@ impl Log {
 
     /// Removes a bucket's segments.
     pub(crate) fn drop_bucket(&self, bucket: u64) -> io::Result<()> {
+        let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
         let segments = {
             let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
             buckets.remove(&bucket).unwrap_or_default()
@@ -552,7 +589,7 @@ fn check(
     let mut next = checkpoint + 1;
     let mut at = 0;
     while let Some((segment, frame)) = found.get(at) {
-        let header = frame.header;
+        let header = &frame.header;
         let parts = found
             .iter()
             .skip(at)
@@ -577,8 +614,8 @@ fn check(
             }
             return Ok(whole);
         }
-        whole = Some(header);
         next = next.max(header.number + 1);
+        whole = Some(header.clone());
         at += parts;
     }
     Ok(whole)

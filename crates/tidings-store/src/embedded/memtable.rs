@@ -16,17 +16,23 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLo
 
 use foldhash::fast::RandomState;
 
-use super::keys::{Fields, ObjectKey, Pointer};
-use crate::{Revision, UnixMillis};
+use super::keys::{By, Fields, ObjectKey, Placed, Pointer};
+use crate::{Place, Revision, UnixMillis};
 
 /// Slots of a whole chunk.
 const CHUNK: usize = 1024;
 
 /// What a slot is charged besides its name: itself, its share of the hash tables and of sorted orders.
-const SLOT_BYTES: usize = 224;
+pub(crate) const SLOT_BYTES: usize = 256;
 
 /// What a noted end is charged.
-const ENDED_BYTES: usize = 160;
+const ENDED_BYTES: usize = 192;
+
+/// What a reason is charged besides its text.
+const REASON_BYTES: usize = 64;
+
+/// What an early record is charged besides.
+const EARLY_BYTES: usize = 64;
 
 /// Slots of a chain that are gone through at a time.
 const ABOUT_MAX: usize = 512;
@@ -56,13 +62,7 @@ struct Put {
     bucket: u64,
     expires_at: Option<UnixMillis>,
     fields: Fields,
-}
-
-/// A version, with what the trees are told of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
-    pub(crate) pointer: Pointer,
-    pub(crate) fields: Fields,
+    is_early: bool,
 }
 
 /// What a memtable says of a name.
@@ -87,6 +87,20 @@ impl Slot {
         self.revision <= at && at < self.next.load(Ordering::Acquire)
     }
 
+    /// Where it is among those last seen, if it puts a version.
+    fn place(&self) -> Option<Place> {
+        self.put.map(|put| Place {
+            last_seen: put.fields.last_seen,
+            revision: self.revision,
+        })
+    }
+
+    /// Bucket, end and revision, if it put an early record.
+    fn early(&self) -> Option<(u64, i64, Revision)> {
+        let put = self.put.filter(|put| put.is_early)?;
+        Some((put.bucket, put.expires_at?.0, self.revision))
+    }
+
     fn placed(&self) -> Option<Placed> {
         self.put.map(|put| Placed {
             pointer: Pointer {
@@ -95,9 +109,13 @@ impl Slot {
                 expires_at: put.expires_at,
             },
             fields: put.fields,
+            is_early: put.is_early,
         })
     }
 }
+
+/// Reasons by their [hashes](Fields::reason).
+pub(crate) type Reasons = HashMap<u64, Arc<str>, RandomState>;
 
 /// Some slots that follow each other, and their names.
 #[derive(Default)]
@@ -120,6 +138,11 @@ impl Chunk {
         self.slots.get(usize::from(at))
     }
 
+    /// Whether it has slots up to a revision.
+    fn begins_by(&self, at: Revision) -> bool {
+        self.slots.first().is_some_and(|slot| slot.revision <= at)
+    }
+
     /// Its slots in the order of their names, and of their revisions within a name.
     fn by_name(&self) -> &[u16] {
         self.by_name.get_or_init(|| {
@@ -133,10 +156,7 @@ impl Chunk {
     /// Its slots that put a version, the one seen last first.
     fn by_seen(&self) -> &[u16] {
         self.by_seen.get_or_init(|| {
-            let mut sorted = self.sorted(|a, b| {
-                let seen = |slot: &Slot| slot.put.map(|put| (put.fields.last_seen, slot.revision));
-                seen(b).cmp(&seen(a))
-            });
+            let mut sorted = self.sorted(|a, b| b.place().cmp(&a.place()));
             sorted.retain(|at| self.slot(*at).is_some_and(|slot| slot.put.is_some()));
             sorted
         })
@@ -164,6 +184,10 @@ struct Inner {
     names: HashMap<u64, u32, RandomState>,
     objects: HashMap<u64, u32, RandomState>,
     ended: HashMap<Revision, Ended, RandomState>,
+    /// The reasons of versions that were put or ended, by their hashes.
+    reasons: Reasons,
+    /// Bucket, end and revision of the early records.
+    early: BTreeSet<(u64, i64, Revision)>,
     bytes: usize,
 }
 
@@ -179,13 +203,14 @@ impl Inner {
         Some((chunk, chunk.slots.get(slot as usize % CHUNK)?))
     }
 
-    fn all_chunks(&self) -> Vec<Arc<Chunk>> {
-        let mut chunks = self.chunks.clone();
-        if !self.open.slots.is_empty() {
-            let copied = self.copied.get_or_init(|| Arc::new(self.open.copy()));
-            chunks.push(Arc::clone(copied));
-        }
-        chunks
+    /// A copy of the chunk that is added to, if it has slots up to a revision.
+    fn open_chunk(&self, at: Revision) -> Option<Arc<Chunk>> {
+        let copy = || Arc::new(self.open.copy());
+        let copied = self
+            .open
+            .begins_by(at)
+            .then(|| self.copied.get_or_init(copy));
+        copied.cloned()
     }
 
     fn len(&self) -> u32 {
@@ -207,14 +232,12 @@ impl Inner {
 
     /// The slot of a revision.
     fn at(&self, revision: Revision) -> Option<&Slot> {
-        let begins = |chunk: &Chunk| {
-            let first = chunk.slots.first();
-            first.is_some_and(|slot| slot.revision <= revision)
-        };
-        let chunk = if begins(&self.open) {
+        let chunk = if self.open.begins_by(revision) {
             &self.open
         } else {
-            let next = self.chunks.partition_point(|chunk| begins(chunk));
+            let next = self
+                .chunks
+                .partition_point(|chunk| chunk.begins_by(revision));
             self.chunks.get(next.checked_sub(1)?)?
         };
         let found = chunk
@@ -248,6 +271,10 @@ impl Inner {
             name_len: change.name.len() as u32,
             previous,
         };
+        if let Some(early) = slot.early() {
+            self.early.insert(early);
+            self.bytes += EARLY_BYTES;
+        }
         self.open.names.extend_from_slice(change.name);
         self.open.slots.push(slot);
         self.bytes += SLOT_BYTES + change.name.len();
@@ -288,6 +315,10 @@ impl Inner {
                 None => {}
             }
         }
+        if let Some(early) = slot.early() {
+            self.early.remove(&early);
+            self.bytes -= EARLY_BYTES;
+        }
         let start = slot.name_at as usize;
         let name = self.open.names.split_off(start);
         self.bytes -= SLOT_BYTES + name.len();
@@ -326,6 +357,23 @@ impl Memtable {
         self.read().bytes
     }
 
+    /// Is told the reason of a version that is going to be put or to end.
+    pub(crate) fn know_reason(&self, fields: &Fields, reason: &str) {
+        let Some(hash) = fields.reason else {
+            return;
+        };
+        if !self.read().reasons.contains_key(&hash) {
+            let mut inner = self.write();
+            inner.bytes += REASON_BYTES + reason.len();
+            inner.reasons.insert(hash, reason.into());
+        }
+    }
+
+    /// The reasons of its versions.
+    pub(crate) fn reasons(&self) -> Reasons {
+        self.read().reasons.clone()
+    }
+
     /// Has a name point to a new version, in place of another if that lived.
     pub(crate) fn put(&self, hash: u64, name: &[u8], new: &Placed, replaced: Option<&Placed>) {
         let mut inner = self.write();
@@ -337,6 +385,7 @@ impl Memtable {
             bucket: new.pointer.bucket,
             expires_at: new.pointer.expires_at,
             fields: new.fields,
+            is_early: new.is_early,
         });
         inner.push(&Change {
             hash,
@@ -447,18 +496,38 @@ impl Memtable {
         (by <= at && by != NEVER_CHANGED).then_some(by)
     }
 
-    /// All its slots as they are now, those of a chunk that is not whole copied: to be gone through without holding up
-    /// the one who adds. Who asks again before something was added gets the same copy.
-    pub(crate) fn chunks(&self) -> Vec<Arc<Chunk>> {
-        self.read().all_chunks()
+    /// Ends and revisions of early records in a bucket, in order, from a moment on: so many at most.
+    pub(crate) fn early(
+        &self,
+        bucket: u64,
+        from: (i64, Revision),
+        limit: usize,
+    ) -> Vec<(i64, Revision)> {
+        let (first, last) = ((bucket, from.0, from.1), (bucket, i64::MAX, Revision::MAX));
+        let inner = self.read();
+        let early = inner.early.range(first..=last).take(limit);
+        early.map(|(_, end, revision)| (*end, *revision)).collect()
     }
 
-    /// What is to be done to the trees, for a memtable that nothing is added to any more.
-    pub(crate) fn outcome(&self) -> Outcome {
+    /// All its slots up to a revision, and maybe some behind it, those of a chunk that is not whole copied: to be gone
+    /// through without holding up the one who adds. Who asks again before something was added gets the same copy.
+    pub(crate) fn chunks(&self, at: Revision) -> Vec<Arc<Chunk>> {
         let inner = self.read();
-        let ended = inner.ended.values();
+        let next = inner.chunks.partition_point(|chunk| chunk.begins_by(at));
+        let mut chunks = inner.chunks.get(..next).unwrap_or_default().to_vec();
+        chunks.extend(inner.open_chunk(at));
+        chunks
+    }
+
+    /// What became of names and versions up to a revision; what is to be done to the trees, for a memtable that nothing is
+    /// added to any more.
+    pub(crate) fn outcome(&self, at: Revision) -> Outcome {
+        let chunks = self.chunks(at);
+        let ended = self.read().ended.values().copied().collect::<Vec<_>>();
+        let ended = ended.into_iter().filter(|ended| ended.by <= at);
         Outcome {
-            chunks: inner.all_chunks(),
+            chunks,
+            at,
             ended_before: ended.map(|ended| (ended.version, ended.by)).collect(),
         }
     }
@@ -481,6 +550,7 @@ impl Chunk {
 /// See [`Memtable::outcome`].
 pub(crate) struct Outcome {
     chunks: Vec<Arc<Chunk>>,
+    at: Revision,
     /// Versions put before this memtable that ended, and the revision of what ended them.
     pub(crate) ended_before: Vec<(Placed, Revision)>,
 }
@@ -488,13 +558,14 @@ pub(crate) struct Outcome {
 impl Outcome {
     fn slots(&self) -> impl Iterator<Item = (&Chunk, &Slot, Option<Revision>)> {
         self.chunks.iter().flat_map(|chunk| {
-            chunk.slots.iter().map(|slot| {
+            let slots = chunk
+                .slots
+                .iter()
+                .take_while(|slot| slot.revision <= self.at);
+            slots.map(|slot| {
                 let next = slot.next.load(Ordering::Acquire);
-                (
-                    &**chunk,
-                    slot,
-                    Some(next).filter(|next| *next != NEVER_CHANGED),
-                )
+                let is_seen = next != NEVER_CHANGED && next <= self.at;
+                (&**chunk, slot, Some(next).filter(|_| is_seen))
             })
         })
     }
@@ -507,6 +578,15 @@ impl Outcome {
             .collect();
         names.sort_unstable_by_key(|(name, _)| *name);
         names
+    }
+
+    /// The revision of its last change.
+    pub(crate) fn last(&self) -> Revision {
+        let last = self.chunks.iter().rev().find_map(|chunk| {
+            let next = chunk.slots.partition_point(|slot| slot.revision <= self.at);
+            chunk.slots.get(next.checked_sub(1)?)
+        });
+        last.map_or(0, |slot| slot.revision)
     }
 
     /// The versions put, and the revisions of what ended those that ended.
@@ -563,24 +643,27 @@ pub(crate) struct Seen {
     chunk: Arc<Chunk>,
     next: usize,
     at: Revision,
-    group: Option<u32>,
+    by: By,
 }
 
 impl Seen {
-    /// Those of one group of names, or all.
-    pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, group: Option<u32>) -> Self {
+    /// Those that something finds, behind a place if there is one.
+    pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, by: By, behind: Option<Place>) -> Self {
+        let is_before = |slot: &Slot| behind.is_some_and(|behind| slot.place() >= Some(behind));
+        let by_seen = chunk.by_seen();
+        let next = by_seen.partition_point(|at| chunk.slot(*at).is_some_and(is_before));
         Self {
             chunk,
-            next: 0,
+            next,
             at,
-            group,
+            by,
         }
     }
 }
 
 impl Iterator for Seen {
-    /// When it was last seen, and where it is.
-    type Item = (UnixMillis, Pointer);
+    /// Its place and its bucket.
+    type Item = (Place, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -589,263 +672,15 @@ impl Iterator for Seen {
             let Some(slot) = self.chunk.slot(slot).filter(|slot| slot.is_seen(self.at)) else {
                 continue;
             };
-            if let Some(Placed { pointer, fields }) = slot.placed()
-                && self.group.is_none_or(|group| fields.group == Some(group))
+            if let (Some(put), Some(place)) = (slot.put, slot.place())
+                && self.by.finds(&put.fields)
             {
-                return Some((fields.last_seen, pointer));
+                return Some((place, put.bucket));
             }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::{Index, ObjectSelector};
-
-    const NAMES: [&str; 6] = ["a/x", "a/y", "b/x", "b", "b/", "c/long-name"];
-    const OBJECTS: [&str; 3] = ["", "one", "two"];
-
-    /// A hash that puts different names into one chain.
-    fn hash(name: &str) -> u64 {
-        name.len() as u64 % 2
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        /// Put or remove one of the names.
-        Put {
-            name: usize,
-            object: usize,
-            last_seen: i64,
-        },
-        Remove {
-            name: usize,
-        },
-        /// So many changes in a row, for more than a chunk.
-        Many {
-            name: usize,
-            count: usize,
-        },
-        /// Take back so many changes.
-        TakeBack(usize),
-    }
-
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            8 => (0..6usize, 0..3usize, 0..5i64)
-                .prop_map(|(name, object, last_seen)| Step::Put { name, object, last_seen }),
-            3 => (0..6usize).prop_map(|name| Step::Remove { name }),
-            1 => (0..6usize, CHUNK - 3..CHUNK + 3).prop_map(|(name, count)| Step::Many { name, count }),
-            2 => (0..2 * CHUNK).prop_map(Step::TakeBack),
-            2 => (0..4usize).prop_map(Step::TakeBack),
-        ];
-        proptest::collection::vec(step, 1..30)
-    }
-
-    /// What was done, the oldest first: the revision, the name, what was put, and what that ended.
-    #[derive(Default)]
-    struct Model {
-        changes: Vec<(Revision, &'static str, Option<Placed>, Option<Placed>)>,
-        /// What the names pointed to before.
-        before: BTreeMap<&'static str, Placed>,
-    }
-
-    impl Model {
-        fn as_of(&self, at: Revision) -> BTreeMap<&'static str, Option<Placed>> {
-            let seen = self.changes.iter().filter(|change| change.0 <= at);
-            seen.map(|(_, name, placed, _)| (*name, *placed)).collect()
-        }
-
-        fn current(&self, name: &str) -> Option<Placed> {
-            let changes = self.as_of(Revision::MAX);
-            changes
-                .get(name)
-                .copied()
-                .unwrap_or_else(|| self.before.get(name).copied())
-        }
-    }
-
-    fn placed(revision: Revision, name: &str, object: usize, last_seen: i64) -> Placed {
-        let index = Index {
-            object_uid: OBJECTS[object].into(),
-            object_name: OBJECTS[(object + 1) % 3].into(),
-            last_seen: UnixMillis(last_seen),
-            ..Index::default()
-        };
-        Placed {
-            pointer: Pointer {
-                revision,
-                bucket: 9,
-                expires_at: Some(UnixMillis(5)),
-            },
-            fields: Fields::of(&index, name.as_bytes()),
-        }
-    }
-
-    fn check(memtable: &Memtable, model: &Model, at: Revision) -> Result<(), TestCaseError> {
-        let expected = model.as_of(at);
-        for name in NAMES {
-            let found = memtable.find(hash(name), name.as_bytes(), at);
-            match (found, expected.get(name)) {
-                (Found::Unknown, None) | (Found::Gone, Some(None)) => {}
-                (Found::Placed(found), Some(Some(expected))) => {
-                    prop_assert_eq!(found.pointer, expected.pointer);
-                }
-                (found, expected) => prop_assert!(false, "{}: {:?} {:?}", name, found, expected),
-            }
-        }
-        let chunks = memtable.chunks();
-        let mut names = BTreeMap::new();
-        for chunk in &chunks {
-            let mut stream = Names::new(Arc::clone(chunk), at, |name| name < &b"b"[..]);
-            let mut last = Vec::new();
-            while let Some((name, pointer)) = stream.peek() {
-                prop_assert!(*last < *name);
-                last = name.to_vec();
-                names.insert(last.clone(), pointer);
-                stream.advance();
-            }
-        }
-        let from_b: BTreeMap<_, _> = expected
-            .iter()
-            .filter(|(name, _)| **name >= "b")
-            .map(|(name, placed)| (name.as_bytes().to_vec(), placed.map(|it| it.pointer)))
-            .collect();
-        prop_assert_eq!(names, from_b);
-        let selectors = OBJECTS.iter().skip(1).flat_map(|object| {
-            let by_name = ObjectSelector::Name {
-                kind: None,
-                namespace: None,
-                name: (*object).into(),
-            };
-            [ObjectSelector::Uid((*object).into()), by_name]
-        });
-        for selector in selectors {
-            let wanted = ObjectKey::of(&selector, b"").unwrap();
-            let about: BTreeSet<_> = memtable
-                .about(wanted, at, false)
-                .unwrap()
-                .into_iter()
-                .map(|found| found.revision)
-                .collect();
-            let live = expected.values().flatten();
-            let expected: BTreeSet<_> = live
-                .filter(|placed| placed.fields.objects().contains(&Some(wanted.hash())))
-                .map(|placed| placed.pointer.revision)
-                .collect();
-            prop_assert_eq!(about, expected, "{:?}", selector);
-        }
-        for group in [None, super::super::keys::group(b"a/")] {
-            let mut seen = Vec::new();
-            for chunk in &chunks {
-                let of_chunk: Vec<_> = Seen::new(Arc::clone(chunk), at, group)
-                    .map(|(last_seen, pointer)| (last_seen, pointer.revision))
-                    .collect();
-                prop_assert!(of_chunk.is_sorted_by(|a, b| a > b));
-                seen.extend(of_chunk);
-            }
-            seen.sort_unstable();
-            let live = expected.values().flatten();
-            let mut expected: Vec<_> = live
-                .filter(|placed| group.is_none() || placed.fields.group == group)
-                .map(|placed| (placed.fields.last_seen, placed.pointer.revision))
-                .collect();
-            expected.sort_unstable();
-            prop_assert_eq!(seen, expected);
-        }
-        for (by, _, _, ended) in &model.changes {
-            if let Some(ended) = ended {
-                let found = memtable.ended_by(ended.pointer.revision, at);
-                prop_assert_eq!(found, (*by <= at).then_some(*by));
-            }
-        }
-        Ok(())
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-
-        #[test]
-        fn does_as_a_list_of_changes(steps in steps(), readers: [prop::sample::Index; 3]) {
-            let memtable = Memtable::default();
-            let mut model = Model::default();
-            for (number, name) in NAMES.into_iter().enumerate().skip(2) {
-                model.before.insert(name, placed(number as u64, name, 1, 0));
-            }
-            let first = 100;
-            for step in steps {
-                let revision = model.changes.last().map_or(first, |change| change.0 + 1);
-                let put = |model: &mut Model, revision, name: usize, object, last_seen| {
-                    let (name, before) = (NAMES[name], model.current(NAMES[name]));
-                    let new = placed(revision, name, object, last_seen);
-                    memtable.put(hash(name), name.as_bytes(), &new, before.as_ref());
-                    model.changes.push((revision, name, Some(new), before));
-                };
-                match step {
-                    Step::Put { name, object, last_seen } => {
-                        put(&mut model, revision, name, object, last_seen);
-                    }
-                    Step::Many { name, count } => {
-                        for number in 0..count {
-                            put(&mut model, revision + number as u64, name, number % 3, 1);
-                        }
-                    }
-                    Step::Remove { name } => {
-                        let name = NAMES[name];
-                        if let Some(before) = model.current(name) {
-                            memtable.remove(hash(name), name.as_bytes(), &before, revision);
-                            model.changes.push((revision, name, None, Some(before)));
-                        }
-                    }
-                    Step::TakeBack(count) => {
-                        let left = model.changes.len().saturating_sub(count);
-                        model.changes.truncate(left);
-                        memtable.truncate(model.changes.last().map_or(first - 1, |change| change.0));
-                    }
-                }
-                check(&memtable, &model, Revision::MAX - 1)?;
-            }
-            for reader in readers {
-                let at = first - 1 + reader.index(model.changes.len() + 1) as u64;
-                check(&memtable, &model, at)?;
-            }
-
-            let outcome = memtable.outcome();
-            let names: Vec<_> = outcome.names();
-            let expected = model.as_of(Revision::MAX);
-            let expected: Vec<_> = expected
-                .iter()
-                .map(|(name, placed)| (name.as_bytes(), placed.map(|it| it.pointer)))
-                .collect();
-            prop_assert_eq!(names, expected);
-            let ended: BTreeMap<_, _> = outcome
-                .versions()
-                .filter_map(|(placed, by)| Some((placed.pointer.revision, by?)))
-                .chain(outcome.ended_before.iter().map(|(placed, by)| (placed.pointer.revision, *by)))
-                .collect();
-            let expected: BTreeMap<_, _> = model
-                .changes
-                .iter()
-                .filter_map(|(by, _, _, ended)| Some(((*ended)?.pointer.revision, *by)))
-                .collect();
-            prop_assert_eq!(ended, expected);
-            let live: BTreeSet<_> = outcome
-                .versions()
-                .filter(|(_, by)| by.is_none())
-                .map(|(placed, _)| placed.pointer.revision)
-                .collect();
-            let expected: BTreeSet<_> = model
-                .as_of(Revision::MAX)
-                .values()
-                .flatten()
-                .map(|placed| placed.pointer.revision)
-                .collect();
-            prop_assert_eq!(live, expected);
-        }
-    }
-}
+#[path = "memtable_tests.rs"]
+pub(crate) mod tests;

@@ -7,8 +7,8 @@
 //!   reads ───▶ View: a snapshot of the index, versions from the history in memory or the log
 //! ```
 //!
-//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
-//! snapshot and do not wait for writers. The bytes on disk are described in `docs/storage-format.md`.
+//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a snapshot and do not wait for
+//! writers; that of a list is held for its next pages. The bytes on disk are described in `docs/storage-format.md`.
 //!
 //! One process at a time may have the folder open. Point reads, and lists of one object's few records if the system has
 //! these in memory, are done in the calling task (they take microseconds); other lists run on tokio's blocking threads, so a
@@ -20,6 +20,7 @@ mod bucket;
 mod checkpoint;
 mod codec;
 mod committer;
+mod counts;
 mod dictionaries;
 mod disk;
 mod engine;
@@ -33,6 +34,7 @@ mod frame;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod held;
 mod history;
 mod index;
 mod keys;
@@ -42,12 +44,14 @@ mod log_tests;
 mod memtable;
 mod names;
 mod options;
+mod order;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
 mod power_cuts;
 mod queue;
 mod read;
+mod read_counts;
 mod replay;
 mod reply;
 mod request;
@@ -58,6 +62,9 @@ mod sample;
 mod segment;
 mod shared;
 mod stored;
+mod sweep;
+#[cfg(test)]
+mod sweep_tests;
 #[cfg(test)]
 mod tests;
 mod trainer;
@@ -76,14 +83,15 @@ use crate::clock::Reading;
 use crate::confirmed::Confirmed;
 use crate::limits::check_size;
 use crate::{
-    BoxFuture, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError, Record,
-    Revision, Stats, Store, Watch, WatchError, WriteError,
+    BoxFuture, Counts, CountsRequest, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page,
+    ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
 };
 use codec::Codec;
 use committer::Committer;
 use engine::{Engine, Published};
 use flusher::Flusher;
 use folder::Folder;
+use held::{Held, Limits};
 use index::Sizes;
 use keys::Fields;
 use queue::Queue;
@@ -127,13 +135,18 @@ impl EmbeddedStore {
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(folder.as_ref())?;
         let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
+        if !options.learn_to_compress {
+            codec.sample.close();
+        }
         let sizes = Sizes {
             cache: options.cache_bytes,
             memtable: options.index_memory_bytes,
             // Where things are in it is kept in 32 bits.
             segment: options.segment_bytes.min(1 << 30),
         };
-        let engine = Arc::new(Engine::open(folder.path(), sizes, &codec)?);
+        let mut engine = Engine::open(folder.path(), sizes, &codec)?;
+        engine.held = Held::new(Limits::of(&options));
+        let engine = Arc::new(engine);
         let Published { state, number, .. } = engine.published();
         let now = Reading::of(&*options.clock);
         let belief = believed::read(folder.path());
@@ -201,6 +214,7 @@ impl EmbeddedStore {
         let bytes = value.len();
         let put = Box::new(Put {
             fields: Fields::of(&index, &key),
+            reason: index.reason,
             key,
             value,
             expires_at,
@@ -280,8 +294,7 @@ impl Store for EmbeddedStore {
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(async move {
             let shared = &self.shared;
-            let at_once = shared.read(|view| view.list_at_once(&request, shared.clock.now()));
-            if let Ok(Some(page)) = at_once {
+            if let Ok(Some(page)) = shared.list_at_once(&request) {
                 return Ok(page);
             }
             // Whatever kept it from being read is found out again where there is time for it.
@@ -292,8 +305,13 @@ impl Store for EmbeddedStore {
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(blocking(&self.shared, move |shared| {
-            let now = shared.clock.now();
-            shared.read(|view| Ok(view.newest(&request, now)?))
+            shared.newest(&request)
+        }))
+    }
+
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        Box::pin(blocking(&self.shared, move |shared| {
+            shared.read(|view| Ok(read_counts::read(view, &request)?))
         }))
     }
 

@@ -42,7 +42,7 @@ impl Names {
         let is_before = |name: &[u8]| after.map_or(name < prefix, |after| name <= after);
         let mut streams = Vec::new();
         for (age, memtable) in snapshot.memtables.iter().enumerate() {
-            let of_memtable = memtable.chunks().into_iter();
+            let of_memtable = memtable.chunks(at).into_iter();
             streams.extend(of_memtable.map(|chunk| (age, Stream::new(chunk, at, is_before))));
         }
         let start = after.map_or(Bound::Included(prefix), Bound::Excluded);

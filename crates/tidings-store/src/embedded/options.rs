@@ -25,8 +25,21 @@ pub struct EmbeddedOptions {
     pub index_memory_bytes: usize,
     /// How long a file of the log gets before the next one is begun, in bytes. Default 128 MiB, 1 GiB at most.
     ///
-    /// Space that replaced and deleted versions of records take that never expire is not given back in the newest file.
+    /// Space of records that were replaced, deleted or expired is given back in files of which a quarter is not needed.
+    /// There may be as much more, and half as much in files that are written to.
     pub segment_bytes: u64,
+    /// How many lists that are read page by page have a snapshot held for them, so that their pages cost the same however
+    /// much is written meanwhile. Default 256; 0 holds none.
+    ///
+    /// The pages of other lists are as exact, and cost time in proportion to what was written since the first one. Once two
+    /// pages of a list were read it keeps its snapshot beside any number of new lists.
+    pub list_snapshots_max: usize,
+    /// How long after its last page was read a list's snapshot is held. Default one minute.
+    ///
+    /// None is held for longer than the history is. What expired or was merged meanwhile keeps its space on disk for as long.
+    pub list_snapshot_idle: Duration,
+    /// How much of the index is kept in memory for snapshots after it was flushed, in bytes. Default 64 MiB.
+    pub list_snapshot_memory_bytes: usize,
     /// Memory for caching what is read, in bytes. Default 32 MiB.
     pub cache_bytes: u64,
     /// Below this many free bytes on the disk, creates and updates are refused with [`Fault::NoSpace`](crate::Fault::NoSpace), so that deletes,
@@ -35,6 +48,9 @@ pub struct EmbeddedOptions {
     /// Whether the ends of expired records are written down as their time comes, or only when
     /// [`expire`](crate::Store::expire) is called (for tests). Default true.
     pub expire_by_itself: bool,
+    /// Whether values are compressed with what they have in common, which is learned from them, rather than with the built-in
+    /// dictionary alone. Default true.
+    pub learn_to_compress: bool,
     /// Tells the time. Default [`SystemClock`].
     pub clock: Arc<dyn Clock>,
 }
@@ -47,9 +63,13 @@ impl Default for EmbeddedOptions {
             history_memory_bytes: 8 << 20,
             index_memory_bytes: 16 << 20,
             segment_bytes: 128 << 20,
+            list_snapshots_max: 256,
+            list_snapshot_idle: Duration::from_secs(60),
+            list_snapshot_memory_bytes: 64 << 20,
             cache_bytes: 32 << 20,
             free_space_min: 128 << 20,
             expire_by_itself: true,
+            learn_to_compress: true,
             clock: Arc::new(SystemClock),
         }
     }

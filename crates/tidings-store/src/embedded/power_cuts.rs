@@ -74,6 +74,8 @@ impl Writer {
         let minutes = match self.number {
             0 | 1 => 1 + self.random.next() % 4,
             2 | 3 => 1 + self.random.next() % 600,
+            // Anything from a minute to years.
+            4 => 1 << self.random.below(23),
             _ => return record,
         };
         record.expires_at(UnixMillis(now.0 + minutes.cast_signed() * MINUTE))
@@ -160,7 +162,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
         free_space_min: 0,
         // Few enough that the index is flushed many times between two cuts.
         index_memory_bytes: 8 << 10,
-        // And segments of what never expires are written anew.
+        // And segments are written anew.
         segment_bytes: 24 << 10,
         ..EmbeddedOptions::default()
     };

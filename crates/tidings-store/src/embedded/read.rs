@@ -1,20 +1,23 @@
 //! Reading: a [`View`] is the store as of one commit, and every read is answered from one.
 //!
-//! A list at an older revision is the current one with the changes since then taken back, so pages stay exact however long
-//! they take, as long as the history reaches back to them.
+//! The pages of one list are read from one snapshot, which is [held](super::held) for them. A list at an older revision of
+//! which there is none is the current one with the changes since then taken back, so pages stay exact however long they
+//! take, as long as the history reaches back to them.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
 use super::bucket::Buckets;
 use super::codec::Codec;
-use super::engine::{Engine, Published};
-use super::frame::Kind;
+use super::engine::Engine;
+use super::held::Moment;
 use super::history::{Event, Events};
 use super::index::{Snapshot, Tree, key_of};
-use super::keys::{self, NEVER, ObjectKey, Pointer, State, Version};
+use super::keys::{self, By, ObjectKey, Pointer, State, Version};
 use super::memtable::{Found, Seen};
 use super::names::Names;
 use super::segment::Scratch;
@@ -22,12 +25,15 @@ use super::stored::{LookedUp, Stored, unpack, unpack_record};
 use crate::changes::{Bounds, Changes, Logged};
 use crate::record::Room;
 use crate::{
-    At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, ReadError,
-    Record, Revision, UnixMillis,
+    At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place,
+    ReadError, Record, Revision, UnixMillis,
 };
 
 /// So many events of one object are read at once, wherever they are asked for.
 pub(crate) const AT_ONCE_MAX: usize = 64;
+
+/// Records that are read for one page of the newest and are none of those asked for, at most.
+const PASSED_OVER_MAX: usize = 4096;
 
 /// See the module documentation.
 pub(crate) struct View<'a> {
@@ -35,7 +41,7 @@ pub(crate) struct View<'a> {
     pub(crate) codec: &'a Codec,
     /// What was written last, for those who want nothing but records.
     recent: Option<&'a Changes>,
-    pub(crate) snapshot: Snapshot,
+    pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) state: State,
 }
@@ -43,8 +49,16 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// The store as of now.
     pub(crate) fn new(engine: &'a Engine, codec: &'a Codec) -> Self {
-        let (snapshot, published) = engine.index.snapshot(|| engine.published());
-        let Published { state, buckets, .. } = published;
+        Self::at(engine, codec, engine.moment())
+    }
+
+    /// The store as of some moment.
+    pub(crate) fn at(engine: &'a Engine, codec: &'a Codec, moment: Moment) -> Self {
+        let Moment {
+            snapshot,
+            buckets,
+            state,
+        } = moment;
         Self {
             engine,
             codec,
@@ -130,6 +144,18 @@ impl<'a> View<'a> {
         self.version_into(revision, bucket, &mut Scratch::default())
     }
 
+    /// The same, where it may have been left out of the log since it ended.
+    pub(crate) fn found(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
+        let Some(segments) = self.buckets.get(&bucket) else {
+            return Ok(None);
+        };
+        let mut scratch = Scratch::default();
+        let bytes = segments.log.version(revision, &mut scratch)?;
+        bytes
+            .map(|bytes| unpack(self.codec, bytes, revision, bucket))
+            .transpose()
+    }
+
     fn version_into(
         &self,
         revision: Revision,
@@ -190,36 +216,7 @@ impl<'a> View<'a> {
 
     /// Whether the end of a version is written down by the expiry of its bucket.
     pub(crate) fn is_swept(&self, bucket: u64, revision: Revision) -> bool {
-        (bucket, revision) <= self.state.swept
-    }
-
-    /// By how many milliseconds the first end that is due is overdue.
-    pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
-        for (name, bucket) in self.buckets.range(self.state.swept.0..NEVER) {
-            let (swept, last) = self.state.swept;
-            let start = if *name == swept {
-                last.saturating_add(1)
-            } else {
-                0
-            };
-            let mut walk = bucket.log.walk(start);
-            let waiting = walk.next(|entry| {
-                if entry.kind != Kind::Version
-                    || entry.revision < start
-                    || self.is_ended(&bucket.index, entry.revision)?
-                {
-                    return Ok(None);
-                }
-                Version::decode(entry.content, entry.revision, *name)
-                    .map(|version| Some(version.expires_at))
-            })?;
-            if let Some(expires_at) = waiting {
-                return Ok(
-                    expires_at.map_or(0, |at| now.0.saturating_sub(at.0).max(0).cast_unsigned())
-                );
-            }
-        }
-        Ok(0)
+        self.state.swept.has(bucket, revision)
     }
 
     /// See [`Store::list`](crate::Store::list).
@@ -299,9 +296,10 @@ impl<'a> View<'a> {
             versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
         }
         for (name, bucket) in self.buckets.iter() {
-            for entry in self.snapshot.prefix(&bucket.index, &object.prefix()[..]) {
-                let revision = keys::trailing_revision(&key_of(entry)?)?;
-                versions.insert(revision, *name);
+            let prefix = By::Object(object).prefix();
+            for entry in self.snapshot.prefix(&bucket.index, &prefix[..]) {
+                let place = keys::read_place(&key_of(entry)?)?;
+                versions.insert(place.revision, *name);
                 if are_many(&versions) {
                     return Ok(None);
                 }
@@ -326,6 +324,7 @@ impl<'a> View<'a> {
         if revision == self.state.revision {
             return Ok(undone);
         }
+        let taken_back = &self.engine.held.undone;
         let until = self.state.revision;
         let recent = self
             .recent
@@ -340,6 +339,7 @@ impl<'a> View<'a> {
                 if change.revision() > self.state.revision {
                     break;
                 }
+                taken_back.fetch_add(1, Ordering::Relaxed);
                 let previous = change.previous().map(|record| Pointer {
                     revision: record.revision,
                     bucket: previous_bucket,
@@ -351,6 +351,7 @@ impl<'a> View<'a> {
         }
         let mut events = Events::new(&self.buckets, revision, self.state.revision)?;
         while let Some((revision, event)) = events.next()? {
+            taken_back.fetch_add(1, Ordering::Relaxed);
             let (key, previous) = self.previous(revision, event)?;
             undo(&key, previous);
         }
@@ -532,20 +533,23 @@ impl<'a> View<'a> {
     pub(crate) fn newest(&self, request: &NewestRequest, now: UnixMillis) -> Result<Page, Fault> {
         let mut page = Page {
             revision: self.state.revision,
+            place: request.after,
             ..Page::default()
         };
         let mut room = Room::limited(request.limit);
-        let mut streams = self.seen_streams(&request.prefix)?;
+        let mut passed_over = 0;
+        let mut streams = self.seen_streams(request)?;
         let mut last = None;
         let mut scratch = Scratch::default();
         while let Some(stream) = streams.iter_mut().max_by_key(|stream| stream.next) {
-            let Some((last_seen, revision, bucket)) = stream.next else {
+            let Some((place, bucket)) = stream.next else {
                 break;
             };
             stream.advance()?;
-            if request.since.is_some_and(|since| last_seen < since) {
+            if !request.in_range(place) {
                 break;
             }
+            let revision = place.revision;
             // One that is being flushed may be found twice.
             if last.replace(revision) == Some(revision)
                 || self.is_swept(bucket, revision)
@@ -556,43 +560,70 @@ impl<'a> View<'a> {
             {
                 continue;
             }
-            let Some(record) = self.record(revision, bucket, &mut scratch)? else {
-                continue;
+            let (record, is_selected) = if request.selects_by_index() {
+                let stored = self.version_into(revision, bucket, &mut scratch)?;
+                let Some(stored) = stored else { continue };
+                let is_selected = request.selected(&stored.index);
+                (stored.record, is_selected)
+            } else {
+                let record = self.record(revision, bucket, &mut scratch)?;
+                let Some(record) = record else { continue };
+                (record, true)
             };
-            if record.expires_at.is_none_or(|at| at > now)
-                && record.key.starts_with(&request.prefix)
-            {
-                if page.found() >= request.limit {
-                    page.more = true;
-                    break;
-                }
+            if record.expires_at.is_some_and(|at| at <= now) {
+                continue;
+            }
+            let is_found = is_selected && record.key.starts_with(&request.prefix);
+            if page.found() >= request.limit && is_found || passed_over >= PASSED_OVER_MAX {
+                page.more = true;
+                break;
+            }
+            page.place = Some(place);
+            if is_found {
                 page.add_found(&mut room, record);
+            } else {
+                passed_over += 1;
             }
         }
+        page.place.take_if(|_| !page.more);
         Ok(page)
     }
 
-    /// Where the versions are whose keys have a prefix, and perhaps others, the one seen last first in each.
-    fn seen_streams(&self, prefix: &[u8]) -> Result<Vec<SeenStream>, Fault> {
+    /// Where the versions are that may be asked for, and perhaps others, the one seen last first in each.
+    fn seen_streams(&self, request: &NewestRequest) -> Result<Vec<SeenStream>, Fault> {
         let mut streams = Vec::new();
+        let Some(by) = By::of(request) else {
+            return Ok(streams);
+        };
         for chunk in self
             .snapshot
             .memtables
             .iter()
-            .flat_map(|memtable| memtable.chunks())
+            .flat_map(|memtable| memtable.chunks(self.state.revision))
         {
-            let seen = Seen::new(chunk, self.state.revision, keys::group(prefix));
-            let seen = seen.map(|(last_seen, at)| Ok((last_seen, at.revision, at.bucket)));
-            streams.push(SeenStream::new(seen)?);
+            let seen = Seen::new(chunk, self.state.revision, by, request.behind());
+            streams.push(SeenStream::new(seen.map(Ok))?);
         }
-        let prefix = keys::seen_prefix(prefix);
         for (name, bucket) in self.buckets.iter() {
             let name = *name;
-            let entries = self.snapshot.prefix(&bucket.index, &prefix[..]);
-            let seen = entries.map(move |entry| {
-                let (last_seen, revision) = keys::read_seen_key(&key_of(entry)?)?;
-                Ok((last_seen, revision, name))
-            });
+            if let By::Object(ObjectKey::Name(_, None)) = by {
+                // They lie by the groups of their names, each in order.
+                let entries = self.snapshot.prefix(&bucket.index, &by.prefix()[..]);
+                let places = entries.map(|entry| keys::read_place(&key_of(entry)?));
+                let mut places: Vec<_> = places.collect::<Result<_, _>>()?;
+                places.retain(|place| request.in_range(*place));
+                places.sort_unstable_by(|a, b| b.cmp(a));
+                let seen = places.into_iter().map(move |place| Ok((place, name)));
+                streams.push(SeenStream::new(seen)?);
+                continue;
+            }
+            let (first, last) = by.range(request);
+            let range = (
+                first.as_ref().map(|key| &key[..]),
+                Bound::Included(&last[..]),
+            );
+            let entries = self.snapshot.range::<&[u8], _>(&bucket.index, range);
+            let seen = entries.map(move |entry| Ok((keys::read_place(&key_of(entry)?)?, name)));
             streams.push(SeenStream::new(seen)?);
         }
         Ok(streams)
@@ -704,15 +735,15 @@ impl<'a> PageBuilder<'a> {
     }
 }
 
-/// Last-seen time, revision and bucket of some versions, the one seen last first.
+/// Places and buckets of some versions, the one seen last first.
 struct SeenStream {
-    next: Option<(UnixMillis, Revision, u64)>,
-    rest: Box<dyn Iterator<Item = Result<(UnixMillis, Revision, u64), Fault>>>,
+    next: Option<(Place, u64)>,
+    rest: Box<dyn Iterator<Item = Result<(Place, u64), Fault>>>,
 }
 
 impl SeenStream {
     fn new(
-        rest: impl Iterator<Item = Result<(UnixMillis, Revision, u64), Fault>> + 'static,
+        rest: impl Iterator<Item = Result<(Place, u64), Fault>> + 'static,
     ) -> Result<Self, Fault> {
         let mut stream = Self {
             next: None,

@@ -11,7 +11,7 @@ use super::error::OpenError;
 use super::flush;
 use super::history::{Event, Events};
 use super::index::{Index, fault};
-use super::keys::State;
+use super::keys::{Placed, State};
 use super::memtable::Memtable;
 use super::segment::Scratch;
 use super::stored::{Stored, unpack};
@@ -32,7 +32,7 @@ pub(crate) fn replay(
         memtable: index.active(),
         put: 0,
     };
-    index.publish(state.swept, || {});
+    index.publish(&state.swept, || {});
     let mut events = Events::new(buckets, after, state.revision)?;
     while let Some((revision, event)) = events.next()? {
         replay.apply(revision, event)?;
@@ -77,12 +77,15 @@ impl Replay<'_> {
                     Some((previous, bucket)) => self.version(previous, bucket)?,
                     None => None,
                 };
-                let replaced = replaced.map(|replaced| replaced.placed());
+                let replaced = replaced.map(|replaced| self.placed(&replaced));
                 if self.buckets.contains_key(&bucket) {
                     let key = &stored.record.key[..];
                     let hash = self.index.hash(key);
-                    self.memtable
-                        .put(hash, key, &stored.placed(), replaced.as_ref());
+                    let placed = Placed {
+                        is_early: self.index.order.put(bucket, stored.record.expires_at),
+                        ..self.placed(&stored)
+                    };
+                    self.memtable.put(hash, key, &placed, replaced.as_ref());
                     self.put = revision;
                 }
             }
@@ -102,9 +105,16 @@ impl Replay<'_> {
         if let Some(ended) = self.version(version, bucket)? {
             let key = &ended.record.key[..];
             let hash = self.index.hash(key);
-            self.memtable.remove(hash, key, &ended.placed(), by);
+            self.memtable.remove(hash, key, &self.placed(&ended), by);
         }
         Ok(())
+    }
+
+    fn placed(&self, stored: &Stored) -> Placed {
+        let placed = stored.placed();
+        self.memtable
+            .know_reason(&placed.fields, &stored.index.reason);
+        placed
     }
 
     /// `None` if it is gone with its bucket; or, in the bucket that never ends, if the history no longer needs it.

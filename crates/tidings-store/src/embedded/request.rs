@@ -30,6 +30,7 @@ pub(crate) struct Put {
     pub(crate) key: Bytes,
     pub(crate) value: Bytes,
     pub(crate) fields: Fields,
+    pub(crate) reason: String,
     pub(crate) expires_at: Option<UnixMillis>,
     pub(crate) body: PackedBody,
     pub(crate) expected: Option<Revision>,

@@ -55,7 +55,7 @@ impl Sample {
             return;
         };
         state.passed += 1;
-        if !state.passed.is_multiple_of(state.distance) || state.is_full() {
+        if state.closed || !state.passed.is_multiple_of(state.distance) || state.is_full() {
             return;
         }
         state.bytes += body.len();

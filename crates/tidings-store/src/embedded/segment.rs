@@ -32,6 +32,10 @@ const CHUNK: u64 = 64 << 10;
 /// themselves.
 const ROOM: u64 = 128 << 10;
 const SMALL_FRAME: u64 = ROOM / 8;
+
+/// The number of loose ends of a segment that was never looked at whole.
+const NOT_LOOKED_AT: u64 = u64::MAX;
+
 /// They are written in such pieces, as Linux keeps in one what is written as one: of a large piece all would count as
 /// changed, and may be written again, with each frame in it.
 const PIECE: u64 = 4096;
@@ -73,9 +77,9 @@ pub(crate) struct Segment {
     reach: AtomicU64,
     /// Whether it must not be added to any more.
     retired: AtomicBool,
-    /// How many versions that this may tell the ends of have been left out of the log since it was opened; see
+    /// How many versions that this may tell the ends of have been left out of the log since it was looked at whole; see
     /// [`rewrite`](super::rewrite).
-    pub(crate) loose: AtomicU64,
+    loose: AtomicU64,
 }
 
 /// Why a frame could not be appended.
@@ -129,7 +133,7 @@ pub(crate) struct Tail {
 }
 
 /// A frame that was found while opening.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FoundFrame {
     pub(crate) header: Header,
     pub(crate) offset: u64,
@@ -151,8 +155,40 @@ impl Segment {
             known: RwLock::default(),
             reach: AtomicU64::new(0),
             retired: AtomicBool::new(false),
-            loose: AtomicU64::new(0),
+            loose: AtomicU64::new(NOT_LOOKED_AT),
         })
+    }
+
+    /// How many ends it may tell that are not needed; `None` if that was never looked at.
+    pub(crate) fn loose(&self) -> Option<u64> {
+        let loose = self.loose.load(Ordering::Relaxed);
+        (loose != NOT_LOOKED_AT).then_some(loose)
+    }
+
+    /// It may tell one more.
+    pub(crate) fn add_loose(&self) {
+        let add = |loose| (loose != NOT_LOOKED_AT).then(|| loose + 1);
+        let _ = self
+            .loose
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// It was looked at whole.
+    pub(crate) fn looked_at(&self) {
+        self.loose.store(0, Ordering::Relaxed);
+    }
+
+    /// About where entries of this revision and later begin.
+    pub(crate) fn offset(&self, revision: Revision) -> u64 {
+        let known = self.known();
+        if known.last < revision {
+            return known.len;
+        }
+        let next = known
+            .points
+            .partition_point(|(distance, _)| self.first + u64::from(*distance) < revision);
+        let before = next.checked_sub(1).and_then(|at| known.points.get(at));
+        before.map_or(0, |(_, at)| u64::from(*at))
     }
 
     /// One that is there, with its frames behind the `.idx` file that have a number above `checkpoint` (without one, the
@@ -185,7 +221,7 @@ impl Segment {
                 known: RwLock::new(known),
                 reach: AtomicU64::new(file_len),
                 retired: AtomicBool::new(false),
-                loose: AtomicU64::new(0),
+                loose: AtomicU64::new(NOT_LOOKED_AT),
             };
             return Ok((
                 segment,
@@ -212,7 +248,7 @@ impl Segment {
             let Some((header, entries_at, len)) = frame::read_frame(bytes, bucket) else {
                 break (known.len < file_len).then_some(());
             };
-            let before = (known.last, known.number);
+            let (before, number) = ((known.last, known.number), header.number);
             // Without a checkpoint: should the last be part of a commit that is not whole, the one before is the last that is.
             if checkpoint.is_none() && frames.len() == 2 {
                 frames.remove(0);
@@ -222,11 +258,11 @@ impl Segment {
                 offset: known.len,
                 before,
             });
-            if checkpoint.is_some_and(|checkpoint| header.number <= checkpoint) {
+            if checkpoint.is_some_and(|checkpoint| number <= checkpoint) {
                 frames.clear();
             }
             let built = index_frame(bytes.get(..len).unwrap_or_default(), entries_at);
-            known.add(first, &built, header.number);
+            known.add(first, &built, number);
         };
         let tail = match tail {
             None => None,
@@ -243,7 +279,7 @@ impl Segment {
             known: RwLock::new(known),
             reach: AtomicU64::new(file_len),
             retired: AtomicBool::new(false),
-            loose: AtomicU64::new(0),
+            loose: AtomicU64::new(NOT_LOOKED_AT),
         };
         Ok((segment, frames, tail))
     }

@@ -17,7 +17,8 @@ use super::request::Request;
 use crate::changes::{Bounds, Changes, Older};
 use crate::clock::Clock;
 use crate::{
-    At, Change, Fault, ListRequest, Page, ReadError, Revision, Stats, WatchError, WriteError,
+    At, Change, Fault, ListRequest, NewestRequest, Page, ReadError, Revision, Stats, WatchError,
+    WriteError,
 };
 
 /// See the module documentation.
@@ -69,9 +70,41 @@ impl Shared {
         })
     }
 
+    /// Reads a page from the snapshot held for its revision, or from a new one; what is read if there is more is held.
+    fn read_page<E: From<Fault>>(
+        &self,
+        at: At,
+        read: impl FnOnce(&View<'_>) -> Result<Option<Page>, E>,
+    ) -> Result<Option<Page>, E> {
+        let engine = self.engine();
+        let engine = engine.as_ref().ok_or(Fault::Closed)?;
+        let steady = self.clock.steady();
+        let held = match at {
+            At::Exact(revision) if revision >= engine.published().state.compacted => {
+                engine.held.get(revision, steady)
+            }
+            _ => None,
+        };
+        let moment = held.unwrap_or_else(|| engine.moment());
+        let view = View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes);
+        let page = read(&view)?;
+        let more = |page: &Page| page.more && page.revision == moment.state.revision;
+        if page.as_ref().is_some_and(more) {
+            engine.held.keep(&moment, steady);
+        }
+        Ok(page)
+    }
+
+    /// See [`View::list_at_once`].
+    pub(crate) fn list_at_once(&self, request: &ListRequest) -> Result<Option<Page>, Fault> {
+        let now = self.clock.now();
+        self.read_page(request.at, |view| view.list_at_once(request, now))
+    }
+
     pub(crate) fn list(&self, request: &ListRequest) -> Result<Page, ReadError> {
         let now = self.clock.now();
-        let read = self.read(|view| view.list(request, now));
+        let read = self.read_page(request.at, |view| view.list(request, now).map(Some));
+        let read = read.map(Option::unwrap_or_default);
         match (request.at, read) {
             // It may have been forgotten while being read.
             (At::Exact(requested), Err(ReadError::Fault(fault))) => {
@@ -87,11 +120,31 @@ impl Shared {
         }
     }
 
+    pub(crate) fn newest(&self, request: &NewestRequest) -> Result<Page, ReadError> {
+        let now = self.clock.now();
+        let engine = self.engine();
+        let engine = engine.as_ref().ok_or(Fault::Closed)?;
+        let moment = engine.moment();
+        let view = View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes);
+        let page = view.newest(request, now)?;
+        if !page.behind.is_empty() {
+            // They are read as of the same revision.
+            engine.held.keep(&moment, self.clock.steady());
+        }
+        Ok(page)
+    }
+
     pub(crate) fn stats(&self) -> Result<Stats, ReadError> {
         let now = self.clock.now();
-        let (state, disk_bytes, lag) = self.read(|view| {
-            let disk_bytes = view.engine.disk_bytes();
-            Ok::<_, ReadError>((view.state, disk_bytes, view.expiry_lag(now)?))
+        let (state, disk_bytes, lag, held) = self.read(|view| {
+            let engine = view.engine;
+            let held = (engine.held.len() as u64, engine.held.undone());
+            Ok::<_, ReadError>((
+                view.state.clone(),
+                engine.disk_bytes(),
+                view.expiry_lag(now)?,
+                held,
+            ))
         })?;
         Ok(Stats {
             records: state.records,
@@ -102,6 +155,8 @@ impl Shared {
             expiry_lag_ms: lag,
             expired: self.expired.load(Ordering::Relaxed),
             watches: self.changes.watches(),
+            list_snapshots: held.0,
+            changes_undone: held.1,
         })
     }
 }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::codec::Codec;
-use super::keys::{self, Fields, Pointer, Version};
-use super::memtable::Placed;
+use super::keys::{self, Fields, Placed, Pointer, Version};
 use crate::{Fault, Index, Record, Revision};
 
 /// A version as it was read.
@@ -28,6 +27,7 @@ impl Stored {
                 expires_at: self.record.expires_at,
             },
             fields: Fields::of(&self.index, &self.record.key),
+            is_early: false,
         }
     }
 }

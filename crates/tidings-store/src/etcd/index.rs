@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::end::{End, SET_MILLIS};
 use crate::clock::Reading;
-use crate::{Index, ObjectSelector, Revision, UnixMillis};
+use crate::{Index, ObjectSelector, Place, Revision, UnixMillis};
 
 /// What the index knows of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,16 @@ pub(super) struct Entry {
     pub(super) value_len: usize,
     uid: Option<u64>,
     name: Option<u64>,
+}
+
+impl Entry {
+    /// Where it is among those last seen.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            last_seen: self.last_seen,
+            revision: self.revision,
+        }
+    }
 }
 
 /// A key and what became of it; `None` is deleted.
@@ -384,6 +394,7 @@ mod tests {
             object_namespace: "default".into(),
             object_name: format!("pod-{object}"),
             last_seen: UnixMillis(seen.into()),
+            ..Index::default()
         }
     }
 

@@ -23,7 +23,8 @@
 //!   earlier than it reads etcd's own history. After a failure the stream goes on at another member behind the last
 //!   whole revision it delivered.
 //! - **Indexes.** etcd has none. A bounded local index follows the watch; where it is not ready or too small, lists by
-//!   object and by time read the whole prefix. Both find a record by what the server's decoder says of its value:
+//!   object and by time read the whole prefix. So do the newest of a range, or by object, reason or type, each page of
+//!   them; and counts read everything. Both find a record by what the server's decoder says of its value:
 //!   [`NewRecord::index`] is not stored.
 //!
 //! Watch progress on revisions of *other* keys comes at once from etcd 3.4.25 and 3.5.8 on, every ten minutes before.
@@ -69,8 +70,8 @@ use self::client::{Client, STATUS, unsigned};
 use self::shared::Shared;
 use crate::clock::Clock;
 use crate::{
-    BoxFuture, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError, Record,
-    Revision, Stats, Store, Watch, WatchError, WriteError,
+    BoxFuture, Counts, CountsRequest, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page,
+    ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
 };
 
 pub use self::describe::{Describe, Description};
@@ -159,6 +160,7 @@ impl EtcdStore {
             expiry_lag_ms: lag.map_or(0, |end| now.0.abs_diff(end.0)),
             expired: shared.expired.load(Ordering::Acquire),
             watches: shared.changes.watches() + shared.direct_watches.load(Ordering::Acquire),
+            ..Stats::default()
         })
     }
 
@@ -234,6 +236,10 @@ impl Store for EtcdStore {
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(async move { self.shared.newest(&request).await })
+    }
+
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        Box::pin(async move { self.shared.counts(&request).await })
     }
 
     fn watch(

@@ -15,10 +15,10 @@ use super::client::{TXN, signed};
 use super::index::Entry;
 use super::walk::Walk;
 use super::wire::{KeyValue, RangeRequest, Request, Response, TxnRequest, TxnResponse};
-use crate::record::Room;
+use crate::record::{Room, hour_of};
 use crate::{
-    At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, ReadError,
-    Record, Revision, UnixMillis,
+    At, Change, Counts, CountsRequest, Fault, ListRequest, NewestRequest, ObjectSelector,
+    PAGE_BYTES_MAX, Page, Place, ReadError, Record, Revision,
 };
 
 /// How long the index may take to catch up before the whole prefix is read instead.
@@ -282,7 +282,10 @@ impl Shared {
 
     pub(super) async fn newest(&self, request: &NewestRequest) -> Result<Page, ReadError> {
         self.check_open()?;
-        if let Some(page) = self.newest_by_index(request).await? {
+        // The index has times and keys only.
+        if !request.selects()
+            && let Some(page) = self.newest_by_index(request).await?
+        {
             return Ok(page);
         }
         self.newest_by_walk(request).await
@@ -294,23 +297,45 @@ impl Shared {
         let mut more = false;
         while let Some(part) = walk.next(self).await? {
             for version in part {
-                let seen = (self.describe)(&version.value).index.last_seen;
-                if request.since.is_some_and(|since| seen < since) {
-                    continue;
-                }
+                let index = (self.describe)(&version.value).index;
                 let record = self.record(version).await;
-                if !self.is_live(&record) {
+                let place = Place {
+                    last_seen: index.last_seen,
+                    revision: record.revision,
+                };
+                let is_wanted = request.in_range(place) && request.selected(&index);
+                if !is_wanted || !self.is_live(&record) {
                     continue;
                 }
-                let rank = (seen, record.revision, Reverse(record.key.clone()));
+                let rank = (place, Reverse(record.key.clone()));
                 more |= newest.insert(rank, record, request.limit);
             }
         }
+        let place = newest.last().or(request.after);
         Ok(Page {
             revision: walk.revision(),
             more,
+            place: place.filter(|_| more),
             ..newest.into_page()
         })
+    }
+
+    /// Reads everything: etcd counts keys, and nothing of what is in them.
+    pub(super) async fn counts(&self, request: &CountsRequest) -> Result<Counts, ReadError> {
+        self.check_open()?;
+        let mut walk = Walk::new(self.keys.range(&[], None), 0);
+        let mut counts = BTreeMap::new();
+        while let Some(part) = walk.next(self).await? {
+            for version in part {
+                let index = (self.describe)(&version.value).index;
+                let hour = hour_of(index.last_seen);
+                let record = self.record(version).await;
+                if request.in_range(hour) && self.is_live(&record) {
+                    *counts.entry((Reverse(hour), index.reason)).or_default() += 1;
+                }
+            }
+        }
+        Ok(Counts::of(counts, request, walk.revision()))
     }
 
     pub(super) async fn newest_by_index(
@@ -335,8 +360,10 @@ impl Shared {
         let mut page = Page {
             revision: found.revision,
             more: found.more,
+            place: found.keys.last().map(|(_, entry)| entry.place()),
             ..Page::default()
         };
+        page.place.take_if(|_| !found.more);
         let mut room = Room::limited(request.limit);
         let mut keys = found.keys.as_slice();
         while room.is_left() && !keys.is_empty() {
@@ -371,7 +398,7 @@ fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
 }
 
 /// Greater is newer; among equals the first key comes first.
-type Rank = (UnixMillis, Revision, Reverse<Bytes>);
+type Rank = (Place, Reverse<Bytes>);
 
 /// The newest records of those seen so far: with their values as far as a page holds these, of the others where they are.
 #[derive(Default)]
@@ -405,11 +432,17 @@ impl Newest {
         true
     }
 
+    /// Where the oldest of them is.
+    fn last(&self) -> Option<Place> {
+        let (place, _) = self.behind.first().or(self.records.keys().next())?;
+        Some(*place)
+    }
+
     fn into_page(self) -> Page {
         let behind = self.behind.into_iter().rev();
         Page {
             records: self.records.into_values().rev().collect(),
-            behind: behind.map(|(_, revision, key)| (key.0, revision)).collect(),
+            behind: behind.map(|(place, key)| (key.0, place.revision)).collect(),
             ..Page::default()
         }
     }

@@ -1,12 +1,10 @@
 //! What can only be seen from inside, against a real etcd.
 
-#[path = "../../tests/support/etcd.rs"]
-mod cluster;
-
 use std::sync::atomic::AtomicU64;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use tidings_testing::etcd::Cluster;
 
 use super::failure::{Failure, Outcome};
 use super::*;
@@ -27,6 +25,7 @@ fn describe(value: &[u8]) -> Description {
         object_namespace: "a".into(),
         object_name: object.into(),
         last_seen: UnixMillis(seen.parse::<i64>().unwrap_or_default() * 1000),
+        ..Index::default()
     };
     Description {
         index,
@@ -34,7 +33,7 @@ fn describe(value: &[u8]) -> Description {
     }
 }
 
-fn options(cluster: &cluster::Cluster) -> EtcdOptions {
+fn options(cluster: &Cluster) -> EtcdOptions {
     let mut options = EtcdOptions::new(cluster.endpoints());
     options.compaction_interval = None;
     options.lease_ttl_min = Duration::from_secs(3600);
@@ -138,6 +137,7 @@ async fn compare(store: &EtcdStore, first: Revision) {
             prefix: prefix.into(),
             since,
             limit,
+            ..NewestRequest::default()
         };
         let by_index = shared.newest_by_index(&request).await.unwrap();
         let by_walk = shared.newest_by_walk(&request).await.unwrap();
@@ -160,7 +160,7 @@ async fn compare(store: &EtcdStore, first: Revision) {
 
 #[test]
 fn the_index_and_a_read_of_everything_answer_the_same() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -196,7 +196,7 @@ fn the_index_and_a_read_of_everything_answer_the_same() {
 
 #[tokio::test]
 async fn large_values_are_left_behind_by_index_and_by_a_read_of_everything() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
@@ -224,7 +224,7 @@ async fn large_values_are_left_behind_by_index_and_by_a_read_of_everything() {
 
 #[tokio::test]
 async fn an_index_that_is_too_small_answers_nothing_and_lists_still_do() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
@@ -254,7 +254,7 @@ async fn an_index_that_is_too_small_answers_nothing_and_lists_still_do() {
 
 #[tokio::test]
 async fn compaction_is_shared_with_others_on_the_same_etcd() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
@@ -303,7 +303,7 @@ async fn compaction_is_shared_with_others_on_the_same_etcd() {
 
 #[tokio::test]
 async fn a_feed_that_was_compacted_away_says_so_and_goes_on() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
@@ -336,7 +336,7 @@ async fn a_feed_that_was_compacted_away_says_so_and_goes_on() {
 
 #[tokio::test]
 async fn records_that_outlive_their_lease_are_deleted() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
@@ -380,7 +380,7 @@ async fn records_that_outlive_their_lease_are_deleted() {
 
 #[tokio::test]
 async fn what_became_of_a_write_whose_answer_was_lost() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
@@ -534,7 +534,7 @@ async fn is_left_alone(shared: &Arc<Shared>, clock: &ManualClock, lead: &mut i64
 /// right, the lease has not ended; and the index is kept, however often that happens.
 #[tokio::test]
 async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
@@ -558,7 +558,7 @@ async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
 /// A clock that is wrong between two looks at it, while a lease is asked for.
 #[tokio::test]
 async fn a_lease_that_was_learned_by_a_wrong_clock_ends_when_it_does() {
-    let Some(cluster) = cluster::Cluster::start(1, &[]) else {
+    let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     for by in [-DAY, DAY] {

@@ -1,5 +1,5 @@
-//! A clock that is set back and forward by days, also while the store is closed: nothing expires before its time as the clock tells it,
-//! and nothing lives for ever.
+//! A clock that is set back and forward by days, also while the store is closed: nothing expires
+//! before its time as the clock tells it, and nothing lives for ever.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +11,14 @@ use tidings_store::{
     Change, ListRequest, NewRecord, NewestRequest, ObjectSelector, UnixMillis, WriteError,
 };
 
-use crate::support::{Backend, Fixture, about, next_shown};
+use crate::support::backends::{Make, embedded, embedded_roomy, memory};
+use crate::support::{Fixture, about, next_shown};
 
 const DAY: i64 = 86_400_000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Writes a record that lives so many seconds.
+    /// Writes a record that lives for some seconds.
     Write {
         key: u8,
         life: i64,
@@ -44,7 +45,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
-/// What was written under a key, and whether its time has ever come since, by any reading of the clock.
+/// What was written under a key, and whether its time has ever come since, by any reading of the
+/// clock.
 struct Written {
     expires_at: UnixMillis,
     was_due: bool,
@@ -80,7 +82,7 @@ async fn check(mut fixture: Fixture, steps: Vec<Step>) {
             Step::Set(millis) => fixture.clock.advance(millis),
             Step::Restart(millis) => {
                 // A store in memory does not end.
-                if fixture.backend != Backend::Memory {
+                if fixture.backend.is_durable() {
                     fixture.store.close().await;
                 }
                 fixture.clock.advance(millis);
@@ -142,7 +144,7 @@ async fn check(mut fixture: Fixture, steps: Vec<Step>) {
     assert!(matches!(refused, Err(WriteError::AlreadyExpired { .. })));
 }
 
-fn check_on(backend: Backend, cases: u32) {
+fn check_on(backend: Make, cases: u32) {
     let mut runner = TestRunner::new(Config {
         cases,
         failure_persistence: None,
@@ -154,7 +156,7 @@ fn check_on(backend: Backend, cases: u32) {
         .build()
         .unwrap();
     let result = runner.run(&steps(), |steps| {
-        runtime.block_on(check(Fixture::new(backend), steps));
+        runtime.block_on(async { check(new(backend).await, steps).await });
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
@@ -162,12 +164,12 @@ fn check_on(backend: Backend, cases: u32) {
 
 #[test]
 fn set_back_and_forward_in_memory() {
-    check_on(Backend::Memory, 64);
+    check_on(memory, 64);
 }
 
 #[test]
 fn set_back_and_forward_embedded() {
-    check_on(Backend::Embedded, 12);
+    check_on(embedded, 12);
 }
 
 /// What a store shows of its one record, in every way there is to ask.
@@ -187,7 +189,7 @@ async fn is_shown(fixture: &Fixture) -> bool {
     got
 }
 
-/// A store with one record that lives for so many seconds, and its revision.
+/// A store with one record that lives for some seconds, and its revision.
 async fn with_one(fixture: &Fixture, seconds: i64) -> u64 {
     let record = NewRecord::new("")
         .index(about("k", 0))
@@ -199,20 +201,29 @@ async fn expire(fixture: &Fixture) -> u64 {
     fixture.store.expire().await.unwrap()
 }
 
-const STORES: [Backend; 3] = [Backend::Memory, Backend::Embedded, Backend::EmbeddedRoomy];
+/// Those that keep their records in this process.
+const STORES: [(&str, Make); 3] = [
+    ("memory", memory),
+    ("embedded", embedded),
+    ("embedded_roomy", embedded_roomy),
+];
+
+async fn new(backend: Make) -> Fixture {
+    Fixture::on(backend).await.unwrap()
+}
 
 /// For as long as the clock says so the record is hidden, but nothing is written: no end, no
 /// revision, no change for watchers.
 #[tokio::test]
 async fn a_clock_ahead_for_a_second_ends_nothing() {
-    for backend in STORES {
+    for (name, backend) in STORES {
         for restarts in [false, true] {
-            let mut fixture = Fixture::new(backend);
+            let mut fixture = new(backend).await;
             let revision = with_one(&fixture, 3600).await;
             fixture.clock.set_by(30 * DAY);
             for _ in 0..2 {
                 assert!(!is_shown(&fixture).await);
-                assert_eq!(expire(&fixture).await, 0, "{backend:?}");
+                assert_eq!(expire(&fixture).await, 0, "{name}");
                 fixture.clock.advance(1000);
                 if restarts {
                     fixture.restart().await;
@@ -220,7 +231,7 @@ async fn a_clock_ahead_for_a_second_ends_nothing() {
             }
             assert!(!is_shown(&fixture).await);
             fixture.clock.set_by(-30 * DAY);
-            assert!(is_shown(&fixture).await, "{backend:?}");
+            assert!(is_shown(&fixture).await, "{name}");
             assert_eq!(expire(&fixture).await, 0);
             let stats = fixture.store.stats().await.unwrap();
             assert_eq!((stats.records, stats.revision), (1, revision));
@@ -235,8 +246,8 @@ async fn a_clock_ahead_for_a_second_ends_nothing() {
 /// So it is with a clock that was slow and is put right, and with a machine that was suspended.
 #[tokio::test]
 async fn a_clock_that_stays_ahead_is_believed_within_a_minute() {
-    for backend in STORES {
-        let fixture = Fixture::new(backend);
+    for (name, backend) in STORES {
+        let fixture = new(backend).await;
         with_one(&fixture, 3600).await;
         fixture.clock.set_by(2 * 3_600_000);
         let mut seconds = 0;
@@ -245,7 +256,7 @@ async fn a_clock_that_stays_ahead_is_believed_within_a_minute() {
             fixture.clock.advance(1000);
             seconds += 1;
         }
-        assert!((30..=60).contains(&seconds), "{backend:?}: {seconds} s");
+        assert!((30..=60).contains(&seconds), "{name}: {seconds} s");
         let mut watch = fixture.watch("", 1).await;
         let told = next_shown(&mut *watch, 2).await;
         assert_eq!(told, ["+k=", "!k="]);
@@ -257,7 +268,7 @@ async fn a_clock_that_stays_ahead_is_believed_within_a_minute() {
 #[tokio::test]
 async fn time_that_passed_while_a_store_was_closed_is_believed_in_half_a_minute() {
     for killed in [false, true] {
-        let mut fixture = Fixture::new(Backend::EmbeddedRoomy);
+        let mut fixture = new(embedded_roomy).await;
         fixture.create_for("before", "", 10).await;
         fixture.create_for("meanwhile", "", 20).await;
         fixture.create_for("after", "", 3610).await;
@@ -287,7 +298,7 @@ async fn processes_that_live_for_seconds_write_ends_down() {
     for (up, down) in [(20, 1), (20, 300), (7, 3600)] {
         for killed in [false, true] {
             for lost in [false, true] {
-                let mut fixture = Fixture::new(Backend::EmbeddedRoomy);
+                let mut fixture = new(embedded_roomy).await;
                 fixture.create_for("k", "", 10).await;
                 fixture.clock.advance(9000);
                 fixture.restart_after(1000, killed).await;
@@ -321,7 +332,7 @@ async fn processes_that_live_for_seconds_write_ends_down() {
 async fn a_clock_ahead_in_one_short_process_ends_nothing() {
     for killed in [false, true] {
         for before in [1, 15, 29, 31] {
-            let mut fixture = Fixture::new(Backend::EmbeddedRoomy);
+            let mut fixture = new(embedded_roomy).await;
             let revision = with_one(&fixture, 3600).await;
             fixture.restart_after(0, killed).await;
             for (seconds, ahead) in [(before, 0), (29, 30 * DAY), (5, 0), (29, DAY), (5, 0)] {
@@ -343,8 +354,8 @@ async fn a_clock_ahead_in_one_short_process_ends_nothing() {
 /// A name that is hidden is free, whatever hides it. The record that had it ends then, for good.
 #[tokio::test]
 async fn a_name_that_the_clock_hides_is_free() {
-    for backend in STORES {
-        let fixture = Fixture::new(backend);
+    for (_, backend) in STORES {
+        let fixture = new(backend).await;
         let first = with_one(&fixture, 3600).await;
         fixture.clock.set_by(DAY);
         assert!(matches!(

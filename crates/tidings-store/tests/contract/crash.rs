@@ -1,8 +1,9 @@
-//! A process that writes is killed with SIGKILL at random moments, again and again on the same folder. Afterwards every
-//! acknowledged write must be there once, every index entry must be right, and the revisions must have no gap.
+//! A process that writes is killed with SIGKILL at random moments, again and again on the same
+//! folder. Afterwards every acknowledged write must be there once, every index entry must be right,
+//! and the revisions must have no gap.
 //!
-//! `TIDINGS_STORE_KILLS` sets how often (default 20), `TIDINGS_STORE_CRASH_SEED` where the random numbers begin; a failure is
-//! reported with both. `cargo xtask crash` is the long form.
+//! `TIDINGS_STORE_KILLS` sets how often (default 20), `TIDINGS_STORE_CRASH_SEED` where the random
+//! numbers begin; a failure is reported with both. `cargo xtask crash` is the long form.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -34,6 +35,8 @@ fn open(folder: &Path) -> EmbeddedStore {
     options.history_retention = Duration::MAX;
     // Some hundred changes, so that the process also dies while the index is flushed and merged.
     options.index_memory_bytes = 64 << 10;
+    // And while segments are written anew.
+    options.segment_bytes = 64 << 10;
     EmbeddedStore::open(folder, options).unwrap()
 }
 
@@ -90,9 +93,12 @@ async fn write(store: &dyn Store, writer: u64, number: u64) {
     let mut record = NewRecord::new(format!("{number} {padding}"))
         .index(about(&format!("pod-{writer}"), number.cast_signed()));
     if writer < EXPIRING {
-        record = record.expires_at(UnixMillis(
-            SystemClock.now().0 + 50 + (number % 100).cast_signed(),
-        ));
+        // Half of them live for a moment, the others for up to weeks.
+        let life = match writer % 2 {
+            0 => 50 + number % 100,
+            _ => 50 << (number % 24),
+        };
+        record = record.expires_at(UnixMillis(SystemClock.now().0 + life.cast_signed()));
     }
     let written = match found {
         None => store.create(key.into(), record).await,
@@ -172,12 +178,14 @@ fn nothing_acknowledged_is_lost() {
         let records = runtime.block_on(async {
             let store = open(folder.path());
             let records = check(&store, &acknowledged, &by_key, &mut story).await;
+            // So that the next one has space to give back.
+            store.compact(story.revision).await.unwrap();
             store.close().await;
             records
         });
         first = acknowledged.values().max().map_or(0, |last| last + 10);
-        // What was in flight when this process died has been judged; from here on numbers start above all before, and
-        // each key is taken as it was found.
+        // What was in flight when this process died has been judged; from here on numbers start
+        // above all before, and each key is taken as it was found.
         for last in acknowledged.values_mut() {
             *last = first - 1;
         }
@@ -193,8 +201,8 @@ fn nothing_acknowledged_is_lost() {
     );
 }
 
-/// How many acknowledgements to wait for before the kill: mostly some hundred, one time in eight none or a few, so that the
-/// process also dies while it opens the store.
+/// How many acknowledgements to wait for before the kill: mostly some hundred, one time in eight
+/// none or a few, so that the process also dies while it opens the store.
 fn patience(seed: u64, kill: u64) -> u64 {
     let mut mixed = seed.wrapping_add((kill + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -267,7 +275,8 @@ async fn check(
         .map(|record| (record.key.clone(), record.clone()))
         .collect();
 
-    // The history, from where it ended before the kill and without a gap, ends in what is listed; no write is in it twice.
+    // The history, from where it ended before the kill and without a gap, ends in what is listed;
+    // no write is in it twice.
     let mut watch = store.watch("".into(), story.revision).await.unwrap();
     let Story { revision, held } = story;
     let mut puts = HashMap::new();

@@ -1,5 +1,5 @@
-//! Folders and files that are not as they should be: each is refused with a clear error or put right, and what was
-//! acknowledged is never lost or changed in silence.
+//! Folders and files that are not as they should be: each is refused with a clear error or put
+//! right, and what was acknowledged is never lost or changed silently.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,9 @@ use tempfile::TempDir;
 use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, ListRequest, NewRecord, Store, UnixMillis, WriteError};
+use tidings_testing::copy_folder;
 
-use crate::support::{about, copy_into, show};
+use crate::support::{about, show};
 
 fn open(folder: &Path) -> Result<EmbeddedStore, OpenError> {
     EmbeddedStore::open(folder, EmbeddedOptions::default())
@@ -69,7 +70,7 @@ fn expected(keys: &[&str]) -> Vec<String> {
 
 fn copy(from: &Path) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    copy_into(from, folder.path());
+    copy_folder(from, folder.path());
     folder
 }
 
@@ -92,10 +93,10 @@ fn somebody_elses_folder_is_left_alone() {
 #[test]
 fn a_newer_format_is_refused() {
     let folder = store_with(&["a"]);
-    fs::write(folder.path().join("FORMAT"), "tidings-store 4\n").unwrap();
+    fs::write(folder.path().join("FORMAT"), "tidings-store 5\n").unwrap();
     assert_eq!(
         refusal(folder.path()),
-        "the store in FOLDER has format 4, this program knows formats up to 3; use a newer one"
+        "the store in FOLDER has format 5, this program knows formats up to 4; use a newer one"
     );
     fs::write(folder.path().join("FORMAT"), "tidings-store 1\n").unwrap();
     assert_eq!(
@@ -178,11 +179,11 @@ fn segment(folder: &Path) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// Makes a closed store look as if its process had died before it could write the index out: only the log, and what the
-/// index was when the store was made.
+/// Makes a closed store look as if its process had died before it could write the index out: only
+/// the log, and what the index was when the store was made.
 fn as_after_a_crash(folder: &Path, made: &Path) {
     fs::remove_dir_all(folder.join("index")).unwrap();
-    copy_into(&made.join("index"), &folder.join("index"));
+    copy_folder(&made.join("index"), &folder.join("index"));
     fs::copy(made.join("CHECKPOINT"), folder.join("CHECKPOINT")).unwrap();
     for entry in fs::read_dir(folder.join("log")).unwrap() {
         let path = entry.unwrap().path();
@@ -194,7 +195,7 @@ fn as_after_a_crash(folder: &Path, made: &Path) {
 
 #[derive(Clone, Debug)]
 enum Damage {
-    /// So many zeros, as a page that was not written.
+    /// A number of zeros, like a page that was not written.
     Hole(usize),
     /// The end is missing.
     Cut,
@@ -230,7 +231,8 @@ fn runner(cases: u32) -> TestRunner {
     })
 }
 
-/// The last commit was being written when the machine died: wherever it is torn, all before it is there and stays there.
+/// The last commit was being written when the machine died: wherever it is torn, all before it is
+/// there and stays there.
 #[test]
 fn a_torn_last_commit_is_cut_off_and_kept() {
     let made = store_with(&[]);
@@ -381,7 +383,8 @@ fn damage_before_acknowledged_writes_is_refused() {
     result.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Commits that were acknowledged are gone from the end of a segment, or with it: that is said, not passed over.
+/// Commits that were acknowledged are gone from the end of a segment, or with it: that is said, not
+/// passed over.
 #[test]
 fn a_log_that_lost_acknowledged_writes_is_refused() {
     let folder = store_with(&["a", "b"]);
@@ -455,7 +458,8 @@ fn an_index_that_is_lost_or_damaged_is_made_anew() {
     }
 }
 
-/// One flipped bit anywhere in the log or the index: an error, or the right answer, never a wrong one.
+/// One flipped bit anywhere in the log or the index: an error, or the right answer, never a wrong
+/// one.
 #[test]
 fn flipped_bits_are_never_served() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Folders a store cannot be in: one another process has open, one on a disk that may only be read. Each is refused in words, and what is
-//! in it stays as it is.
+//! Folders a store cannot be in: one another process has open, one on a disk that may only be read.
+//! Each is refused in words, and what is in it stays as it is.
 //!
-//! The disk is a tmpfs in a mount namespace of the test's own, so that root is refused as well. Where the system does not allow that, the
-//! test says so.
+//! The disk is a tmpfs in a mount namespace of the test's own, so that root is refused as well.
+//! Where the system does not allow that, the test says so.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -1,12 +1,23 @@
-//! Stores of every format there ever was, as their own version left them, opened by this one. `examples/keep_format.rs` makes the files.
+//! Stores of every format there ever was, as their own version left them, opened by this one.
+//!
+//! Before the format changes, its last version makes the file, which is named after the format:
+//!
+//! ```text
+//! KEEP_FORMAT=1 cargo test -p tidings-store --test contract formats
+//! ```
+//!
+//! Run it once for each format, and never again: a file that is made anew keeps nothing.
+
+mod kept;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
-use tidings_store::{ListRequest, NewestRequest, ObjectSelector, Store};
+use tidings_store::{CountsRequest, ListRequest, NewestRequest, ObjectSelector, Store};
 
-use crate::fixture::{self, MADE_AT};
+use kept::MADE_AT;
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats");
 
@@ -45,15 +56,16 @@ fn unpack(packed: &[u8], folder: &Path) {
     }
 }
 
-async fn check(packed: &[u8]) {
+/// `has_reasons` says whether the format has what records are for.
+async fn check(packed: &[u8], has_reasons: bool) {
     let folder = tempfile::tempdir().unwrap();
     unpack(packed, folder.path());
     let expected = filled();
-    let store = fixture::open(folder.path(), MADE_AT).unwrap();
+    let store = kept::open(folder.path(), MADE_AT).unwrap();
     let page = store.list(ListRequest::default()).await.unwrap();
     assert_eq!(page.records.len(), expected.len());
     for (found, (key, number)) in page.records.iter().zip(&expected) {
-        let record = fixture::record(*number);
+        let record = kept::record(*number);
         assert_eq!(found.key, *key);
         assert_eq!(
             (&found.value, found.expires_at),
@@ -62,7 +74,7 @@ async fn check(packed: &[u8]) {
     }
     let of_pod = expected.values().filter(|number| *number % 10 == 3).count();
     let by_name = ObjectSelector::Name {
-        name: fixture::record(3).index.object_name,
+        name: kept::record(3).index.object_name,
         kind: None,
         namespace: None,
     };
@@ -79,9 +91,32 @@ async fn check(packed: &[u8]) {
     };
     let newest = store.newest(newest).await.unwrap();
     let latest = expected.values().max().unwrap();
-    assert_eq!(newest.records[0].value, fixture::record(*latest).value);
+    assert_eq!(newest.records[0].value, kept::record(*latest).value);
 
-    // Its history is told from the first revision to the last, and goes on.
+    let of_reason = NewestRequest {
+        reason: Some("BackOff".into()),
+        limit: 300,
+        ..NewestRequest::default()
+    };
+    let found = store.newest(of_reason).await.unwrap().records.len();
+    let all = CountsRequest {
+        limit: 300,
+        ..CountsRequest::default()
+    };
+    let counts = store.counts(all).await.unwrap().counts;
+    let counted = |is_of: fn(&str) -> bool| {
+        let counts = counts.iter().filter(|count| is_of(&count.reason));
+        counts.map(|count| count.records as usize).sum::<usize>()
+    };
+    assert_eq!(counted(|_| true), expected.len());
+    let for_it = expected.values().filter(|number| *number % 3 == 1).count();
+    let for_it = if has_reasons { for_it } else { 0 };
+    assert_eq!(
+        (found, counted(|reason| reason == "BackOff")),
+        (for_it, for_it)
+    );
+
+    // Its history is told from the first revision to the last, and continues.
     let mut watch = store.watch("".into(), 0).await.unwrap();
     // A store begins at revision 1.
     let mut told = 1;
@@ -91,12 +126,12 @@ async fn check(packed: &[u8]) {
             assert_eq!(change.revision(), told);
         }
     }
-    let created = store.create("default/new".into(), fixture::record(1)).await;
+    let created = store.create("default/new".into(), kept::record(1)).await;
     assert_eq!(created.unwrap(), page.revision + 1);
     store.close().await;
 
     // What expires does, by the clock of years later.
-    let store = fixture::open(folder.path(), MADE_AT + 100_000_000_000).unwrap();
+    let store = kept::open(folder.path(), MADE_AT + 100_000_000_000).unwrap();
     store.expire().await.unwrap();
     let page = store.list(ListRequest::default()).await.unwrap();
     let for_ever = expected.values().filter(|number| *number % 5 == 0).count();
@@ -115,19 +150,29 @@ async fn every_format_that_is_kept_opens() {
     files.sort();
     for file in files {
         println!("{}", file.display());
-        check(&fs::read(file).unwrap()).await;
+        let format = file.file_stem().unwrap().to_str().unwrap();
+        let has_reasons = format.parse::<u32>().unwrap() >= 4;
+        check(&fs::read(&file).unwrap(), has_reasons).await;
     }
 }
 
-/// Today's, made as the tool makes it.
+/// Today's. With `KEEP_FORMAT` it is kept.
 #[tokio::test]
 async fn todays_format_can_be_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let store = fixture::open(folder.path(), MADE_AT).unwrap();
-    fixture::fill(&store).await.unwrap();
-    let packed = fixture::pack(folder.path()).unwrap();
+    let store = kept::open(folder.path(), MADE_AT).unwrap();
+    kept::fill(&store).await.unwrap();
+    // Packed while it is open, as a crash would leave it.
+    let packed = kept::pack(folder.path()).unwrap();
     store.close().await;
     assert!(packed.len() < 200_000, "{} bytes", packed.len());
-    assert!(Path::new(folder.path()).join("FORMAT").is_file());
-    check(&packed).await;
+    let format = fs::read_to_string(folder.path().join("FORMAT")).unwrap();
+    let number = format.split_whitespace().last().unwrap();
+    check(&packed, true).await;
+    if std::env::var_os("KEEP_FORMAT").is_some() {
+        let file = Path::new(KEPT).join(format!("{number}.zst"));
+        let mut file = fs::File::create_new(&file)
+            .unwrap_or_else(|error| panic!("{} is kept already, or: {error}", file.display()));
+        file.write_all(&packed).unwrap();
+    }
 }

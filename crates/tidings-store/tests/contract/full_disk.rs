@@ -1,7 +1,8 @@
-//! A disk that is really full: writes are refused with a clear error, nothing acknowledged is lost, and once there is space
-//! again the store goes on by itself.
+//! A disk that is really full: writes are refused with a clear error, nothing acknowledged is lost,
+//! and once there is space again the store continues by itself.
 //!
-//! The disk is a small tmpfs in a namespace of the test's own. Where the system does not allow that, the test says so.
+//! The disk is a small tmpfs in a namespace of the test's own. Where the system does not allow
+//! that, the test says so.
 
 use std::fs;
 use std::path::Path;
@@ -64,7 +65,7 @@ fn child() {
 }
 
 async fn fill(folder: &Path) {
-    // Half the disk is somebody else's for now.
+    // Another program uses half the disk for now.
     let ballast = folder.join("ballast");
     fs::write(&ballast, vec![1; 12 << 20]).unwrap();
     // Without the reserve that normally keeps it from coming to this.

@@ -1,24 +1,38 @@
-//! Random histories against a model: whatever is done to a store in whatever order, restarts included, it answers as the
-//! model says, now and about the past.
+//! Random histories against a model: whatever is done to a store in whatever order, restarts
+//! included, it answers as the model says, now and about the past.
 //!
-//! The model learns of each change only from a watch, and checks it: in order, with the right previous value, an expiry
-//! only when it was due. What the operations answered must agree with what the watch told.
+//! The model learns of each change only from a watch, and checks it: in order, with the right
+//! previous value, an expiry only when it was due. What the operations answered must agree with
+//! what the watch told.
 //!
 //! `TIDINGS_STORE_HISTORIES` sets how many histories are run per backend (default 12).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::support::{Backend, Fixture, START, about, show, show_change};
+use crate::support::backends::Make;
+use crate::support::{Fixture, START, about, show, show_change};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidings_store::clock::Clock;
 use tidings_store::{
-    Change, ListRequest, NewRecord, NewestRequest, ObjectSelector, ReadError, Record, Revision,
-    UnixMillis, Watch, WatchError, WriteError,
+    Change, CountsRequest, HOUR_MILLIS, Index, ListRequest, NewRecord, NewestRequest,
+    ObjectSelector, ReadError, Record, Revision, UnixMillis, Watch, WatchError, WriteError,
 };
 
 const KEYS: [&str; 6] = ["a/1", "a/2", "a/21", "b/1", "b/2", "c"];
 const PODS: [&str; 3] = ["p", "q", "r"];
+/// What events about them are for and of.
+const REASONS: [&str; 3] = ["Killing", "Pulled", ""];
+const TYPES: [&str; 3] = ["Warning", "Normal", ""];
+
+fn index(pod: usize, last_seen: i64) -> Index {
+    Index {
+        reason: REASONS[pod].into(),
+        event_type: TYPES[pod].into(),
+        ..about(PODS[pod], last_seen * 100)
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -42,6 +56,8 @@ enum Step {
     Restart,
     /// Look at everything, with a past revision this far back, in 256ths.
     Look(u8),
+    /// The next page of a list that is read beside all else, or the first of another.
+    Page,
 }
 
 /// What a write expects to find.
@@ -77,6 +93,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => any::<u8>().prop_map(Step::Compact),
         2 => Just(Step::Restart),
         4 => any::<u8>().prop_map(Step::Look),
+        6 => Just(Step::Page),
     ];
     proptest::collection::vec(step, 1..60)
 }
@@ -90,6 +107,8 @@ struct Model {
     oldest: Revision,
     latest: Revision,
     last_expired: bool,
+    /// Whether the end of any was written down.
+    has_expired: bool,
     /// Which pod and last-seen a value was written with.
     written: BTreeMap<String, (usize, i64)>,
 }
@@ -108,6 +127,7 @@ impl Model {
         let shares = expired && self.last_expired && change.revision() == self.latest;
         assert!(shares || change.revision() > self.latest, "revisions go up");
         self.last_expired = expired;
+        self.has_expired |= expired;
         self.latest = change.revision();
         self.log.push((change.revision(), show_change(change)));
         let key = String::from_utf8(change.key().to_vec()).unwrap();
@@ -148,6 +168,8 @@ struct Run {
     model: Model,
     watch: Box<dyn Watch>,
     values: u64,
+    /// What reads the next page of the list that is being read.
+    list: Option<ListRequest>,
 }
 
 impl Run {
@@ -162,6 +184,7 @@ impl Run {
             model,
             watch,
             values: 0,
+            list: None,
         }
     }
 
@@ -174,7 +197,7 @@ impl Run {
             "-".repeat((self.values % 7 * 40) as usize)
         );
         self.model.written.insert(value.clone(), (pod, last_seen));
-        let record = NewRecord::new(value).index(about(PODS[pod], last_seen));
+        let record = NewRecord::new(value).index(index(pod, last_seen));
         NewRecord {
             expires_at: life.map(|seconds| self.fixture.after(seconds)),
             ..record
@@ -221,6 +244,7 @@ impl Run {
                 self.watch = self.fixture.watch("", self.model.latest).await;
             }
             Step::Look(back) => self.look(back).await,
+            Step::Page => self.page().await,
         }
         self.learn().await;
     }
@@ -292,7 +316,7 @@ impl Run {
                     .map(|record| record.revision);
                 let store = self.fixture.store.clone();
                 tokio::spawn(async move {
-                    // Somebody else may be faster; that is for the watch to tell.
+                    // Another writer may be faster; that is for the watch to tell.
                     match current {
                         None => store.create(KEYS[key].into(), record).await.map(drop),
                         Some(expected) if pod == 0 => store
@@ -318,6 +342,31 @@ impl Run {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Reads a page of one record.
+    async fn page(&mut self) {
+        let now = self.fixture.clock.now();
+        let request = self.list.take();
+        let request = request.unwrap_or_else(|| ListRequest::default().limit(1));
+        let page = match self.fixture.store.list(request.clone()).await {
+            Ok(page) => page,
+            Err(ReadError::Compacted { requested, .. }) => {
+                return assert!(requested < self.model.oldest);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let held = self.model.at(page.revision);
+        let is_behind = |key: &[u8]| request.after.as_ref().is_none_or(|after| key > after);
+        let mut expected = live(&held, now)
+            .map(|(record, ..)| record)
+            .filter(|record| is_behind(&record.key));
+        assert_eq!(page.records.first(), expected.next());
+        assert_eq!(page.more, expected.next().is_some());
+        self.list = page.records.first().filter(|_| page.more).map(|last| {
+            let request = ListRequest::default().limit(1).at(page.revision);
+            request.after(last.key.clone())
+        });
     }
 
     /// Everything that can be read, now and at a past revision.
@@ -405,6 +454,8 @@ impl Run {
                 .collect::<Vec<_>>()
         );
 
+        self.look_for(back).await;
+
         let stats = store.stats().await.unwrap();
         assert_eq!(stats.records, model.now.len() as u64);
         assert_eq!(
@@ -422,10 +473,76 @@ impl Run {
         self.look_back(past).await;
     }
 
+    /// The newest of a reason, of a type and of a time, and counts.
+    async fn look_for(&self, back: u8) {
+        let now = self.fixture.clock.now();
+        let (store, model) = (&self.fixture.store, &self.model);
+        for (pod, reason) in REASONS.iter().enumerate() {
+            for by_reason in [true, false] {
+                let text = |text: &str, is_wanted| Some(text.to_owned()).filter(|_| is_wanted);
+                let mut request = NewestRequest {
+                    prefix: ["", "a/"][usize::from(back % 2)].into(),
+                    reason: text(reason, by_reason),
+                    event_type: text(TYPES[pod], !by_reason),
+                    since: (back > 100).then(|| index(0, i64::from(back) - 150).last_seen),
+                    limit: 1,
+                    ..NewestRequest::default()
+                };
+                let mut found = Vec::new();
+                loop {
+                    let page = store.newest(request.clone()).await.unwrap();
+                    found.extend(page.records);
+                    request.after = page.place;
+                    if !page.more {
+                        break;
+                    }
+                }
+                let mut expected: Vec<_> = live(&model.now, now)
+                    .filter(|(record, of, last_seen)| {
+                        let since = request.since.unwrap_or(UnixMillis(0));
+                        let seen = index(0, *last_seen).last_seen;
+                        *of == pod && seen >= since && record.key.starts_with(&request.prefix)
+                    })
+                    .map(|(record, _, last_seen)| (*last_seen, record.revision, record))
+                    .collect();
+                expected.sort_by_key(|(last_seen, revision, _)| Reverse((*last_seen, *revision)));
+                let expected = expected.into_iter().map(|(.., record)| record);
+                assert!(found.iter().eq(expected), "{request:?}: {found:?}");
+            }
+        }
+        let request = CountsRequest {
+            limit: 100,
+            ..CountsRequest::default()
+        };
+        let counts = store.counts(request).await.unwrap().counts;
+        let count_of = |records: &mut dyn Iterator<Item = &(Record, usize, i64)>| {
+            let mut counts = BTreeMap::<_, u64>::new();
+            for (_, pod, last_seen) in records {
+                let hour = index(0, *last_seen).last_seen.0.div_euclid(HOUR_MILLIS);
+                *counts
+                    .entry((hour * HOUR_MILLIS, REASONS[*pod]))
+                    .or_default() += 1;
+            }
+            counts
+        };
+        let found: BTreeMap<_, _> = counts
+            .iter()
+            .map(|count| ((count.hour.0, &count.reason[..]), count.records))
+            .collect();
+        let expected = count_of(&mut live(&model.now, now));
+        for (slice, records) in &expected {
+            assert!(found.get(slice) >= Some(records), "{slice:?}: {found:?}");
+        }
+        if !model.has_expired && model.now.len() == live(&model.now, now).count() {
+            assert_eq!(found, expected);
+        }
+    }
+
     /// A watch from a past revision tells the same story again.
     async fn look_back(&self, past: Revision) {
-        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as its expiry.
-        let remote = self.fixture.is_remote();
+        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as
+        // its expiry.
+        let remote = self.fixture.backend.is_remote();
         let told = |shown: &str| match shown.strip_prefix('!') {
             Some(deleted) if remote => format!("-{deleted}"),
             _ => shown.to_owned(),
@@ -457,7 +574,8 @@ impl Run {
     }
 }
 
-fn check(backend: Backend) {
+/// Runs them on a backend.
+pub(crate) fn check(backend: Make) {
     let cases = std::env::var("TIDINGS_STORE_HISTORIES")
         .ok()
         .and_then(|count| count.parse().ok())
@@ -474,13 +592,8 @@ fn check(backend: Backend) {
         .unwrap();
     let result = runner.run(&steps(), |steps| {
         runtime.block_on(async {
-            let fixture = match backend {
-                #[cfg(feature = "etcd")]
-                Backend::Etcd => match Fixture::on_etcd().await {
-                    Some(fixture) => fixture,
-                    None => return,
-                },
-                _ => Fixture::new(backend),
+            let Some(fixture) = Fixture::on(backend).await else {
+                return;
             };
             let mut run = Run::new(fixture).await;
             for step in steps {
@@ -498,31 +611,10 @@ fn check(backend: Backend) {
                 .filter(|at| *at <= now)
                 .count();
             // In the embedded store one that lives on may hold up others in its bucket.
-            assert!(due == 0 || backend != Backend::Memory);
+            assert!(due == 0 || run.fixture.backend.is_durable());
             run.fixture.store.close().await;
         });
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
-}
-
-#[test]
-fn memory() {
-    check(Backend::Memory);
-}
-
-#[test]
-fn embedded() {
-    check(Backend::Embedded);
-}
-
-#[test]
-fn embedded_roomy() {
-    check(Backend::EmbeddedRoomy);
-}
-
-#[cfg(feature = "etcd")]
-#[test]
-fn etcd() {
-    check(Backend::Etcd);
 }

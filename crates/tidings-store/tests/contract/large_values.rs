@@ -1,4 +1,5 @@
-//! Cases of the contract with values that are large: pages and changes come in pieces of bounded size.
+//! Cases of the contract with values that are large: pages and changes come in pieces of bounded
+//! size.
 
 use bytes::Bytes;
 use tidings_store::{ListRequest, NewRecord, NewestRequest, ObjectSelector};
@@ -76,7 +77,7 @@ pub(crate) async fn a_watch_takes_large_changes_few_at_a_time(mut fixture: Fixtu
             assert_eq!(watch.revision(), changes.last().unwrap().revision());
         }
         // What etcd itself sends of the past comes as it sends it.
-        if fixture.is_remote() {
+        if fixture.backend.is_remote() {
             return;
         }
         fixture.restart().await;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{ListRequest, NewRecord, REVISION_OF_NEW, Revision, Store, UnixMillis};
+use tidings_testing::copy_folder;
 
-use crate::support::{START, about, copy_into, show};
+use crate::support::{START, about, show};
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -149,7 +150,7 @@ async fn no_revision_is_given_out_twice() {
         store.close().await;
         for (what, harm) in HARMS {
             let folder = tempfile::tempdir().unwrap();
-            copy_into(made.path(), folder.path());
+            copy_folder(made.path(), folder.path());
             harm(folder.path());
             // Twice: what was made anew is also kept.
             for turn in 1..3 {

@@ -1,4 +1,5 @@
-//! The controller: workers take keys from the queue, do the work, and record what came of it as events about the object.
+//! The controller: workers take keys from the queue, do the work, and record the outcome as events
+//! about the object.
 
 use std::fmt;
 
@@ -12,7 +13,8 @@ pub(crate) trait Work: Clone + Send + Sync + 'static {
     /// Why work fails.
     type Error: fmt::Display + Send;
 
-    /// Does the work on `name`; `failures` says how often it failed before. What it returns is said in an event.
+    /// Does the work on `name`, after so far `failures` failures. The result becomes an event's
+    /// message.
     fn work(
         &self,
         name: &str,
@@ -60,17 +62,17 @@ impl<W: Work> Controller<W> {
         let failures = self.queue.failures(name);
         match self.work.work(name, failures).await {
             Ok(result) => {
-                self.recorder.normal(&job, "TaskProcessed", result);
+                self.recorder.normal(&job, "SuccessfulCreate", result);
                 self.queue.forget(name);
             }
             Err(error) => {
-                self.recorder.warning(&job, "TaskFailed", error);
+                self.recorder.warning(&job, "FailedCreate", error);
                 self.queue.add_rate_limited(name);
             }
         }
     }
 
-    /// What events about a job refer to. A controller that holds the object itself passes that to the recorder.
+    /// The reference to a job. A controller that has the object itself passes that to the recorder.
     fn reference(&self, name: &str) -> Reference {
         Reference::new(ReferenceFields {
             api_version: "batch/v1",

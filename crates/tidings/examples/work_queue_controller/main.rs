@@ -1,4 +1,5 @@
-//! A controller with a rate-limited work queue that records an event for each thing it did: client-go's classic example, in Rust.
+//! A controller with a rate-limited work queue that records an event for each thing it did:
+//! client-go's classic example, in Rust.
 //!
 //! ```console
 //! cargo run -p tidings --example work_queue_controller            # to the terminal
@@ -24,7 +25,7 @@ impl Work for Process {
     type Error = Infallible;
 
     async fn work(&self, name: &str, _failures: u32) -> Result<String, Infallible> {
-        Ok(format!("processed {name}"))
+        Ok(format!("Created pod: {name}-x7k2p"))
     }
 }
 

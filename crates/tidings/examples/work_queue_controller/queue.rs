@@ -1,5 +1,6 @@
-//! A rate-limited work queue, as client-go's `util/workqueue` has it: a key is queued once however often it is added, never worked on twice at
-//! a time, and comes back later and later while its work fails.
+//! A rate-limited work queue, as client-go's `util/workqueue` has it: a key is queued once however
+//! often it is added, never worked on twice at a time, and comes back later and later while its
+//! work fails.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -73,7 +74,7 @@ impl WorkQueue {
         }
     }
 
-    /// Adds a key, to be worked on as soon as somebody is free.
+    /// Adds a key, for the next free worker.
     pub(crate) fn add(&self, key: impl Into<String>) {
         let key = key.into();
         let mut state = self.state();

@@ -1,4 +1,5 @@
-//! Whether a program may write the events it wants to write, asked of the cluster before it matters.
+//! Whether a program may write the events it wants to write, asked of the cluster before it
+//! matters.
 
 use http::{Method, Request, header};
 use kube::client::Body;
@@ -12,13 +13,15 @@ use super::access_error::{AccessError, group};
 const VERBS: [&str; 2] = ["create", "patch"];
 
 impl KubeSink {
-    /// Asks the cluster whether this sink may create and patch events of `api` in `namespace`, or in all namespaces if that is empty: two
-    /// SelfSubjectAccessReviews, which every authenticated user may make. Of a sink of one namespace ([`KubeSink::namespace`]) that one is
-    /// meant, and `namespace` is ignored.
+    /// Asks the cluster whether this sink may create and patch events of `api` in `namespace`, or
+    /// in all namespaces if that is empty: two SelfSubjectAccessReviews, which every authenticated
+    /// user may make. Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, and
+    /// `namespace` is ignored.
     ///
-    /// Ask at start, where somebody looks: an event that is refused later is counted and logged, but gone. Events about cluster-scoped objects
-    /// go where [`BroadcasterOptions::cluster_scoped_namespace`](crate::BroadcasterOptions::cluster_scoped_namespace) says, which is a namespace
-    /// to ask about, too.
+    /// Ask at start, when operators watch: an event that is refused later is counted and logged,
+    /// but gone. Events about cluster-scoped objects go where
+    /// [`BroadcasterOptions::cluster_scoped_namespace`](crate::BroadcasterOptions::cluster_scoped_namespace)
+    /// says, which is a namespace to ask about, too.
     ///
     /// ```no_run
     /// # async fn start(sink: tidings::KubeSink) {
@@ -31,7 +34,8 @@ impl KubeSink {
     /// ```
     ///
     /// # Errors
-    /// [`AccessError::Denied`] with the rule that is missing, or [`AccessError::Unknown`] when there was no answer.
+    /// [`AccessError::Denied`] with the rule that is missing, or [`AccessError::Unknown`] when
+    /// there was no answer.
     pub async fn check_access(&self, api: EventApi, namespace: &str) -> Result<(), AccessError> {
         let namespace = self.only_namespace().unwrap_or(namespace);
         let mut denied = Vec::new();

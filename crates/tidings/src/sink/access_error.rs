@@ -8,7 +8,8 @@ use tidings_core::EventApi;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// They will be refused. The message has the rule that is missing, to be pasted into a Role or ClusterRole.
+    /// They will be refused. The message has the rule that is missing, to be pasted into a Role or
+    /// ClusterRole.
     #[error("{}", Denied { verbs, api: *api, namespace })]
     Denied {
         /// The verbs that are not allowed, of `create` and `patch`.

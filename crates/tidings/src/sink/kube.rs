@@ -1,5 +1,6 @@
-//! The sink that writes events to a Kubernetes API server, in the API group they are meant for: client-go's two `EventSinkImpl` over
-//! `CreateWithEventNamespace`, `PatchWithEventNamespace` and `UpdateWithEventNamespace`.
+//! The sink that writes events to a Kubernetes API server, in the API group they are meant for:
+//! client-go's two `EventSinkImpl` over `CreateWithEventNamespace`, `PatchWithEventNamespace` and
+//! `UpdateWithEventNamespace`.
 //!
 //! Invariants: one HTTP request per call, but for the one whose protobuf is not taken, and for a
 //! patch of an event whose version is not known or was another's by then; every request ends within
@@ -41,7 +42,8 @@ const JSON: &str = "application/json";
 
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
-/// What is accepted where protobuf is: a proxy may answer for the server, and an older server may not have it.
+/// What is accepted where protobuf is: a proxy may answer for the server, and an older server may
+/// not have it.
 const ACCEPT_PROTOBUF: &str = "application/vnd.kubernetes.protobuf, application/json";
 
 /// What need not be escaped in a segment of a path (RFC 3986's unreserved characters).
@@ -51,16 +53,17 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Writes events to a Kubernetes API server: as core/v1, or as events.k8s.io/v1 where [`SinkOptions::events_v1`](crate::SinkOptions::events_v1)
-/// asks for it.
+/// Writes events to a Kubernetes API server: as core/v1, or as events.k8s.io/v1 where
+/// [`SinkOptions::events_v1`](crate::SinkOptions::events_v1) asks for it.
 ///
-/// Each event goes to its own namespace. Requests share the client's connections, carry no field manager, and end after 30 s unless
-/// [`KubeSink::request_timeout`] says otherwise; dropping the future of a call cancels its request.
+/// Each event goes to its own namespace. Requests share the client's connections, carry no field
+/// manager, and end after 30 s unless [`KubeSink::request_timeout`] says otherwise; dropping the
+/// future of a call cancels its request.
 ///
 /// A patch names the resourceVersion of the event it was made for, so that one which was given up
 /// and arrives after its successor is refused: the count and times of a stored event do not go back
-/// ([`KubeSink::versions_max`]). They can where a [spill](crate::SinkOptions::spill) delivers events
-/// again that an earlier process had written: that one's count is not known.
+/// ([`KubeSink::versions_max`]). They can where a [spill](crate::SinkOptions::spill) delivers
+/// events again that an earlier process had written: that one's count is not known.
 ///
 /// ```no_run
 /// use tidings::{Broadcaster, KubeSink};
@@ -89,8 +92,9 @@ pub struct KubeSink {
 impl KubeSink {
     /// Writes through `client`.
     ///
-    /// Whether an answer of 429, 503 or 504 is tried again is best left to the delivery, which knows how many events wait. A client made
-    /// with kube's defaults tries again by itself as well; [`KubeSink::from_config`] makes one that does not.
+    /// Whether an answer of 429, 503 or 504 is tried again is best left to the delivery, which
+    /// knows how many events wait. A client made with kube's defaults tries again by itself as
+    /// well; [`KubeSink::from_config`] makes one that does not.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -106,7 +110,8 @@ impl KubeSink {
     /// Writes through a client made for this, which leaves trying again to the delivery.
     ///
     /// # Errors
-    /// When no client can be made of `config` (a certificate or token that cannot be read, for example), or there is no tokio runtime.
+    /// When no client can be made of `config` (a certificate or token that cannot be read, for
+    /// example), or there is no tokio runtime.
     pub fn from_config(mut config: Config) -> Result<Self, kube::Error> {
         if tokio::runtime::Handle::try_current().is_err() {
             // kube would panic.
@@ -117,8 +122,9 @@ impl KubeSink {
         Ok(Self::new(Client::try_from(config)?))
     }
 
-    /// Writes to `namespace` only, as a client-go client of one namespace does. Events of other namespaces are dropped as
-    /// [`DropCause::InvalidRequest`](crate::DropCause::InvalidRequest), without a request.
+    /// Writes to `namespace` only, as a client-go client of one namespace does. Events of other
+    /// namespaces are dropped as [`DropCause::InvalidRequest`](crate::DropCause::InvalidRequest),
+    /// without a request.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
@@ -147,22 +153,27 @@ impl KubeSink {
         self
     }
 
-    /// Whether new events are sent as Kubernetes protobuf, and answers taken in it, as client-go does for built-in types: about half the bytes, and
-    /// less work for the server. Default false: JSON. Patches are JSON in any case.
+    /// Whether new events are sent as Kubernetes protobuf, and answers taken in it, as client-go
+    /// does for built-in types: about half the bytes, and less work for the server. Default false:
+    /// JSON. Patches are JSON in any case.
     ///
-    /// A server that does not take it (415) gets JSON from then on, beginning with the event it refused.
+    /// A server that does not take it (415) gets JSON from then on, beginning with the event it
+    /// refused.
     #[must_use]
     pub fn protobuf(mut self, protobuf: bool) -> Self {
         self.protobuf = protobuf;
         self
     }
 
-    /// Asks at start whether events may be created and patched in these namespaces (in all of them, if one is empty), as
-    /// [`KubeSink::check_access`] does. What is missing is logged as one error, with the rule to add. A server that does not answer
-    /// is asked again. Nothing waits for the answer, unless the API group is left to the server
-    /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)): then core/v1 is written where only that is allowed. Default none: nothing is asked.
+    /// Asks at start whether events may be created and patched in these namespaces (in all of them,
+    /// if one is empty), as [`KubeSink::check_access`] does. What is missing is logged as one
+    /// error, with the rule to add. A server that does not answer is asked again. Nothing waits for
+    /// the answer, unless the API group is left to the server
+    /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)): then
+    /// core/v1 is written where only that is allowed. Default none: nothing is asked.
     ///
-    /// Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, whatever is named here.
+    /// Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, whatever is named
+    /// here.
     ///
     /// ```no_run
     /// # fn start(broadcaster: &tidings::Broadcaster, config: kube::Config) -> Result<(), kube::Error> {
@@ -196,7 +207,8 @@ impl KubeSink {
         if head.status.is_success() {
             return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
         }
-        // Any JSON object reads as a Status: the code is the answer's, whatever a proxy wrote below it.
+        // Any JSON object reads as a Status: the code is the answer's, whatever a proxy wrote below
+        // it.
         let refusal = serde_json::from_slice::<Status>(&body)
             .unwrap_or_else(|_| Status::failure("the answer is no Status", ""))
             .with_code(head.status.as_u16());
@@ -309,7 +321,7 @@ impl KubeSink {
                 return Err(error);
             }
             if !self.refuses_protobuf.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "The server takes no protobuf: sending JSON");
+                tracing::warn!(%error, "The server does not accept protobuf: sending JSON");
             }
         }
         let request = self.request(method, path, JSON, occurrence.create_body())?;
@@ -460,8 +472,8 @@ fn group_path(api: EventApi) -> &'static str {
     }
 }
 
-/// Where events of `namespace` are created. As in client-go, no namespace leaves that part of the path out for core/v1, and the server then says
-/// no; for events.k8s.io no request is made.
+/// Where events of `namespace` are created. As in client-go, no namespace leaves that part of the
+/// path out for core/v1, and the server then says no; for events.k8s.io no request is made.
 fn events_path(api: EventApi, namespace: &str) -> Result<String, WriteError> {
     let group = group_path(api);
     if api == EventApi::Core && namespace.is_empty() {
@@ -478,7 +490,8 @@ fn event_path(occurrence: &Occurrence) -> Result<String, WriteError> {
     Ok(format!("{events}/{name}"))
 }
 
-/// `text` as one segment of a path. What apimachinery's `IsValidPathSegmentName` refuses is refused.
+/// `text` as one segment of a path. What apimachinery's `IsValidPathSegmentName` refuses is
+/// refused.
 fn segment(what: &str, text: &str) -> Result<String, WriteError> {
     let refused = match text {
         "" => Some("be empty"),

@@ -1,6 +1,8 @@
-//! A sink that keeps events in memory, typed, and answers as an API server would, or as a test tells it to.
+//! A sink that keeps events in memory, typed, and answers as an API server would, or as a test
+//! tells it to.
 //!
-//! Invariants: it never blocks a thread; it holds no more than it was told to, and says how much it let go.
+//! Invariants: it never blocks a thread; it holds no more than it was told to, and says how much it
+//! let go.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +15,15 @@ use tokio::sync::watch;
 
 use super::Sink;
 
-/// How many events, and how many calls, are kept unless [`MemorySink::with_capacity`] says otherwise.
+/// How many events, and how many calls, are kept unless [`MemorySink::with_capacity`] says
+/// otherwise.
 const CAPACITY: usize = 65_536;
 
 /// Keeps events in memory. Clones share them: give one to the broadcaster and look into the other.
 ///
-/// It answers as an API server does: a create of a name that is there with 409, a patch of one that is not with 404, and patches change
-/// what they name. [`MemorySink::answer_next`] and [`MemorySink::hold`] make it fail, lose answers or hang.
+/// It answers as an API server does: a create of a name that is there with 409, a patch of one that
+/// is not with 404, and patches change what they name. [`MemorySink::answer_next`] and
+/// [`MemorySink::hold`] make it fail, lose answers or hang.
 ///
 /// ```
 /// use tidings::{Broadcaster, EventSource, EventType, MemorySink, Reference, ReferenceFields};
@@ -108,7 +112,8 @@ impl MemorySink {
         Self::with_capacity(CAPACITY)
     }
 
-    /// An empty sink that keeps up to `capacity` events and as many calls. Then the oldest are forgotten: see [`MemorySink::forgotten`].
+    /// An empty sink that keeps up to `capacity` events and as many calls. Then the oldest are
+    /// forgotten: see [`MemorySink::forgotten`].
     pub fn with_capacity(capacity: usize) -> Self {
         let state = State {
             capacity,
@@ -120,7 +125,8 @@ impl MemorySink {
         }
     }
 
-    /// The events, in the order in which they were created. Those written as events.k8s.io/v1 are shown as core/v1, as a server does.
+    /// The events, in the order in which they were created. Those written as events.k8s.io/v1 are
+    /// shown as core/v1, as a server does.
     pub fn events(&self) -> Vec<v1::Event> {
         let state = self.state();
         let keys = state.order.iter();
@@ -144,14 +150,16 @@ impl MemorySink {
         self.state().forgotten
     }
 
-    /// Forgets all events, as a server does when their time is up: patches of them are then answered with 404.
+    /// Forgets all events, as a server does when their time is up: patches of them are then
+    /// answered with 404.
     pub fn expire(&self) {
         let mut state = self.state();
         state.events.clear();
         state.order.clear();
     }
 
-    /// Answers the next calls with `answers`, one each, in the order in which they are answered; after that as an API server would.
+    /// Answers the next calls with `answers`, one each, in the order in which they are answered;
+    /// after that as an API server would.
     pub fn answer_next(&self, answers: impl IntoIterator<Item = SinkAnswer>) {
         self.state().answers.extend(answers);
     }
@@ -187,7 +195,7 @@ impl MemorySink {
             SinkAnswer::Serve => state.serve(call),
             SinkAnswer::Fail(error) => Err(error),
             SinkAnswer::Lose(error) => {
-                // Whether it was done or refused, nobody hears of it.
+                // Whether it was done or refused, the caller does not learn it.
                 let _ = state.serve(call);
                 Err(error)
             }
@@ -288,7 +296,8 @@ fn read(body: &[u8]) -> Result<v1::Event, String> {
     serde_json::from_value(event).map_err(|error| error.to_string())
 }
 
-/// `event` after a strategic merge patch. The patches of occurrences have no lists in them, for which alone a merge patch would differ.
+/// `event` after a strategic merge patch. The patches of occurrences have no lists in them, for
+/// which alone a merge patch would differ.
 fn patched(event: &v1::Event, patch: &[u8]) -> Result<v1::Event, serde_json::Error> {
     let mut value = serde_json::to_value(event)?;
     merge(&mut value, serde_json::from_slice(patch)?);

@@ -1,7 +1,8 @@
-//! Where events are written to, after correlation: an API server, the memory of a test, or something of your own.
+//! Where events are written to, after correlation: an API server, the memory of a test, or
+//! something of your own.
 //!
-//! A sink makes one attempt per call and says how it went. It does not wait, count or try again: the delivery does, and it drops the
-//! future of an attempt to cancel it.
+//! A sink makes one attempt per call and says how it went. It does not wait, count or try again:
+//! the delivery does, and it drops the future of an attempt to cancel it.
 
 #[cfg(feature = "kube")]
 mod access;
@@ -49,8 +50,9 @@ pub use self::memory::{Held, MemorySink, SinkAnswer, SinkCall, SinkVerb};
 /// ```
 ///
 /// # Errors
-/// The kind of the [`WriteError`] decides what happens next: an event is tried again after a failure that may pass, created after a patch
-/// was answered with 404, and dropped and counted otherwise. The table is at [`RetryPolicy`](crate::RetryPolicy).
+/// The kind of the [`WriteError`] decides what happens next: an event is tried again after a
+/// failure that may pass, created after a patch was answered with 404, and dropped and counted
+/// otherwise. The table is at [`RetryPolicy`](crate::RetryPolicy).
 pub trait Sink: Send + Sync + 'static {
     /// Writes a new event: [`Occurrence::create_body`].
     fn create(
@@ -58,7 +60,8 @@ pub trait Sink: Send + Sync + 'static {
         occurrence: &Occurrence,
     ) -> impl Future<Output = Result<(), WriteError>> + Send;
 
-    /// Changes an event that was written before: [`Occurrence::patch_body`], a strategic merge patch.
+    /// Changes an event that was written before: [`Occurrence::patch_body`], a strategic merge
+    /// patch.
     ///
     /// A call may be given up and its write be done all the same, later than the next one for the
     /// same event: the delivery cannot know. Where that can happen it is for the sink to have such
@@ -66,7 +69,8 @@ pub trait Sink: Send + Sync + 'static {
     fn patch(&self, occurrence: &Occurrence)
     -> impl Future<Output = Result<(), WriteError>> + Send;
 
-    /// Whether events can be written as `api`. Asked before the first write, and only where the answer decides
+    /// Whether events can be written as `api`. Asked before the first write, and only where the
+    /// answer decides
     /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)).
     ///
     /// # Errors
@@ -75,18 +79,21 @@ pub trait Sink: Send + Sync + 'static {
         std::future::ready(Ok(true))
     }
 
-    /// What would keep events from being written as `api`. Asked at start, beside the writing; the answer is logged, and changes nothing, but that
-    /// where the choice is left to the sink ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)) core/v1 is written if
-    /// only that can be. It is then asked before the first write.
+    /// What would keep events from being written as `api`. Asked at start, beside the writing; the
+    /// answer is logged, and changes nothing, but that where the choice is left to the sink
+    /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)) core/v1 is
+    /// written if only that can be. It is then asked before the first write.
     ///
     /// # Errors
-    /// [`WriteError::invalid`] with what would be refused and what is to be done about it; any other means that it cannot be said now, and
-    /// is asked again. Unless a sink has its own: never.
+    /// [`WriteError::invalid`] with what would be refused and what is to be done about it; any
+    /// other means that it cannot be said now, and is asked again. Unless a sink has its own:
+    /// never.
     fn check(&self, _api: EventApi) -> impl Future<Output = Result<(), WriteError>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Replaces an event. The delivery never does that, as client-go's does not; it is here for those who write to a sink by hand.
+    /// Replaces an event. The delivery never does that, as client-go's does not; it is here for
+    /// those who write to a sink by hand.
     ///
     /// # Errors
     /// Unless a sink has its own: always, as an invalid request.

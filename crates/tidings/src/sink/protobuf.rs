@@ -2,7 +2,8 @@
 //! server refuses what was asked for in protobuf, and the version of an event, which is of its
 //! answer to a write.
 //!
-//! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is not understood is left out.
+//! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is
+//! not understood is left out.
 
 use tidings_core::wire::{MAGIC, varint};
 
@@ -114,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// An event of a namespace that is being deleted is refused, and a wait asked for: the messages of apimachinery's `generated.proto`.
+    /// An event of a namespace that is being deleted is refused, and a wait asked for: the messages
+    /// of apimachinery's `generated.proto`.
     const REFUSAL: &[u8] = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x88\x01\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x1eforbidden: is being terminated\
         \x22\x09Forbidden\x2aG\x0a\x03web\x12\0\x1a\x06events\x22\x32\x0a\x14NamespaceTerminating\x12\x06gone: \x1a\x12metadata.namespace\x28\x02\x32\0\x30\x93\x03\x1a\0\x22\0";
 

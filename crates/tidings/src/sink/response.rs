@@ -21,7 +21,8 @@ const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 /// end keeps the connection usable, too.
 const EVENT_BODY_BYTES_MAX: usize = 2 << 20;
 
-/// How long the rest of a success is waited for: it follows at once, or the connection is of no more use.
+/// How long the rest of a success is waited for: it follows at once, or the connection is of no
+/// more use.
 const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The most of a body that is no Status object which goes into an error message.
@@ -140,8 +141,9 @@ pub(super) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Wri
     WriteError::status(failure, message)
 }
 
-/// The wait that a `Retry-After` header asks for, in seconds or as a date. A date counts from the answer's own `Date`, so that it does not
-/// matter whether the server's clock agrees with ours; without one it is not understood.
+/// The wait that a `Retry-After` header asks for, in seconds or as a date. A date counts from the
+/// answer's own `Date`, so that it does not matter whether the server's clock agrees with ours;
+/// without one it is not understood.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let asked = text(header::RETRY_AFTER)?;

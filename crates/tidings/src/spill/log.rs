@@ -9,14 +9,16 @@
 //!   lock                                              held as long as this exists
 //! ```
 //!
-//! Invariants: a place (`sequence`) is never given twice, and grows along the files; a file is removed when it is not appended to any more and
-//! everything in it is done, its marks last, so that nothing that is done is found without its mark. Marks that outlive their file are removed at
-//! the next start, and no file gets a number that has marks. With `sync` this holds for the death
-//! of the machine, too: the folder is synced before an append to a new file counts, and before
-//! marks are removed.
+//! Invariants: a place (`sequence`) is never given twice, and grows along the files; a file is
+//! removed when it is not appended to any more and everything in it is done, its marks last, so
+//! that nothing that is done is found without its mark. Marks that outlive their file are removed
+//! at the next start, and no file gets a number that has marks. With `sync` this holds for the
+//! death of the machine, too: the folder is synced before an append to a new file counts, and
+//! before marks are removed.
 //!
-//! What is damaged costs the events it is in, and no others: reading goes on at the next record that is whole. A file that is gone costs what was
-//! in it. One that cannot be read is tried again for a minute, and then left for the next process.
+//! What is damaged costs the events it is in, and no others: reading continues at the next record
+//! that is whole. A file that is gone costs what was in it. One that cannot be read is tried again
+//! for a minute, and then left for the next process.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -53,7 +55,7 @@ struct Segment {
     unsettled: usize,
 }
 
-/// Where reading goes on.
+/// Where reading continues.
 #[derive(Clone, Copy)]
 struct Cursor {
     number: u64,
@@ -137,7 +139,7 @@ impl Log {
                 Err(error) => {
                     tracing::error!(
                         file = number, %error, folder = %folder.display(),
-                        "Unable to read events that an earlier process left: they are left for the next one"
+                        "Unable to read events of an earlier process: they are kept for the next one"
                     );
                     // Its places are not known, and are not to be given again.
                     next_sequence += PLACES_OF_A_FILE;
@@ -268,7 +270,8 @@ impl Log {
         kept
     }
 
-    /// Writes `bytes` to the file in turn, or to a new one if that is full or a write to it failed. Returns its number.
+    /// Writes `bytes` to the file in turn, or to a new one if that is full or a write to it failed.
+    /// Returns its number.
     fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let full = (self.bytes_max / 8).min(FILE_BYTES_MAX);
         // What follows a torn record would not be found.
@@ -289,11 +292,12 @@ impl Log {
         let last = self.segments.back_mut().ok_or(io::ErrorKind::NotFound)?;
         if let Err(error) = synced {
             self.torn = true;
-            // What is written of them would be found by the next process, which is not to write what this one has in memory.
+            // What is written of them would be found by the next process, which is not to write
+            // what this one has in memory.
             let path = events_path(&self.folder, last.number);
             let file = OpenOptions::new().write(true).open(path);
             if let Err(error) = file.and_then(|file| file.set_len(last.bytes)) {
-                tracing::warn!(%error, "Unable to take back part of an append: a next process may write its events again");
+                tracing::warn!(%error, "Unable to undo part of an append: the next process may write its events again");
             }
             return Err(error);
         }
@@ -337,7 +341,8 @@ impl Log {
         }
     }
 
-    /// The next events that are not done: up to `events_max` of them, and about `bytes_max` bytes, but one at least, if there is one.
+    /// The next events that are not done: up to `events_max` of them, and about `bytes_max` bytes,
+    /// but one at least, if there is one.
     pub(super) fn read_next(&mut self, events_max: usize, bytes_max: usize) -> Taken {
         let mut read = Taken::default();
         while read.kept.is_empty() {
@@ -380,7 +385,7 @@ impl Log {
                         }
                         tracing::error!(
                             file = current, %error, folder = %self.folder.display(),
-                            "Unable to read events from disk: they are left for the next process"
+                            "Unable to read events from disk: they are kept for the next process"
                         );
                         self.read_tries = 0;
                         self.cursor.offset = end;
@@ -402,7 +407,8 @@ impl Log {
             .is_some_and(|last| last.number == number)
     }
 
-    /// Reads events of one file from `offset`, or finds the first one behind what is damaged there. Returns where to go on.
+    /// Reads events of one file from `offset`, or finds the first one behind what is damaged there.
+    /// Returns where to continue.
     fn read_on(
         &mut self,
         number: u64,
@@ -667,7 +673,8 @@ fn recover(folder: &Path, number: u64) -> io::Result<Recovered> {
         let Some((next, place)) = record::find(&bytes, read + 1) else {
             break;
         };
-        // How many were before the first that is whole is not known; nowhere more than there are bytes.
+        // How many were before the first that is whole is not known; nowhere more than there are
+        // bytes.
         let first = last.map_or(place.saturating_sub(1), |last| last.saturating_add(1));
         let first = first.max(place.saturating_sub((next - read) as u64));
         let lost = (first..place).filter(|place| !done.contains(place));
@@ -686,7 +693,7 @@ fn recover(folder: &Path, number: u64) -> io::Result<Recovered> {
         tracing::warn!(
             file = number,
             bytes = bytes.len() - read,
-            "The end of a spilled file is torn: what was being written when a process died, or damaged since"
+            "The end of a spill file is incomplete: a process died while writing it, or it was damaged"
         );
     }
     Ok(Recovered {

@@ -1,10 +1,10 @@
-//! The spill: events on disk until it is known what became of them, so that an outage that is longer than the memory allows, or the death of the
-//! program, loses none of them.
+//! The spill: events on disk until it is known what became of them, so that an outage that is
+//! longer than the memory allows, or the death of the program, loses none of them.
 //!
 //! ```text
-//!   queue ──▶ append ──┬─ room in memory ──────────────▶ correlate, deliver ──▶ settled: marked as done
-//! ├─ none, or others wait on disk ─▶ read back in order, when there is room again
-//!                      └─ and no room on disk either ───▶ held, and nothing more is taken from the queue, until its turn has come
+//!   queue ──▶ append ──┬─ room in memory ────▶ correlate, deliver ──▶ settled: marked as done
+//!                      ├─ none, or others wait on disk ──▶ read back in order when there is room
+//!                      └─ no room on disk either ──▶ held; nothing more is taken from the queue
 //! ```
 //!
 //! Invariants: an event is appended before anything is done with it; events are handed on in the
@@ -15,14 +15,15 @@
 //! What an earlier process left in a folder that could not be opened at start, or in a file that
 //! could not be read, comes out of order: later.
 //!
-//! A limit on the rate of all events (EventRateLimit of kind Server, Namespace or User) is waited out
-//! like an outage. Events about a few objects that have limits of their own are given up after a few
-//! tries, and lie here no longer.
+//! A limit on the rate of all events (EventRateLimit of kind Server, Namespace or User) is waited
+//! out like an outage. Events about a few objects that have limits of their own are given up after
+//! a few tries, and lie here no longer.
 //!
-//! Delivery is at least once: what was written to the API server but not marked as done when the program died is written again at the next
-//! start. A create is recognised by its name; a repeat is counted once more. Counts begin at one in
-//! each process: where the create of an event is delivered again, later ones of the same are counted
-//! from there, and the stored count goes back to that, until as many are seen.
+//! Delivery is at least once: what was written to the API server but not marked as done when the
+//! program died is written again at the next start. A create is recognised by its name; a repeat is
+//! counted once more. Counts begin at one in each process: where the create of an event is
+//! delivered again, later ones of the same are counted from there, and the stored count goes back
+//! to that, until as many are seen.
 
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -57,13 +58,15 @@ const READ_EVENTS: usize = 1024;
 /// How long until a folder that could not be used, or read, is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// The spill of one sink's task. Files are read and written on tokio's threads for blocking work, one step at a time.
+/// The spill of one sink's task. Files are read and written on tokio's threads for blocking work,
+/// one step at a time.
 pub(crate) struct Spill {
     options: SpillOptions,
     /// When the folder is to be opened; `None` once it was.
     open_at: Option<Monotonic>,
     open_failures: u64,
-    /// `None` until the folder is open, while it is at work, and after a step was lost with its runtime.
+    /// `None` until the folder is open, while it is at work, and after a step was lost with its
+    /// runtime.
     log: Option<Box<Log>>,
     /// Found when it was opened, and not asked for yet.
     recovered: u64,
@@ -87,7 +90,8 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    /// A spill whose folder is yet to be opened. Until it is, events are in memory only, which is counted.
+    /// A spill whose folder is yet to be opened. Until it is, events are in memory only, which is
+    /// counted.
     pub(crate) fn new(options: SpillOptions) -> Self {
         Self {
             options,
@@ -126,8 +130,9 @@ impl Spill {
         self.open_at.or(self.read_again)
     }
 
-    /// Does what is due: reads again where the disk gave no answer, or tries to open the folder. Where that fails it is tried again later, as
-    /// another process may be about to end, or a disk about to be there.
+    /// Does what is due: reads again where the disk gave no answer, or tries to open the folder.
+    /// Where that fails it is tried again later, as another process may be about to end, or a disk
+    /// about to be there.
     pub(crate) async fn handle_timeout(&mut self, now: Monotonic) {
         self.read_again = self.read_again.filter(|at| *at > now);
         if self.open_at.is_none_or(|at| at > now) {
@@ -199,7 +204,7 @@ impl Spill {
         self.log.as_ref().is_some_and(|log| log.is_filling())
     }
 
-    /// Appends events. Gives back those to go on with now: all of them, or, if others wait before
+    /// Appends events. Returns those to continue with now: all of them, or, if others wait before
     /// them or there is no room in memory, none.
     pub(crate) async fn append(&mut self, events: Vec<Event>, has_room: bool) -> Vec<Kept> {
         if self.holds() {
@@ -348,8 +353,8 @@ impl Spill {
         self.step(|_| ()).await;
     }
 
-    /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with, or
-    /// it panicked.
+    /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with,
+    /// or it panicked.
     async fn step<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Log) -> T + Send + 'static,
@@ -379,7 +384,8 @@ impl Spill {
                 }
                 result
             }
-            // The runtime is going down, and this task with it; what is on disk is found by the next process.
+            // The runtime is going down, and this task with it; what is on disk is found by the
+            // next process.
             Err(error) => {
                 tracing::error!(%error, "Unable to keep events on disk");
                 None

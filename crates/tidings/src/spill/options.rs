@@ -5,7 +5,8 @@ use std::path::PathBuf;
 /// The least bound: a file must hold some events.
 const BYTES_MAX_LEAST: u64 = 1 << 20;
 
-/// Where a sink keeps events until it is known what became of them: see [`SinkOptions::spill`](crate::SinkOptions::spill).
+/// Where a sink keeps events until it is known what became of them: see
+/// [`SinkOptions::spill`](crate::SinkOptions::spill).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct SpillOptions {
@@ -15,8 +16,8 @@ pub struct SpillOptions {
 }
 
 impl SpillOptions {
-    /// A spill in `folder`, which is made if it is not there, and belongs to one sink of one process at a time. Up to 64 MiB, which is
-    /// about 100,000 events.
+    /// A spill in `folder`, which is made if it is not there, and belongs to one sink of one
+    /// process at a time. Up to 64 MiB, which is about 100,000 events.
     ///
     /// It takes up to 12 MiB of memory beside what [`Broadcaster`](crate::Broadcaster) says, and
     /// about 40 bytes for each event that lies on disk.
@@ -28,7 +29,8 @@ impl SpillOptions {
         }
     }
 
-    /// How many bytes of events lie on disk at most; at least 1 MiB. What finds no room is counted and delivered from memory.
+    /// How many bytes of events lie on disk at most; at least 1 MiB. What finds no room is counted
+    /// and delivered from memory.
     pub fn bytes_max(mut self, bytes: u64) -> Self {
         self.bytes_max = bytes;
         self

@@ -1,10 +1,12 @@
-//! One event in a file of the spill: length, checksum, place, and the event as the JSON of a core/v1 Event, which has every field there is.
+//! One event in a file of the spill: length, checksum, place, and the event as the JSON of a
+//! core/v1 Event, which has every field there is.
 //!
 //! ```text
 //!   length of the body: u32   checksum of the body: u64   body: place: u64, JSON
 //! ```
 //!
-//! Numbers are little-endian. The checksum is XXH3 with the length for a seed, so that a file of zeros has no records.
+//! Numbers are little-endian. The checksum is XXH3 with the length for a seed, so that a file of
+//! zeros has no records.
 
 use std::io::{self, Write};
 
@@ -75,13 +77,14 @@ pub(super) fn write(out: &mut Vec<u8>, sequence: u64, event: &Event, room: usize
 
 /// What stands at the beginning of some bytes.
 pub(super) enum Found {
-    /// An event and its place, and how many bytes it took. `None`: bytes that are whole, but no event.
+    /// An event and its place, and how many bytes it took. `None`: bytes that are whole, but no
+    /// event.
     Record {
         sequence: u64,
         event: Option<Box<Event>>,
         bytes: usize,
     },
-    /// Nothing, or the beginning of a record that needs so many bytes.
+    /// Nothing, or the beginning of a record that needs this number of bytes.
     More(usize),
     /// No record: torn, or not ours.
     Torn,
@@ -124,9 +127,11 @@ pub(super) fn read(bytes: &[u8], wanted: impl Fn(u64) -> bool) -> Found {
     }
 }
 
-/// Where the first whole record at or behind `from` begins, and its place: what follows one that is damaged.
+/// Where the first whole record at or behind `from` begins, and its place: what follows one that is
+/// damaged.
 pub(super) fn find(bytes: &[u8], from: usize) -> Option<(usize, u64)> {
-    // Without this a checksum would be made at each byte of a damaged file, of what may be all the rest of it.
+    // Without this a checksum would be made at each byte of a damaged file, of what may be all the
+    // rest of it.
     let has_json = |at: &usize| {
         bytes
             .get(at + HEAD_BYTES + PLACE_BYTES..)?

@@ -71,7 +71,7 @@ fn what_is_not_done_is_found_again_in_order_and_whole() {
     assert!(first[0].recovered);
     assert_eq!(read.to_wire(), whole.to_wire());
     assert_eq!([names(&first), read_all(&mut log)].concat(), expected);
-    // What comes later has later places, and is nobody else's.
+    // What comes later has later places, and belongs to no other.
     let later = log.append(vec![event(20, "m")]);
     assert_eq!((later[0].sequence, later[0].recovered), (Some(20), false));
     assert_eq!(read_all(&mut log), ["web.20"]);
@@ -305,7 +305,7 @@ async fn a_file_that_cannot_be_read_is_left_for_the_next_process() {
     assert_eq!(spill.take_lost(), 0);
     drop(spill);
 
-    // The next process cannot read it either, and goes on without it.
+    // The next process cannot read it either, and continues without it.
     let mut log = open(folder.path());
     assert_eq!(log.unsettled(), 0);
     log.append(vec![event(4, "m")]);
@@ -422,7 +422,8 @@ fn marks_hold_whatever_is_torn_before_them_and_for_no_other_file() {
 }
 
 proptest! {
-    /// Killed between two bytes of a write: all events before are found, and the one being written is not.
+    /// Killed between two bytes of a write: all events before are found, and the one being written
+    /// is not.
     #[test]
     fn a_torn_end_costs_what_was_being_written(events in 1_usize..12, cut in 0_usize..4000, done in prop::collection::btree_set(0_u64..12, 0..6)) {
         let folder = tempfile::tempdir().unwrap();
@@ -445,7 +446,7 @@ proptest! {
         let done: BTreeSet<String> = done.iter().map(|place| format!("web.{place}")).collect();
         let expected: Vec<String> = (0..there).map(|number| format!("web.{number}")).filter(|name| !done.contains(name)).collect();
         prop_assert_eq!(read_all(&mut log), expected);
-        // It goes on behind it.
+        // It continues after it.
         log.append(vec![event(77, "m")]);
         prop_assert_eq!(read_all(&mut log), ["web.77"]);
     }

@@ -1,4 +1,5 @@
-//! Nothing is lost without a name: under load, with faults, in both modes, whenever the end comes. client-go's TestLotsOfEvents.
+//! Nothing is lost without a name: under load, with faults, in both modes, whenever the end comes.
+//! client-go's TestLotsOfEvents.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -76,7 +77,8 @@ async fn test_lots_of_events() {
     assert!(tries.lock().unwrap().values().all(|tries| *tries == 5));
 }
 
-/// The default broadcaster takes a burst of 20,000 distinct events, of which client-go delivers 1,001.
+/// The default broadcaster takes a burst of 20,000 distinct events, of which client-go delivers
+/// 1,001.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_20_000_arrives() {
     let broadcaster = Broadcaster::new();
@@ -119,7 +121,8 @@ async fn every_loss_has_its_cause() {
     for number in 0..5 {
         recorder.event(&pod(&format!("foo-{number}"), ""), Normal, "Started", "up");
     }
-    // One is being written, two wait, two do not fit. Then thirty of one kind, of which a budget lets 25 through.
+    // One is being written, two wait, two do not fit. Then thirty of one kind, of which a budget
+    // lets 25 through.
     while broadcaster.report().dropped.get(DropCause::QueueFull) < 2 {
         tokio::task::yield_now().await;
     }
@@ -167,7 +170,8 @@ async fn what_is_merged_is_lost_with_the_write_it_was_merged_into() {
     let sink = MemorySink::new();
     sink.answer_next([SinkAnswer::Serve, SinkAnswer::Fail(forbidden())]);
     broadcaster.start_recording_to_sink(sink.clone());
-    // The task has no turn before all are recorded, and takes them at once: those about one pod become one write, the second.
+    // The task has no turn before all are recorded, and takes them at once: those about one pod
+    // become one write, the second.
     for pod in [pod("foo", ""), pod("bar", "")] {
         for _ in 0..20 {
             recorder.event(&pod, Warning, "BackOff", "again");
@@ -269,7 +273,7 @@ async fn sinks_are_independent() {
     assert_eq!(slow_watch.counts(), quick_watch.counts());
 }
 
-/// Whoever records learns that a sink is slow, and what it was told is on its way arrives.
+/// A recorder learns that a sink is slow, and events reported as under way arrive.
 #[tokio::test]
 async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
     let queue = QueueOptions {
@@ -317,7 +321,7 @@ async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
     );
 }
 
-/// An event that no sink has room for is not on its way, whoever else saw it.
+/// An event that no sink has room for is not on its way, even if other watchers saw it.
 #[tokio::test]
 async fn an_event_that_every_sink_misses_is_refused() {
     let options = BroadcasterOptions::default().queue(QueueOptions {
@@ -398,7 +402,8 @@ fn load() -> impl Strategy<Value = Load> {
         )
 }
 
-/// Records from several threads while a shutdown runs, and compares the report with what the sink really holds.
+/// Records from several threads while a shutdown runs, and compares the report with what the sink
+/// really holds.
 async fn run(load: Load) {
     let queue = QueueOptions {
         events_max: load.queue,
@@ -470,7 +475,8 @@ async fn run(load: Load) {
         return;
     }
     assert_eq!(report.pending, 0, "{load:?}");
-    // A count says how often an event was seen; it is never more than what was recorded, nor is any event there twice.
+    // A count says how often an event was seen; it is never more than what was recorded, nor is any
+    // event there twice.
     let mut seen: HashMap<Option<String>, i64> = HashMap::new();
     for event in sink.events() {
         *seen.entry(event.involved_object.name).or_default() += i64::from(event.count.unwrap_or(0));
@@ -497,8 +503,9 @@ proptest! {
     }
 }
 
-/// What the correlator is told decides what comes next: a repeat of an event that is there patches it, also after a repeat was
-/// refused; one of an event that never got there creates it, with its true count.
+/// What the correlator is told decides what comes next: a repeat of an event that is there patches
+/// it, also after a repeat was refused; one of an event that never got there creates it, with its
+/// true count.
 #[tokio::test]
 async fn repeats_follow_what_is_in_the_sink() {
     use SinkVerb::{Create, Patch};

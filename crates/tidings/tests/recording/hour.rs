@@ -1,5 +1,6 @@
-//! An hour of a controller's life in compressed time, as events.k8s.io/v1: what is written, beside what client-go's `tools/events` writes for
-//! the same script. The command's tests play it against API servers.
+//! An hour of a controller's life in compressed time, as events.k8s.io/v1: what is written, beside
+//! what client-go's `tools/events` writes for the same script. The command's tests play it against
+//! API servers.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tidings::{
     SeriesOptions, SinkOptions, SinkVerb,
 };
 
-use crate::hour_script::{AFTERWARDS, HOURS, Hour, Seen, every};
+use tidings_testing::hours::{AFTERWARDS, HOURS, Hour, Seen, every};
 
 /// Creates and patches of one hour.
 async fn hour(series: SeriesOptions, seen: fn(usize) -> Seen) -> (usize, usize) {

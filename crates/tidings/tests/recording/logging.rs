@@ -153,7 +153,7 @@ async fn what_cannot_be_recorded_is_logged_and_counted() {
         recorder.event(&pod("foo", "bar"), Normal, "Late", "after shutdown");
     }
     let option = "core::option::Option<tidings_core::reference::Reference>";
-    let none = "there is no object to refer to: the option given is None";
+    let none = "there is no object to refer to: the given option is None";
     assert_eq!(
         log.lines(),
         [

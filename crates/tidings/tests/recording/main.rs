@@ -1,5 +1,5 @@
-//! The whole recording path, from a recorder's call to a sink that keeps what it is given: what client-go tests in
-//! `tools/record/event_test.go`, and what it does not.
+//! The whole recording path, from a recorder's call to a sink that keeps what it is given: what
+//! client-go tests in `tools/record/event_test.go`, and what it does not.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,7 +9,6 @@
 mod accounting;
 mod eventf;
 mod hour;
-mod hour_script;
 mod logging;
 mod series;
 mod shutdown;

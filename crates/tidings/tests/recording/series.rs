@@ -1,4 +1,5 @@
-//! Events written as events.k8s.io/v1: what client-go tests in `tools/events/event_broadcaster_test.go`, and what it does not.
+//! Events written as events.k8s.io/v1: what client-go tests in
+//! `tools/events/event_broadcaster_test.go`, and what it does not.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ fn options(series: SeriesOptions) -> BroadcasterOptions {
     BroadcasterOptions::default().sink(SinkOptions::default().events_v1(series))
 }
 
-/// Waits until so many events are settled or dropped.
+/// Waits until this number of events is settled or dropped.
 async fn settled(broadcaster: &Broadcaster, events: u64) {
     loop {
         let report = broadcaster.report();
@@ -25,7 +26,8 @@ async fn settled(broadcaster: &Broadcaster, events: u64) {
     }
 }
 
-/// client-go's TestEventSeriesWithEventSinkImplRace and TestRecordEventToSink: one stored object, with a series.
+/// client-go's TestEventSeriesWithEventSinkImplRace and TestRecordEventToSink: one stored object,
+/// with a series.
 #[tokio::test]
 async fn repeats_become_a_series_that_is_written_seldom_and_to_the_end() {
     let minute = SeriesOptions::default().heartbeat(Duration::from_secs(60));
@@ -112,7 +114,8 @@ async fn what_a_lost_write_stood_for_is_counted_as_dropped() {
     assert_adds_up(&report);
 }
 
-/// Far more series than may be pending at a time have something to say at one moment: at their heartbeat, and in the end.
+/// Far more series than may be pending at a time have something to say at one moment: at their
+/// heartbeat, and in the end.
 #[tokio::test]
 async fn counts_wait_for_room_and_none_is_lost() {
     const PODS: u64 = 200;

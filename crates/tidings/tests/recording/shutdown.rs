@@ -1,5 +1,5 @@
-//! How it ends: client-go's TestBroadcasterShutdown, TestStartEventWatcherExitsOnDirectShutdown, TestNonRacyShutdown and
-//! TestCancelEvent, and deadlines, which client-go has not.
+//! How it ends: client-go's TestBroadcasterShutdown, TestStartEventWatcherExitsOnDirectShutdown,
+//! TestNonRacyShutdown and TestCancelEvent, and deadlines, which client-go has not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ async fn calls_after_shutdown_are_counted_and_say_so() {
     assert_adds_up(&report);
 }
 
-/// Whoever asks, and however often, one report.
+/// One report for every caller, however often it asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_caller_gets_the_same_report() {
     let broadcaster = Broadcaster::new();
@@ -149,7 +149,8 @@ async fn at_the_deadline_what_is_left_is_pending_and_requests_are_cancelled() {
     assert_eq!(sink.calls().len(), 8, "as many as there are workers");
 }
 
-/// client-go's TestCancelEvent: what waits for another try gets that try at once, and no more of the waiting.
+/// client-go's TestCancelEvent: what waits for another try gets that try at once, and no more of
+/// the waiting.
 #[tokio::test]
 async fn shutdown_does_not_sit_out_the_waits_between_tries() {
     let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
@@ -164,7 +165,8 @@ async fn shutdown_does_not_sit_out_the_waits_between_tries() {
     assert_eq!(sink.calls().len(), 2);
 }
 
-/// What waits for another try fills the room there is, and more waits for that room: in the queue, or in its series.
+/// What waits for another try fills the room there is, and more waits for that room: in the queue,
+/// or in its series.
 #[tokio::test]
 async fn shutdown_does_not_sit_out_the_waits_of_what_is_in_the_way() {
     const PODS: u64 = 40;

@@ -1,4 +1,5 @@
-//! Events on disk until it is known what became of them: long outages, shutdowns that had no time, and processes that were killed.
+//! Events on disk until it is known what became of them: long outages, shutdowns that had no time,
+//! and processes that were killed.
 
 use std::fs;
 use std::path::Path;
@@ -121,7 +122,8 @@ async fn an_outage_longer_than_the_disk_allows_changes_no_order() {
     assert_eq!(stored(&sink), (0..EVENTS).collect::<Vec<_>>());
 }
 
-/// As events they fit into the room there is; as writes, which keep the first of their kind, too, they would not.
+/// As events they fit into the room there is; as writes, which keep the first of their kind, too,
+/// they would not.
 #[tokio::test]
 async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     const BYTES: usize = 64 << 10;
@@ -154,7 +156,8 @@ async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     assert_eq!(report.delivered, 2 * events as u64, "{report}");
 }
 
-/// A server that is back is not waited for at the end, although most of what there is to write lies on disk, and writing is paused.
+/// A server that is back is not waited for at the end, although most of what there is to write lies
+/// on disk, and writing is paused.
 #[tokio::test]
 async fn shutdown_does_not_sit_out_a_pause_before_what_is_on_disk() {
     const EVENTS: usize = 100;
@@ -221,7 +224,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
             ..DeliveryOptions::default()
         };
         let (broadcaster, recorder) = start(folder.path(), options().delivery(waits), &sink);
-        // The create is done, and nobody hears of it.
+        // The create is done, and its answer is lost.
         sink.answer_next([SinkAnswer::Lose(WriteError::timeout("silence"))]);
         recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
         while sink.events().is_empty() {
@@ -280,7 +283,8 @@ impl Sink for Unsure {
     }
 }
 
-/// Far more than the queue holds, before the sink has said which API it takes; and once more, by a process that dies then.
+/// Far more than the queue holds, before the sink has said which API it takes; and once more, by a
+/// process that dies then.
 #[tokio::test]
 async fn events_go_to_disk_while_the_api_is_not_known() {
     const EVENTS: usize = 2000;
@@ -289,7 +293,7 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
     let start = || {
         let options = BroadcasterOptions::default().queue(QueueOptions {
             events_max: 64,
-            // Nothing is lost, and whoever records is told that there is no room.
+            // Nothing is lost, and the recorder is told that there is no room.
             when_full: WhenFull::Wait,
             ..QueueOptions::default()
         });
@@ -368,7 +372,7 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
     stored.sort_unstable();
     assert_eq!(stored, (0..EVENTS + 10).collect::<Vec<_>>());
 
-    // Nothing waits: the end waits for nobody either.
+    // Nothing waits, so the end does not wait either.
     let (broadcaster, watch, _answer) = start();
     watch.stop();
     tokio::time::timeout(LONG, watch.ended()).await.unwrap();
@@ -447,7 +451,8 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     assert!(watch.is_ended());
 }
 
-/// Not a test of its own: the process that [`a_killed_process_loses_nothing_of_what_was_spilled`] kills.
+/// Not a test of its own: the process that [`a_killed_process_loses_nothing_of_what_was_spilled`]
+/// kills.
 #[tokio::test]
 async fn records_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else {
@@ -505,7 +510,8 @@ async fn a_killed_process_loses_nothing_of_what_was_spilled() {
     assert_eq!(stored, (0..stored.len()).collect::<Vec<_>>());
 }
 
-/// Three times as many repeats as fit on disk, all of them before the next heartbeat, and then the process dies.
+/// Three times as many repeats as fit on disk, all of them before the next heartbeat, and then the
+/// process dies.
 #[tokio::test]
 async fn counts_that_wait_for_their_heartbeat_do_not_fill_the_disk() {
     const REPEATS: usize = 6000;

@@ -142,7 +142,7 @@ async fn nobody_waits_for_ever() {
     assert_eq!(wait(&recorder, "m").await, Ok(filtered));
 }
 
-/// And nobody who only looks at events keeps anybody waiting.
+/// And a watcher that only reads events delays no caller.
 #[tokio::test]
 async fn what_no_sink_had_room_for_is_said_at_once() {
     let options = BroadcasterOptions::default().queue(QueueOptions {

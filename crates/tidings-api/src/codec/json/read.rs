@@ -55,7 +55,7 @@ fn read_value<'de, D: Deserializer<'de>>(
                 fitting.ok()
             });
         }
-        // Go's `*bool`: false is a value, absent is none.
+        // Go's `*bool`: false is a value, absent is unset.
         Place::Bool(place) => {
             *place = match read_scalar(value)? {
                 Scalar::Null => None,
@@ -139,7 +139,7 @@ fn read_text<'de, D: Deserializer<'de>>(
     })
 }
 
-/// An integer of a Go type; a number that is none of it is shown.
+/// An integer of a Go type; a number that does not fit is shown.
 fn integer<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -497,7 +497,8 @@ impl<'de> Visitor<'de> for ScalarVisitor {
         )
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Scalar, E> {
-        // As it was most likely written; of what is larger it cannot be told whether it had a point.
+        // As it was most likely written; of what is larger it cannot be told whether it had a
+        // point.
         let shown = if value.abs() < 1e16 {
             format!("{value:?}")
         } else {

@@ -1,11 +1,12 @@
-//! What is noted on the way through JSON: where the reader is, which fields were unknown or given twice.
+//! What is noted on the way through JSON: where the reader is, which fields were unknown or given
+//! twice.
 
 use serde::de::Error;
 
 use crate::go::{Notes, cannot_unmarshal, unstructured_mismatch};
 
-/// What a decoder notes besides the value: where it is, which fields were unknown or given twice, and what was of another
-/// kind than it has to be, all in Go's words.
+/// What a decoder notes in addition to the value: where it is, which fields were unknown or given
+/// twice, and what was of another kind than it has to be, all in Go's words.
 #[derive(Default, Debug)]
 pub struct Reading {
     pub(super) path: Vec<Step>,

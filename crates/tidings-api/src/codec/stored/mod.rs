@@ -1,10 +1,12 @@
-//! Events as they lie in the store, served from their bytes: listed, watched and selected without being decoded.
+//! Events as they lie in the store, served from their bytes: listed, watched and selected without
+//! being decoded.
 //!
-//! Decoding an event takes some thirty allocations and encoding it again walks all of them; a list of thousands does
-//! nothing else. Here JSON is written from the bytes, and protobuf is the bytes themselves with the resource version put
-//! in. Every method answers `None` for bytes that are not in the form every API server writes; the caller then takes the
-//! long way by [`decode_stored`](super::decode_stored), which also says what is wrong, if something is. Both ways give the
-//! same answer, which a property test holds them to.
+//! Decoding an event takes some thirty allocations and encoding it again walks all of them; a list
+//! of thousands does nothing else. Here JSON is written from the bytes, and protobuf is the bytes
+//! themselves with the resource version put in. Every method answers `None` for bytes that are not
+//! in the form every API server writes; the caller then takes the long way by
+//! [`decode_stored`](super::decode_stored), which also says what is wrong, if something is. Both
+//! ways give the same answer, which a property test holds them to.
 
 mod in_place;
 mod numbers;
@@ -27,7 +29,8 @@ use super::{Api, write_type};
 /// `TypeMeta{apiVersion: "v1", kind: "Event"}` as the envelope's first field.
 const TYPE_OF_STORED: &[u8] = b"\x0a\x02v1\x12\x05Event";
 
-/// An event in the bytes of its record. See the module documentation for what `None` means everywhere.
+/// An event in the bytes of its record. See the module documentation for what `None` means
+/// everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredEvent<'a> {
     event: Message<'a>,
@@ -123,8 +126,8 @@ impl<'a> StoredEvent<'a> {
         Some(())
     }
 
-    /// Appends the protobuf message of its metadata alone, which is both a `PartialObjectMetadata` and the first field of
-    /// an event.
+    /// Appends the protobuf message of its metadata alone, which is both a `PartialObjectMetadata`
+    /// and the first field of an event.
     pub fn write_partial_protobuf(&self, out: &mut Vec<u8>) -> Option<()> {
         let mut metadata = Vec::with_capacity(256);
         let version = self.revision.to_string();
@@ -248,7 +251,7 @@ mod tests {
         prop_assert_eq!(stored.write_protobuf(Api::Core, &mut bytes), Some(()));
         let mut read =
             Event::decode(&bytes[..]).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        // What was stored empty is sent empty: it is the same to whoever reads it.
+        // What was stored empty is sent empty: it is the same to every reader.
         canonicalize(&mut read);
         prop_assert_eq!(&read, &event);
         bytes.clear();
@@ -377,7 +380,7 @@ mod tests {
         put_bytes(1, TYPE_OF_STORED, &mut numbered);
         put_bytes(2, &beyond, &mut numbered);
         assert!(super::super::decode_stored(&numbered.clone().into(), 1).is_err());
-        // A text that is none where another is put in its place.
+        // An invalid text, where another takes its place.
         let mut version = Vec::new();
         put_bytes(meta::RESOURCE_VERSION, b"\xff", &mut version);
         let mut metadata = Vec::new();

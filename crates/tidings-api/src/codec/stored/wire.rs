@@ -1,7 +1,7 @@
 //! Protobuf messages looked at in place: fields by number, borrowed from the bytes.
 //!
-//! It reads what an API server writes. Anything else that protobuf allows (groups, fixed-width numbers, a message in two
-//! parts) is [`None`], for which the caller has the full decoder.
+//! It reads what an API server writes. Anything else that protobuf allows (groups, fixed-width
+//! numbers, a message in two parts) is [`None`], for which the caller has the full decoder.
 #![expect(
     clippy::option_option,
     reason = "the outer None is the unusual, the inner one a field that is not set"

@@ -1,4 +1,5 @@
-//! The rules of client-go's correlator: its own tests by name, and what they leave out. Where the default does the same, it is held to it too.
+//! The rules of client-go's correlator: its own tests by name, and what they leave out. Where the
+//! default does the same, it is held to it too.
 
 use super::*;
 
@@ -61,8 +62,9 @@ fn similar_events_are_combined() {
     }
 }
 
-/// client-go drops a random member of a full group for each that is combined: sooner or later the first ones too, and then they are combined
-/// like any other. Here it is the moment from which on that is the likelier. The default keeps the first ones.
+/// client-go drops a random member of a full group for each that is combined: sooner or later the
+/// first ones too, and then they are combined like any other. Here it is the moment from which on
+/// that is the likelier. The default keeps the first ones.
 #[test]
 fn members_of_a_full_group_are_dropped_in_time() {
     for (options, combined) in both().into_iter().zip([[false, true, true], [false; 3]]) {
@@ -74,7 +76,8 @@ fn members_of_a_full_group_are_dropped_in_time() {
         let first = ["a", "b", "c", "d"];
         assert_eq!(first.map(&mut say), [false; 4]);
         let mut similar = (0..).map(|number| number.to_string());
-        // After two of five were dropped, each is likelier there than not; after many more, it is not.
+        // After two of five were dropped, each is likelier there than not; after many more, it is
+        // not.
         similar
             .by_ref()
             .take(2)
@@ -105,8 +108,8 @@ fn floods_are_filtered_and_counted() {
     }
 }
 
-/// An event that was filtered at first. client-go patches what is not there; the default has a budget for each reason, and where that
-/// is used up, creates the event with its true count.
+/// An event that was filtered at first. client-go patches what is not there; the default has a
+/// budget for each reason, and where that is used up, creates the event with its true count.
 #[test]
 fn what_was_filtered_at_first_is_created_later() {
     let other = Said {
@@ -168,7 +171,8 @@ fn the_window_slides() {
                 ));
             }
             let expected = if combined {
-                // Where client-go takes the time for a name, the default takes one that the event itself does not have.
+                // Where client-go takes the time for a name, the default takes one that the event
+                // itself does not have.
                 let name = if client_go {
                     N5400
                 } else {
@@ -194,7 +198,8 @@ fn the_window_slides() {
     }
 }
 
-/// An event that is gone from the server goes on under its name. client-go's TestUpdateExpiredEvent.
+/// An event that is gone from the server keeps its name. client-go's
+/// TestUpdateExpiredEvent.
 #[test]
 fn what_expired_is_created_with_its_count() {
     for options in both() {
@@ -213,8 +218,8 @@ fn what_expired_is_created_with_its_count() {
     }
 }
 
-/// client-go counts an event only when the one before it was written. Here several may be on their way: an answer that comes late takes
-/// back nothing that was counted since.
+/// client-go counts an event only when the one before it was written. Here several may be on their
+/// way: an answer that comes late takes back nothing that was counted since.
 #[test]
 fn a_late_answer_takes_no_count_back() {
     for options in both() {
@@ -252,7 +257,8 @@ fn events_of_one_reason_are_similar() {
     assert!(!third.is_aggregate());
 }
 
-/// client-go's TestEventCorrelator, row by row: earlier events, then one more, at a distance in seconds.
+/// client-go's TestEventCorrelator, row by row: earlier events, then one more, at a distance in
+/// seconds.
 #[test]
 fn events_are_counted_combined_and_filtered() {
     let said = |reason, message| Said {
@@ -286,7 +292,8 @@ fn events_are_counted_combined_and_filtered() {
         ..said("similar", "similar message")
     };
 
-    // name, earlier events, the event, seconds between them, its count (none: filtered), whether it is combined
+    // name, earlier events, the event, seconds between them, its count (none: filtered), whether it
+    // is combined
     let rows = [
         (
             "create-a-single-event",

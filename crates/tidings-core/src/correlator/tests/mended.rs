@@ -1,14 +1,16 @@
-//! What the default does better than client-go, what can be set, and what happens at the ends of ranges.
+//! What the default does better than client-go, what can be set, and what happens at the ends of
+//! ranges.
 
+use std::hash::Hasher;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1;
 
 use super::*;
-use crate::Deliverable;
 use crate::OccurrenceKind::{Create, Patch};
 use crate::validate::is_dns1123_subdomain;
+use crate::{Deliverable, EventContext};
 
 #[test]
 fn what_was_lost_is_created_with_its_count() {
@@ -258,6 +260,88 @@ fn what_is_forgotten_is_new_again_and_counted() {
         (anew.kind(), repeat.kind()),
         (OccurrenceKind::Create, OccurrenceKind::Patch)
     );
+}
+
+/// What is said of a write to those who deliver it.
+#[test]
+fn a_write_says_what_it_is_and_weighs() {
+    struct Told;
+    impl EventContext for Told {
+        fn is_awaited(&self) -> bool {
+            true
+        }
+        fn may_be_written(&self) -> bool {
+            true
+        }
+    }
+
+    let mut bench = Bench::new(CorrelatorOptions::default());
+    let first = bench.correlate(&SAID, 0).unwrap();
+    let repeat = bench.correlate(&SAID, 1).unwrap();
+    let of_another = Said {
+        object: "q",
+        ..SAID
+    };
+    let other = bench.correlate(&of_another, 2).unwrap();
+    let told = bench.event(&SAID, 3).with_context(Arc::new(Told));
+    let Correlated::Write(told) = bench.correlator.correlate(Now::at(at(3)), &told) else {
+        panic!("the first few pass");
+    };
+    let regarding = |occurrence: &Occurrence| {
+        let mut state = std::hash::DefaultHasher::new();
+        occurrence.hash_regarding(&mut state);
+        state.finish()
+    };
+    // The write; whether it is of the first's object, a repeat, and waited for.
+    for (write, same, is_repeat, awaited) in [
+        (&first, true, false, false),
+        (&repeat, true, true, false),
+        (&other, false, false, false),
+        (&told, true, true, true),
+    ] {
+        assert_eq!(Deliverable::same_object(write, &first), same);
+        assert_eq!(regarding(write) == regarding(&first), same);
+        assert_eq!(Deliverable::is_repeat(write), is_repeat);
+        assert_eq!(Deliverable::may_be_written(write), awaited);
+        assert_eq!(
+            (write.is_awaited(), write.context().is_some()),
+            (awaited, awaited)
+        );
+        assert_eq!(write.namespace(), "default");
+        assert_eq!(write.kind() == Patch, is_repeat);
+        assert_eq!(write.as_create().kind(), Create);
+        // The key is of its own event, and the first of its kind may be another.
+        let apart = if is_repeat { first.event().size() } else { 0 };
+        let size = size_of::<Occurrence>() + write.key().0.size() + apart;
+        assert_eq!(Deliverable::size(write), size);
+    }
+    assert!(repeat.covers(&first) && !repeat.covers(&told));
+    let json = first.create_body();
+    let protobuf = first.create_body_protobuf();
+    assert!(protobuf.starts_with(b"k8s\0") && protobuf.len() < json.len());
+}
+
+#[test]
+fn budgets_are_shared_as_the_user_says() {
+    let options = || CorrelatorOptions::default().spam_burst(1);
+    let by_reason = options().spam_key(|event| event.reason().to_owned());
+    for (options, passes) in [
+        // The objects and reasons of four events, and which of them pass.
+        (options(), [true, true, true, false]),
+        (by_reason, [true, false, true, false]),
+    ] {
+        let mut bench = Bench::new(options);
+        let events = [("a", "R"), ("b", "R"), ("a", "S"), ("a", "R")];
+        let passed = events.map(|(object, reason)| {
+            let said = Said {
+                object,
+                reason,
+                ..SAID
+            };
+            bench.correlate(&said, 0).is_some()
+        });
+        assert_eq!(passed, passes);
+    }
 }
 
 /// Time may stand still, step back or leap without harm.

@@ -1,4 +1,5 @@
-//! What holds whatever is recorded: nothing merges that differs, nothing is missing from the counts, no bound is passed.
+//! What holds whatever is recorded: nothing merges that differs, nothing is missing from the
+//! counts, no bound is passed.
 
 use std::collections::HashSet;
 
@@ -19,7 +20,8 @@ prop_compose! {
 }
 
 proptest! {
-    /// Nothing is combined or filtered: each object, part, reason and message has one stored event, and its count is how often it was said.
+    /// Nothing is combined or filtered: each object, part, reason and message has one stored event,
+    /// and its count is how often it was said.
     #[test]
     fn distinct_events_never_merge_and_same_ones_always_do(
         client_go in any::<bool>(),
@@ -42,8 +44,8 @@ proptest! {
         prop_assert_eq!(names.len(), seen.len());
     }
 
-    /// Whatever is filtered, combined, acknowledged and lost: no event is missing from the counts, what was never written is created, and
-    /// the first event of a reason passes.
+    /// Whatever is filtered, combined, acknowledged and lost: no event is missing from the counts,
+    /// what was never written is created, and the first event of a reason passes.
     #[test]
     fn every_event_is_in_a_count(
         steps in prop::collection::vec((said(), 0..700_i64, 0..3_u8), 1..60),

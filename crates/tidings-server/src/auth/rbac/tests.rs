@@ -1,8 +1,9 @@
 //! What policies allow and refuse, and which files are no policies.
 
-use http::Method;
+use http::{HeaderMap, Method, Uri};
 
 use super::*;
+use crate::http::request::RequestInfo;
 
 const SHOP: &str = r#"
 # A comment alone is no document.
@@ -60,13 +61,9 @@ fn user(name: &str) -> User {
 
 fn allowed(policy: &RbacPolicy, name: &str, request: &str) -> bool {
     let (method, uri) = request.split_once(' ').unwrap();
-    let (path, query) = uri
-        .split_once('?')
-        .map_or((uri, None), |(path, query)| (path, Some(query)));
     let method = Method::from_bytes(method.as_bytes()).unwrap();
-    policy
-        .allows(&user(name), &Attributes::of(&method, path, query))
-        .is_some()
+    let info = RequestInfo::of(&method, &uri.parse().unwrap(), &HeaderMap::new());
+    policy.allows(&user(name), &Attributes::of(&info)).is_some()
 }
 
 #[test]
@@ -161,7 +158,9 @@ fn rules_allow_what_they_name_and_nothing_else() {
 #[test]
 fn the_reason_names_the_binding() {
     let policy = RbacPolicy::parse(SHOP).unwrap();
-    let asked = Attributes::of(&Method::GET, "/api/v1/namespaces/shop/events", None);
+    let uri = Uri::from_static("/api/v1/namespaces/shop/events");
+    let info = RequestInfo::of(&Method::GET, &uri, &HeaderMap::new());
+    let asked = Attributes::of(&info);
     for (name, reason) in [
         (
             "dan",

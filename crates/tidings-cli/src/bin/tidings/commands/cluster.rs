@@ -1,0 +1,446 @@
+//! Which cluster is meant, and a client for it: kubectl's flags, its kubeconfig and its rules of
+//! which comes first.
+
+use std::error::Error;
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// Everything was done.
+pub(crate) const DONE: u8 = 0;
+/// The server said no, or something was not as asked for.
+pub(crate) const FAILED: u8 = 1;
+/// A wrong command line, kubeconfig or file name; clap's own code.
+pub(crate) const USAGE: u8 = 2;
+/// The server cannot be reached or does not accept the credentials.
+pub(crate) const UNREACHABLE: u8 = 3;
+
+/// Waits before a request that was turned away is made again; each is twice the one before.
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(250);
+const ASK_AGAIN_LAST: Duration = Duration::from_secs(2);
+
+/// The exit codes of every verb that talks to a cluster.
+pub(crate) const EXIT_CODES: &str = "Exit codes:
+  0    done
+  1    the server refused, or the request could not be fulfilled
+  2    a wrong command line, kubeconfig or file name
+  3    the server cannot be reached or rejects the credentials
+  130  interrupted";
+
+/// The cluster and its credentials, by kubectl's flags.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ClusterFlags {
+    /// Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs
+    /// in]
+    #[arg(long, value_name = "FILE", global = false)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Cluster of the kubeconfig [default: the context's]
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// User of the kubeconfig [default: the context's]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Address of the API server [default: the kubeconfig's]
+    #[arg(long, short, value_name = "URL")]
+    server: Option<http::Uri>,
+    /// Bearer token [default: the kubeconfig's credentials]
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Certificate authorities for the server's certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// Accept any server certificate: the connection is then insecure
+    #[arg(long)]
+    insecure_skip_tls_verify: bool,
+    /// Name expected in the server's certificate [default: its address]
+    #[arg(long, value_name = "NAME")]
+    tls_server_name: Option<String>,
+    /// User to impersonate
+    #[arg(long = "as", value_name = "USER")]
+    impersonate: Option<String>,
+    /// Group to impersonate; may be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
+    impersonate_groups: Vec<String>,
+    /// Timeout of a request; 0 means none
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = request_timeout)]
+    request_timeout: Duration,
+}
+
+/// The namespaces to search.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct NamespaceFlags {
+    /// Namespace [default: the context's, or default]
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// All namespaces
+    #[arg(long, short = 'A')]
+    pub(crate) all_namespaces: bool,
+}
+
+/// kubectl takes a number without a unit as seconds.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => tidings_cli::times::duration(text),
+    }
+}
+
+/// A cluster's API server.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) client: Client,
+    /// The timeout of a request, if any.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Server {
+    /// Waits for an answer until the timeout.
+    pub(crate) async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = kube::Result<T>>,
+    ) -> kube::Result<T> {
+        match self.timeout {
+            None => answer.await,
+            Some(timeout) => tokio::time::timeout(timeout, answer)
+                .await
+                .unwrap_or_else(|_| {
+                    let late = format!("no answer within {timeout:?} (--request-timeout)");
+                    Err(kube::Error::Service(late.into()))
+                }),
+        }
+    }
+
+    /// Asks, and asks again what a server that is busy or starting turns away: five times in four
+    /// seconds.
+    ///
+    /// # Errors
+    /// Of the last time, and at once what is no such answer.
+    pub(crate) async fn ask<T, A>(&self, mut ask: impl FnMut() -> A) -> kube::Result<T>
+    where
+        A: Future<Output = kube::Result<T>>,
+    {
+        let mut wait = ASK_AGAIN_FIRST;
+        loop {
+            match self.in_time(ask()).await {
+                Err(kube::Error::Api(status))
+                    if matches!(status.code, 429 | 503 | 504) && wait <= ASK_AGAIN_LAST =>
+                {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Why a verb failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CommandError {
+    /// A usage error that clap cannot detect.
+    #[error("{0}")]
+    Usage(String),
+    #[error("use the kubeconfig: {0}")]
+    Config(String),
+    #[error("reach the server: {}", with_sources(.0))]
+    Unreachable(kube::Error),
+    #[error("authenticate to the server: {}", one_line(&.0.message))]
+    Unauthorized(Box<kube::core::Status>),
+    /// A temporary failure that lasted for the whole time allowed.
+    #[error("{0}")]
+    Away(Box<Self>),
+    #[error("{what}: {}", one_line(&.status.message))]
+    Refused {
+        what: String,
+        status: Box<kube::core::Status>,
+        /// A way to find out what permissions are needed.
+        rbac: &'static str,
+    },
+    #[error("{what}: the server sent an unexpected answer: {why}")]
+    Unreadable { what: String, why: String },
+    #[error("sort the events: there are more than {max}")]
+    TooMany { max: usize },
+    /// Something was not as asked for.
+    #[error("{0}")]
+    Failed(String),
+    #[error("write the output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl CommandError {
+    /// The error of a request that was to do something: `what` fits after "failed to".
+    pub(crate) fn request(what: impl Into<String>, rbac: &'static str, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 401 => Self::Unauthorized(status),
+            kube::Error::Api(status) => Self::Refused {
+                what: what.into(),
+                status,
+                rbac,
+            },
+            kube::Error::SerdeError(error) => Self::Unreadable {
+                what: what.into(),
+                why: error.to_string(),
+            },
+            kube::Error::FromUtf8(error) => Self::Unreadable {
+                what: what.into(),
+                why: error.to_string(),
+            },
+            error => Self::Unreachable(error),
+        }
+    }
+
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Config(_) => USAGE,
+            Self::Unreachable(_) | Self::Unauthorized(_) | Self::Away(_) => UNREACHABLE,
+            Self::Refused { .. }
+            | Self::Unreadable { .. }
+            | Self::TooMany { .. }
+            | Self::Failed(_)
+            | Self::Output(_) => FAILED,
+        }
+    }
+
+    /// Whether a retry may succeed: the server is away, busy or starting.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused { status, .. } => status.code == 429 || status.code >= 500,
+            _ => false,
+        }
+    }
+
+    /// Whether the caller lacks a permission.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code == 403)
+    }
+
+    /// Advice for the user.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Config(_) => Some(
+                "name one with --kubeconfig, or a server with --server and --token; kubectl config view shows the current one"
+                    .to_owned(),
+            ),
+            Self::Unreachable(_) | Self::Away(_) => Some(UNREACHABLE_HINT.to_owned()),
+            Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
+            Self::Refused { rbac, .. } if self.is_forbidden() => Some(format!(
+                "{}; to read a single namespace, name it with -n",
+                permissions_hint(rbac)
+            )),
+            Self::TooMany { .. } => Some(
+                "select fewer with -n, --since or --types, or the last ones with --limit; raise --max-events; or use \
+                 tidings export, which writes all of them in order of name"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// Advice if the server does not answer.
+pub(crate) const UNREACHABLE_HINT: &str =
+    "is it running, and is the address right? kubectl version asks it, too";
+/// Advice if the server rejects the credentials.
+pub(crate) const UNAUTHORIZED_HINT: &str =
+    "the credentials are wrong or have expired; kubectl auth whoami uses the same ones";
+
+/// Advice if a permission is missing; `uses` is one of `tidings rbac`.
+pub(crate) fn permissions_hint(uses: &str) -> String {
+    format!("tidings rbac {uses} prints the permissions this needs")
+}
+
+/// The exit code of a verb, after saying what went wrong.
+pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
+    let error = match result {
+        Ok(code) => return ExitCode::from(code),
+        // The reader has read enough: head, less.
+        Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            return ExitCode::from(DONE);
+        }
+        Err(error) => error,
+    };
+    complain(&error, error.hint().as_deref());
+    ExitCode::from(error.exit_code())
+}
+
+impl ClusterFlags {
+    /// The timeout of a request, if any.
+    pub(crate) fn request_timeout(&self) -> Option<Duration> {
+        (!self.request_timeout.is_zero()).then_some(self.request_timeout)
+    }
+
+    /// The cluster's server.
+    pub(crate) async fn server(&self) -> Result<Server, CommandError> {
+        let client = Client::try_from(self.config().await?)
+            .map_err(|error| CommandError::Config(with_sources(&error)))?;
+        Ok(Server {
+            client,
+            timeout: self.request_timeout(),
+        })
+    }
+
+    /// How to reach the cluster.
+    pub(crate) async fn config(&self) -> Result<Config, CommandError> {
+        // Another dependency may bring a second provider; rustls then wants to be told. Told twice
+        // is no harm.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (mut config, proxy) = self.named().await.map_err(CommandError::Config)?;
+        if let Some(server) = &self.server {
+            config.cluster_url = with_scheme(server).map_err(CommandError::Usage)?;
+        }
+        if let Some(token) = &self.token {
+            config.auth_info = kube::config::AuthInfo {
+                token: Some(token.clone().into()),
+                ..kube::config::AuthInfo::default()
+            };
+        }
+        if let Some(path) = &self.certificate_authority {
+            config.root_cert = Some(certificates(path).map_err(CommandError::Config)?);
+            config.root_cert_file = None;
+        }
+        config.accept_invalid_certs |= self.insecure_skip_tls_verify;
+        if let Some(name) = &self.tls_server_name {
+            config.tls_server_name = Some(name.clone());
+        }
+        if let Some(user) = &self.impersonate {
+            config.auth_info.impersonate = Some(user.clone());
+            config.auth_info.impersonate_groups = Some(self.impersonate_groups.clone());
+        }
+        config.proxy_url = match proxy {
+            Some(proxy) => super::proxy::address(&proxy).map(Some),
+            None => {
+                super::proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())
+            }
+        }
+        .map_err(CommandError::Config)?;
+        // What is asked again, and how often, is for each request to say: a watch, for one, tells
+        // that it was cut off.
+        config.default_retry = false;
+        Ok(config)
+    }
+
+    /// The configuration that is meant, and the proxy it names.
+    async fn named(&self) -> Result<(Config, Option<String>), String> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+        };
+        let read = match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let found = match read {
+            Ok(kubeconfig) => {
+                let proxy = proxy(&kubeconfig, &options);
+                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                config.map(|config| (config, proxy))
+            }
+            Err(error) => Err(error),
+        };
+        let is_chosen = self.kubeconfig.is_some()
+            || self.context.is_some()
+            || self.cluster.is_some()
+            || self.user.is_some();
+        let error = match found {
+            Ok(found) => return Ok(found),
+            Err(error) if is_chosen => return Err(with_sources(&error)),
+            Err(error) => error,
+        };
+        if let Ok(config) = Config::incluster() {
+            return Ok((config, None));
+        }
+        // Enough is known without one, as kubectl has it.
+        match &self.server {
+            Some(server) => Ok((Config::new(with_scheme(server)?), None)),
+            None => Err(with_sources(&error)),
+        }
+    }
+}
+
+/// The proxy the kubeconfig names for the cluster that is meant.
+fn proxy(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
+    let current = options
+        .context
+        .as_ref()
+        .or(kubeconfig.current_context.as_ref());
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|context| Some(&context.name) == current);
+    let context = context.and_then(|context| context.context.as_ref());
+    let name = options
+        .cluster
+        .as_ref()
+        .or(context.map(|context| &context.cluster))?;
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|cluster| cluster.name == *name)?;
+    let proxy = cluster.cluster.as_ref()?.proxy_url.clone();
+    proxy.filter(|proxy| !proxy.is_empty())
+}
+
+/// kubectl takes an address without a scheme for one of plain HTTP; a token would travel in the
+/// clear.
+fn with_scheme(server: &http::Uri) -> Result<http::Uri, String> {
+    if server.scheme().is_some() {
+        return Ok(server.clone());
+    }
+    Err(format!(
+        "understand --server {server}: expected an address such as https://{server}"
+    ))
+}
+
+fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(certificates) if certificates.is_empty() => {
+            Err(format!("there is no certificate in {}", path.display()))
+        }
+        Ok(certificates) => Ok(certificates.iter().map(|one| one.to_vec()).collect()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// Says what could not be done, and what to do about it.
+pub(crate) fn complain(error: &dyn fmt::Display, hint: Option<&str>) {
+    tell(&format!("error: failed to {error}"));
+    if let Some(hint) = hint {
+        tell(&format!("hint: {hint}"));
+    }
+}
+
+/// An error of a client says little without those it was caused by.
+pub(crate) fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    one_line(&text)
+}
+
+/// Says something on standard error that is not what was asked for.
+pub(crate) fn tell(text: &str) {
+    // A missing reader is no reason to stop, and the exit code says the same.
+    let _ = writeln!(std::io::stderr(), "{}", one_line(text));
+}
+
+/// Text of others on one line, with nothing in it a terminal would act on.
+pub(crate) fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}

@@ -1,0 +1,1 @@
+../../../../../../tidings/examples/work_queue_controller/controller.rs

@@ -1,0 +1,151 @@
+//! `tidings export`: events of a cluster into a file that `tidings import` reads, page by page, so
+//! that memory does not grow with them.
+//!
+//! The file is written under another name until it is whole. A list comes in the order of keys
+//! (namespace/name), so the last key written says where to continue after an interruption; what was
+//! asked for is noted beside the file, so that nothing else is added to it.
+
+mod file;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::file::{Form, Target, What};
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
+use super::reader::Reader;
+use super::selection::SelectionFlags;
+use crate::clock;
+
+/// Write events to a file, to keep them or to import them elsewhere.
+///
+/// Events are written as the server has them, in order of namespace and name. FILE.part is renamed
+/// to FILE when it is complete.
+///
+/// An interrupted export of JSON Lines leaves FILE.part, and its parameters in FILE.part.of. With
+/// --resume and the same cluster, namespace and conditions, the next export continues after the
+/// last event in the file. Earlier events that were created or changed since are not read again,
+/// and --since=2h refers to the same two hours.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("Examples:
+  tidings export -A events.jsonl.gz
+  tidings export -A --resume events.jsonl.gz     # continues an interrupted export
+  tidings export -n shop --types=Warning -o yaml - | tidings import --context elsewhere -
+
+{EXIT_CODES}"))]
+pub(crate) struct Args {
+    /// Output file, compressed if its name ends in .gz; - means standard output
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    /// json, yaml or jsonl (one object per line) [default: by the file's name, otherwise jsonl]
+    #[arg(long, short, value_name = "FORM")]
+    output: Option<Form>,
+    /// Continue FILE.part of an interrupted export of the same events; JSON Lines only
+    #[arg(long)]
+    resume: bool,
+    /// Do not show progress
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    namespaces: NamespaceFlags,
+    #[command(flatten)]
+    selection: SelectionFlags,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+/// Exports events.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    finish(export(args).await)
+}
+
+async fn export(args: Args) -> Result<u8, CommandError> {
+    let form = args.output.unwrap_or_else(|| Form::of(&args.file));
+    if args.resume && (form != Form::JsonLines || args.file.as_os_str() == "-") {
+        return Err(CommandError::Usage(
+            "resume an export that is not of JSON Lines into a file: export again without --resume"
+                .to_owned(),
+        ));
+    }
+    let mut reader = args
+        .selection
+        .reader(&args.cluster, &args.namespaces)
+        .await?;
+    reader.rbac = "export";
+    let words = format!(
+        "{} {}",
+        args.cluster.config().await?.cluster_url,
+        args.selection.words(&reader.namespace)
+    );
+    let what = What {
+        words,
+        as_of: clock::now(),
+    };
+    let (mut target, found) = Target::open(&args.file, form, args.resume, &what)?;
+    // Two hours ago is what it was when the export began, also where that was interrupted.
+    args.selection.as_of(found.as_of, &mut reader)?;
+    let progress = progress(&args);
+    progress.set_message(format!("{} events", found.count));
+    let written = write(&reader, &mut target, found.last_key, &progress).await;
+    progress.finish_and_clear();
+    let count = match written {
+        Ok(count) => count,
+        Err(error) => {
+            if let Some(kept) = target.keep() {
+                tell(&format!(
+                    "the events read so far are in {}; --resume continues from there",
+                    kept.display()
+                ));
+            }
+            return Err(error);
+        }
+    };
+    target.finish()?;
+    if !args.quiet {
+        tell(&match found.count {
+            0 => format!("{count} events exported"),
+            before => format!("{count} events exported after {before} existing ones"),
+        });
+    }
+    Ok(DONE)
+}
+
+async fn write(
+    reader: &Reader,
+    target: &mut Target,
+    last_key: Option<String>,
+    progress: &ProgressBar,
+) -> Result<u64, CommandError> {
+    let mut count = 0;
+    let scan = reader.scan(last_key, |page| {
+        if let Some(total) = page.total {
+            progress.set_length(total);
+        }
+        for event in &page.events {
+            target.write(event.value())?;
+        }
+        target.flush()?;
+        count += page.events.len() as u64;
+        progress.inc(page.read as u64);
+        progress.set_message(format!("{count} events"));
+        Ok(())
+    });
+    scan.await?;
+    Ok(count)
+}
+
+/// Drawn on a terminal and nowhere else.
+fn progress(args: &Args) -> ProgressBar {
+    if args.quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    // The template is a constant: an error here would be one of this file, and the default looks
+    // well enough.
+    bar.with_style(
+        ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
+}

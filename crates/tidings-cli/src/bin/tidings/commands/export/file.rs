@@ -1,0 +1,436 @@
+//! The file an export is written to: its form, its compression, and what an interrupted one left.
+//!
+//! Invariants: the file under its own name is whole, or not there. What is in FILE.part is of what
+//! FILE.part.of says.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use jiff::Timestamp;
+use serde_json::Value;
+use tidings_cli::event::Event;
+use tidings_cli::text::Escaping;
+
+use super::super::cluster::CommandError;
+
+/// How events are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Yaml,
+    JsonLines,
+}
+
+impl std::str::FromStr for Form {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "json" => Ok(Self::Json),
+            "yaml" => Ok(Self::Yaml),
+            "jsonl" => Ok(Self::JsonLines),
+            _ => Err("expected json, yaml or jsonl".to_owned()),
+        }
+    }
+}
+
+impl Form {
+    /// What the file's name says, or JSON Lines.
+    pub(super) fn of(path: &Path) -> Self {
+        let inner = if is_gzip(path) {
+            path.with_extension("")
+        } else {
+            path.to_owned()
+        };
+        match inner.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => Self::Json,
+            Some("yaml" | "yml") => Self::Yaml,
+            _ => Self::JsonLines,
+        }
+    }
+}
+
+fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
+/// What is exported.
+#[derive(Clone, Debug)]
+pub(super) struct What {
+    /// From where, and which events, as the command line says it.
+    pub(super) words: String,
+    /// When the times in these words were counted from.
+    pub(super) as_of: Timestamp,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\nas of {}", self.words, self.as_of)
+    }
+}
+
+impl What {
+    /// What a note says.
+    fn noted(note: &str) -> Option<Self> {
+        let (words, as_of) = note.trim_end().rsplit_once("\nas of ")?;
+        Some(Self {
+            words: words.to_owned(),
+            as_of: as_of.parse().ok()?,
+        })
+    }
+}
+
+/// What an interrupted export left, or nothing.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) count: u64,
+    pub(super) last_key: Option<String>,
+    /// When the times in the words of the export are counted from.
+    pub(super) as_of: Timestamp,
+}
+
+impl Found {
+    fn nothing(what: &What) -> Self {
+        Self {
+            count: 0,
+            last_key: None,
+            as_of: what.as_of,
+        }
+    }
+}
+
+/// The bytes on their way.
+enum Sink {
+    Plain(BufWriter<Box<dyn Write>>),
+    Gzip(Box<GzEncoder<BufWriter<Box<dyn Write>>>>),
+}
+
+impl Sink {
+    fn new(file: Box<dyn Write>, gzip: bool) -> Self {
+        let file = BufWriter::new(file);
+        if gzip {
+            Self::Gzip(Box::new(GzEncoder::new(file, Compression::default())))
+        } else {
+            Self::Plain(file)
+        }
+    }
+
+    fn out(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Plain(out) => out,
+            Self::Gzip(out) => out,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Plain(mut out) => out.flush(),
+            Self::Gzip(out) => out.finish()?.flush(),
+        }
+    }
+}
+
+/// The names of the file: its own, the one it has until it is whole, and that of a note what it is
+/// of.
+#[derive(Debug)]
+struct Names {
+    whole: PathBuf,
+    part: PathBuf,
+    note: PathBuf,
+}
+
+impl Names {
+    fn new(whole: &Path) -> Self {
+        Self {
+            whole: whole.to_owned(),
+            part: with_suffix(whole, ".part"),
+            note: with_suffix(whole, ".part.of"),
+        }
+    }
+
+    /// What an interrupted export left, if it was of the same, and when that began.
+    fn previous(&self, what: &What) -> Result<Option<(File, Timestamp)>, CommandError> {
+        let previous = match File::open(&self.part) {
+            Ok(previous) => previous,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(&self.part, &error)),
+        };
+        let cannot = |why: String| {
+            let part = self.part.display();
+            CommandError::Usage(format!(
+                "resume {part}: {why}; export again without --resume"
+            ))
+        };
+        let note = self.note.display();
+        let noted = std::fs::read_to_string(&self.note)
+            .map_err(|error| cannot(format!("{note} cannot be read: {error}")))?;
+        let noted = What::noted(&noted)
+            .ok_or_else(|| cannot(format!("{note} does not name its events")))?;
+        if noted.words == what.words {
+            Ok(Some((previous, noted.as_of)))
+        } else {
+            let (noted, words) = (noted.words, &what.words);
+            Err(cannot(format!(
+                "it is an export of {noted}, not of {words}"
+            )))
+        }
+    }
+}
+
+/// Where events are written to.
+pub(super) struct Target {
+    form: Form,
+    sink: Sink,
+    names: Option<Names>,
+    is_first: bool,
+}
+
+impl Target {
+    /// Opens the file for an export of what `what` says, with what an interrupted one left if that
+    /// is wanted.
+    pub(super) fn open(
+        path: &Path,
+        form: Form,
+        resume: bool,
+        what: &What,
+    ) -> Result<(Self, Found), CommandError> {
+        if path.as_os_str() == "-" {
+            let stdout = io::stdout();
+            // What others wrote is no command to a terminal.
+            let stdout: Box<dyn Write> = if stdout.is_terminal() {
+                Box::new(Escaping::new(stdout))
+            } else {
+                Box::new(stdout)
+            };
+            let target = Self::started(form, Sink::new(stdout, false), None)?;
+            return Ok((target, Found::nothing(what)));
+        }
+        let names = Names::new(path);
+        let previous = if resume { names.previous(what)? } else { None };
+        // What was left is copied as far as it is whole, so that the new file is whole at every
+        // line.
+        let fresh = with_suffix(path, ".part.new");
+        let file = File::create(&fresh).map_err(|error| failed(&fresh, &error))?;
+        let mut target = Self::started(form, Sink::new(Box::new(file), is_gzip(path)), None)?;
+        let mut found = Found::nothing(what);
+        if let Some((previous, as_of)) = previous {
+            found.as_of = as_of;
+            copy(previous, is_gzip(path), &mut found, target.sink.out())
+                .map_err(|error| failed(&fresh, &error))?;
+        } else {
+            // Never is there a part of another export beside the note.
+            remove(&names.part).map_err(|error| failed(&names.part, &error))?;
+            std::fs::write(&names.note, what.to_string())
+                .map_err(|error| failed(&names.note, &error))?;
+        }
+        target.flush()?;
+        std::fs::rename(&fresh, &names.part).map_err(|error| failed(&names.part, &error))?;
+        target.names = Some(names);
+        Ok((target, found))
+    }
+
+    fn started(form: Form, mut sink: Sink, names: Option<Names>) -> Result<Self, CommandError> {
+        if form == Form::Json {
+            sink.out()
+                .write_all(b"{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[")?;
+        }
+        Ok(Self {
+            form,
+            sink,
+            names,
+            is_first: true,
+        })
+    }
+
+    /// Writes one event.
+    pub(super) fn write(&mut self, event: &Value) -> io::Result<()> {
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let out = self.sink.out();
+        match self.form {
+            Form::Json => {
+                out.write_all(if is_first { b"\n" } else { b",\n" })?;
+                Ok(serde_json::to_writer(out, event)?)
+            }
+            Form::Yaml => {
+                let text = serde_saphyr::to_string(event).map_err(io::Error::other)?;
+                write!(out, "---\n{text}")
+            }
+            Form::JsonLines => {
+                serde_json::to_writer(&mut *out, event)?;
+                writeln!(out)
+            }
+        }
+    }
+
+    /// Hands over what was written so far.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.sink.out().flush()
+    }
+
+    /// The place from which a failed export can continue, if it can.
+    pub(super) fn keep(self) -> Option<PathBuf> {
+        let names = self.names?;
+        self.sink.finish().ok()?;
+        (self.form == Form::JsonLines).then_some(names.part)
+    }
+
+    /// Ends the file and gives it its name.
+    pub(super) fn finish(mut self) -> Result<(), CommandError> {
+        if self.form == Form::Json {
+            self.sink.out().write_all(b"\n]}\n")?;
+        }
+        self.sink.finish()?;
+        if let Some(names) = self.names {
+            File::open(&names.part)?.sync_all()?;
+            std::fs::rename(names.part, names.whole)?;
+            remove(&names.note)?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::Usage(format!("write {}: {error}", path.display()))
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Copies whole lines up to the first incomplete one: the end, a line that was cut off, a damaged
+/// block of compression.
+fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> io::Result<()> {
+    let previous: Box<dyn Read> = if gzip {
+        Box::new(MultiGzDecoder::new(previous))
+    } else {
+        Box::new(previous)
+    };
+    let mut reader = BufReader::new(previous);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match reader.read_until(b'\n', &mut line) {
+            Ok(_) if line.ends_with(b"\n") => {}
+            _ => return Ok(()),
+        }
+        let Ok(value) = serde_json::from_slice::<Value>(&line) else {
+            return Ok(());
+        };
+        out.write_all(&line)?;
+        found.count += 1;
+        found.last_key = Some(Event::new(value).key());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(name: &str) -> Value {
+        json!({"kind": "Event", "metadata": {"namespace": "n", "name": name}})
+    }
+
+    fn all() -> What {
+        What {
+            words: "all".to_owned(),
+            as_of: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn read(path: &Path) -> String {
+        let bytes = std::fs::read(path).unwrap();
+        let mut text = String::new();
+        if is_gzip(path) {
+            MultiGzDecoder::new(bytes.as_slice())
+                .read_to_string(&mut text)
+                .unwrap();
+        } else {
+            text = String::from_utf8(bytes).unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn the_form_is_in_the_name() {
+        for (name, form) in [
+            ("-", Form::JsonLines),
+            ("a", Form::JsonLines),
+            ("a.jsonl", Form::JsonLines),
+            ("a.json", Form::Json),
+            ("a.json.gz", Form::Json),
+            ("a.yaml", Form::Yaml),
+            ("b/a.yml.gz", Form::Yaml),
+            ("a.gz", Form::JsonLines),
+        ] {
+            assert_eq!(Form::of(Path::new(name)), form, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_file_has_its_name_when_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.json", "a.json.gz", "a.yaml", "a.jsonl.gz"] {
+            let path = folder.path().join(name);
+            let (mut target, found) = Target::open(&path, Form::of(&path), false, &all()).unwrap();
+            assert_eq!(found.count, 0);
+            target.write(&event("a")).unwrap();
+            target.write(&event("b")).unwrap();
+            assert!(!path.exists());
+            target.finish().unwrap();
+            let mut names = Vec::new();
+            tidings_cli::import::read(read(&path).as_bytes(), &mut |record| {
+                names.push(record.event.unwrap().name);
+                std::ops::ControlFlow::Continue(())
+            })
+            .unwrap();
+            assert_eq!(names, ["a", "b"], "{name}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_cut_off_anywhere_goes_on(cut in 0_usize..2_000, gzip: bool) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(if gzip { "a.jsonl.gz" } else { "a.jsonl" });
+            let names: Vec<String> = (0..20).map(|number| format!("e{number:02}")).collect();
+            let (mut target, _) = Target::open(&path, Form::JsonLines, false, &all()).unwrap();
+            for name in &names {
+                target.write(&event(name)).unwrap();
+                target.flush().unwrap();
+            }
+            let part = target.keep().unwrap();
+            let mut bytes = std::fs::read(&part).unwrap();
+            bytes.truncate(cut);
+            std::fs::write(&part, bytes).unwrap();
+
+            let (mut target, found) = Target::open(&path, Form::JsonLines, true, &all()).unwrap();
+            let left = usize::try_from(found.count).unwrap();
+            prop_assert_eq!(found.last_key, left.checked_sub(1).map(|last| format!("n/{}", names[last])));
+            for name in names.iter().skip(left) {
+                target.write(&event(name)).unwrap();
+            }
+            target.finish().unwrap();
+            let expected: Vec<String> = names.iter().map(|name| event(name).to_string()).collect();
+            prop_assert_eq!(read(&path), expected.join("\n") + "\n");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Creating events at a Kubernetes API server, with patience for one that is busy or restarting.
+//!
+//! What is tried again, and when, is [`RetryPolicy`]'s to say. Once the server has not answered for
+//! all tries of one event, or has refused the credentials, nothing is sent any more: what is left
+//! would take as long each, to no other end.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use super::super::cluster::{UNAUTHORIZED_HINT, UNREACHABLE_HINT, one_line, with_sources};
+use kube::Client;
+use kube::core::Status;
+use kube::core::params::PostParams;
+use tidings_cli::import::Event;
+use tidings_cli::import::report::Outcome;
+use tidings_core::{
+    OccurrenceKind, RetryClass, RetryPolicy, StatusFailure, WriteError, WriteErrorKind,
+};
+use tokio::sync::watch;
+
+/// Tries of one request: about half a minute.
+const TRIES: u32 = 8;
+/// Tries of a request with credentials that were refused; they may be renewed meanwhile.
+const UNAUTHORIZED_TRIES: u32 = 3;
+/// Tries to reach the server at the very beginning, when the user waits to hear of a wrong
+/// address.
+const FIRST_TRIES: u32 = 3;
+/// How the server's managedFields name the writer.
+const FIELD_MANAGER: &str = "tidings-import";
+
+/// Why nothing more is sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stop {
+    /// The server gave no answer at all.
+    #[error("reach the server: {0}")]
+    NoAnswer(String),
+    /// An answer that no other request would get a better one than.
+    #[error("authenticate to the server: {0}")]
+    Unauthorized(String),
+    /// The receiver wants no more.
+    #[error("finish: interrupted")]
+    Interrupted,
+}
+
+impl Stop {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoAnswer(_) => Some(UNREACHABLE_HINT),
+            Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT),
+            Self::Interrupted => None,
+        }
+    }
+}
+
+/// A client with the time limits of this file, and whose repetitions are this file's.
+pub(crate) fn client(
+    mut config: kube::Config,
+    request_timeout: Option<Duration>,
+) -> kube::Result<Client> {
+    config.default_retry = false;
+    config.read_timeout = request_timeout;
+    config.reset_reader_on_write = true;
+    Client::try_from(config)
+}
+
+/// Creates events until the server is gone or it is told to stop.
+pub(crate) struct Creator {
+    client: Client,
+    retries: RetryPolicy,
+    stop: watch::Sender<Option<Stop>>,
+}
+
+impl Creator {
+    /// Makes sure there is a server and it knows us, before anything is sent.
+    pub(crate) async fn connect(client: Client) -> Result<Self, Stop> {
+        let retries = retries();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let error = match client.apiserver_version().await {
+                Err(kube::Error::Api(status)) if status.code == 401 => {
+                    return Err(Stop::Unauthorized(one_line(&status.message)));
+                }
+                // Any other answer is one of a server: what it says to events is theirs to say.
+                Ok(_) | Err(kube::Error::Api(_) | kube::Error::SerdeError(_)) => break,
+                Err(error) => error,
+            };
+            if tries == FIRST_TRIES {
+                return Err(Stop::NoAnswer(with_sources(&error)));
+            }
+            tokio::time::sleep(retries.wait(tries, None, random())).await;
+        }
+        Ok(Self {
+            client,
+            retries,
+            stop: watch::Sender::new(None),
+        })
+    }
+
+    /// Ends sending: every event from then on, and every one without an answer yet, is
+    /// [`Outcome::NotSent`].
+    pub(crate) fn stop(&self, reason: Stop) {
+        // The first reason is the one that counts.
+        self.stop.send_if_modified(|stop| {
+            let is_first = stop.is_none();
+            stop.get_or_insert(reason);
+            is_first
+        });
+    }
+
+    /// Waits until it stops.
+    pub(crate) async fn told_to_stop(&self) {
+        // The sender lives as long as this, so it cannot fail.
+        let _ = self.stop.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Why it stopped, if it did.
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        self.stop.borrow().clone()
+    }
+
+    /// Creates one event. Never fails: what happened is the outcome.
+    pub(crate) async fn create(&self, event: Event) -> Outcome {
+        let mut stop = self.stop.subscribe();
+        tokio::select! {
+            biased;
+            // The sender is our own field, so there is no other way for this to end.
+            _ = stop.wait_for(Option::is_some) => Outcome::NotSent,
+            outcome = self.try_create(event) => outcome,
+        }
+    }
+
+    async fn try_create(&self, event: Event) -> Outcome {
+        let path = format!("/api/v1/namespaces/{}/events", event.namespace);
+        let body = serde_json::Value::Object(event.body)
+            .to_string()
+            .into_bytes();
+        let parameters = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let mut tries = 0;
+        let mut may_be_ours = false;
+        loop {
+            tries += 1;
+            let request =
+                match kube::core::Request::new(path.as_str()).create(&parameters, body.clone()) {
+                    Ok(request) => request,
+                    Err(error) => {
+                        return refused(400, "BadRequest", &format!("it cannot be sent: {error}"));
+                    }
+                };
+            let Err(failure) = self.client.request_text(request).await else {
+                return Outcome::Created;
+            };
+            let error = write_error(&failure);
+            let tries_max = match &error.kind {
+                WriteErrorKind::Status(failure) if failure.code == 401 => {
+                    self.retries.unauthorized_tries_max
+                }
+                _ => self.retries.tries_max,
+            };
+            match self.retries.classify(&error, OccurrenceKind::Create) {
+                RetryClass::AlreadyExists if may_be_ours => return Outcome::Created,
+                RetryClass::AlreadyExists => return Outcome::AlreadyThere,
+                RetryClass::Transient { retry_after } if tries < tries_max => {
+                    may_be_ours |= error.may_have_been_written();
+                    tokio::time::sleep(self.retries.wait(tries, retry_after, random())).await;
+                }
+                _ => {
+                    match failure {
+                        kube::Error::Api(status) if status.code == 401 => {
+                            self.stop(Stop::Unauthorized(one_line(&status.message)));
+                        }
+                        kube::Error::Api(status) => return answered(&status),
+                        _ => self.stop(Stop::NoAnswer(error.message)),
+                    }
+                    return Outcome::NotSent;
+                }
+            }
+        }
+    }
+}
+
+fn retries() -> RetryPolicy {
+    RetryPolicy {
+        tries_max: TRIES,
+        unauthorized_tries_max: UNAUTHORIZED_TRIES,
+        ..RetryPolicy::default()
+    }
+}
+
+fn write_error(failure: &kube::Error) -> WriteError {
+    let kube::Error::Api(status) = failure else {
+        return WriteError::transport(with_sources(failure));
+    };
+    let details = status.details.as_ref();
+    let asked = details.map_or(0, |details| details.retry_after_seconds);
+    let answer = StatusFailure {
+        code: status.code,
+        reason: status.reason.clone(),
+        retry_after: (asked > 0).then(|| Duration::from_secs(asked.into())),
+        ..StatusFailure::default()
+    };
+    WriteError::status(answer, status.message.clone())
+}
+
+fn answered(status: &Status) -> Outcome {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    Outcome::Refused {
+        code: status.code,
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        fields: causes.map(|cause| cause.field.clone()).collect(),
+    }
+}
+
+fn refused(code: u16, reason: &str, message: &str) -> Outcome {
+    Outcome::Refused {
+        code,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        fields: Vec::new(),
+    }
+}
+
+/// For spreading waits only: the standard library seeds its hashers at random.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// What the server does with one request: answers with a code and a Status' reason, or not at
+    /// all.
+    type Answer = Option<(u16, &'static str)>;
+
+    /// A client whose requests get these answers, the last of them for ever, and the number of
+    /// requests so far.
+    fn scripted(answers: &'static [Answer]) -> (Client, Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            let index = counted
+                .fetch_add(1, Ordering::Relaxed)
+                .min(answers.len() - 1);
+            std::future::ready(match answers[index] {
+                None => Err(io::Error::other("connection reset")),
+                Some((code, reason)) => {
+                    let status = json!({
+                        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+                        "message": "said so", "details": {"retryAfterSeconds": 1, "causes": [{"field": "reason"}]},
+                    });
+                    let body = Body::from(status.to_string().into_bytes());
+                    Ok(http::Response::builder()
+                        .status(code)
+                        .body(body)
+                        .expect("a response"))
+                }
+            })
+        });
+        (Client::new(service, "default"), count)
+    }
+
+    async fn create(answers: &'static [Answer]) -> (Outcome, Option<Stop>, usize) {
+        let (client, count) = scripted(answers);
+        let creator = Creator {
+            client,
+            retries: retries(),
+            stop: watch::Sender::new(None),
+        };
+        let event = Event {
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+            body: serde_json::Map::new(),
+        };
+        let outcome = creator.create(event.clone()).await;
+        let requests = count.load(Ordering::Relaxed);
+        if creator.stopped().is_some() {
+            assert_eq!(creator.create(event).await, Outcome::NotSent);
+            assert_eq!(
+                count.load(Ordering::Relaxed),
+                requests,
+                "sent after it had stopped"
+            );
+        }
+        (outcome, creator.stopped(), requests)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_pass_is_tried_again_and_what_is_meant_is_not() {
+        const CREATED: Answer = Some((201, ""));
+        const EXISTS: Answer = Some((409, "AlreadyExists"));
+        let refused = |code, reason: &str| Outcome::Refused {
+            code,
+            reason: reason.to_owned(),
+            message: "said so".to_owned(),
+            fields: vec!["reason".to_owned()],
+        };
+        let cases: [(&'static [Answer], Outcome, usize); 8] = [
+            (&[CREATED], Outcome::Created, 1),
+            (
+                &[Some((503, "")), Some((429, "")), None, CREATED],
+                Outcome::Created,
+                4,
+            ),
+            (&[EXISTS], Outcome::AlreadyThere, 1),
+            (&[Some((429, "")), EXISTS], Outcome::AlreadyThere, 2),
+            // The first request may have created it, though its answer was lost.
+            (&[None, EXISTS], Outcome::Created, 2),
+            (&[Some((422, "Invalid"))], refused(422, "Invalid"), 1),
+            (&[Some((403, "Forbidden"))], refused(403, "Forbidden"), 1),
+            (
+                &[Some((503, "ServiceUnavailable"))],
+                refused(503, "ServiceUnavailable"),
+                TRIES as usize,
+            ),
+        ];
+        for (answers, expected, requests) in cases {
+            assert_eq!(
+                create(answers).await,
+                (expected, None, requests),
+                "after {answers:?}"
+            );
+        }
+        let (outcome, stop, requests) = create(&[Some((401, "Unauthorized"))]).await;
+        assert_eq!(
+            (outcome, requests),
+            (Outcome::NotSent, UNAUTHORIZED_TRIES as usize)
+        );
+        assert_eq!(stop, Some(Stop::Unauthorized("said so".to_owned())));
+        let (outcome, stop, requests) = create(&[None]).await;
+        assert_eq!((outcome, requests), (Outcome::NotSent, TRIES as usize));
+        assert!(matches!(stop, Some(Stop::NoAnswer(error)) if error.contains("connection reset")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_a_wait() {
+        let (client, _) = scripted(&[None]);
+        let creator = Creator {
+            client,
+            retries: retries(),
+            stop: watch::Sender::new(None),
+        };
+        let event = Event {
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+            body: serde_json::Map::new(),
+        };
+        let (outcome, ()) = tokio::join!(creator.create(event), async {
+            tokio::task::yield_now().await;
+            creator.stop(Stop::Interrupted);
+            creator.stop(Stop::NoAnswer("too late to be the reason".to_owned()));
+        });
+        assert_eq!(
+            (outcome, creator.stopped()),
+            (Outcome::NotSent, Some(Stop::Interrupted))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_not_there_or_does_not_know_us_is_told_at_once() {
+        let connect = async |answers| {
+            let (client, count) = scripted(answers);
+            (
+                Creator::connect(client).await.err(),
+                count.load(Ordering::Relaxed),
+            )
+        };
+        assert_eq!(connect(&[None, Some((403, "Forbidden"))]).await, (None, 2));
+        assert_eq!(
+            connect(&[Some((401, "Unauthorized"))]).await,
+            (Some(Stop::Unauthorized("said so".to_owned())), 1)
+        );
+        let (error, requests) = connect(&[None]).await;
+        assert!(matches!(error, Some(Stop::NoAnswer(_))));
+        assert_eq!(requests, FIRST_TRIES as usize);
+    }
+}

@@ -1,0 +1,160 @@
+//! The verbs of the command, a file each.
+
+mod cluster;
+mod completions;
+mod demo;
+mod describe;
+mod events;
+mod export;
+mod import;
+mod man;
+mod objects;
+mod proxy;
+mod rbac;
+mod reader;
+mod record;
+mod selection;
+mod serve;
+mod terminal;
+mod top;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+
+/// Kubernetes Events: read them, record them, store them, serve them.
+///
+/// The reading verbs work with every Kubernetes API server and use kubectl's kubeconfig. Installed
+/// as kubectl-tidings, the command is a kubectl plugin: kubectl tidings events -A.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tidings",
+    version,
+    after_help = "Examples:
+  tidings events -A --types=Warning --limit 20 -w       # the last warnings, then new ones
+  tidings events --for deploy/web --tree --since 2h     # a deployment and everything it owns
+  tidings top -A                                        # the reasons and objects with the most events
+  tidings record job/backup --reason Done -m '42 GiB'
+  tidings demo                                          # a server, a controller and its events, in 20 s
+
+tidings VERB --help shows all options, examples and exit codes."
+)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Demo(demo::Args),
+    Describe(Box<describe::Args>),
+    Events(Box<events::Args>),
+    Export(Box<export::Args>),
+    Import(Box<import::Args>),
+    Rbac(rbac::Args),
+    Record(Box<record::Args>),
+    Top(Box<top::Args>),
+    Completions(completions::Args),
+    Man(man::Args),
+    Serve(Box<serve::Args>),
+}
+
+/// Parses the command line and the settings file it may name. Ends the program on a usage error.
+pub(crate) fn parse(args: Vec<OsString>) -> Command {
+    let mut command = command(args.first());
+    match serve::config::expand(&command, args) {
+        Ok(args) => {
+            let matches = command.clone().get_matches_from(args);
+            Command::from_arg_matches(&matches)
+                .unwrap_or_else(|error| error.format(&mut command).exit())
+        }
+        Err(error) => command
+            .error(clap::error::ErrorKind::InvalidValue, error)
+            .exit(),
+    }
+}
+
+/// The command under the name it was called by: the file is kubectl-tidings, but users type kubectl
+/// tidings.
+fn command(program: Option<&OsString>) -> clap::Command {
+    let command = Command::command();
+    let stem = program.and_then(|program| Path::new(program).file_stem());
+    if stem.is_some_and(|stem| stem == "kubectl-tidings") {
+        command.bin_name("kubectl tidings")
+    } else {
+        command
+    }
+}
+
+/// Does what was asked; the exit codes are each verb's own.
+pub(crate) async fn run(command: Command) -> ExitCode {
+    match command.verb {
+        Verb::Demo(args) => demo::run(args).await,
+        Verb::Describe(args) => describe::run(*args).await,
+        Verb::Events(args) => events::run(*args).await,
+        Verb::Export(args) => export::run(*args).await,
+        Verb::Import(args) => import::run(*args).await,
+        Verb::Rbac(args) => rbac::run(&args),
+        Verb::Record(args) => record::run(*args).await,
+        Verb::Top(args) => top::run(*args).await,
+        Verb::Completions(args) => completions::run(&args, Command::command()),
+        Verb::Man(args) => man::run(&args, Command::command()),
+        Verb::Serve(args) => serve::run(*args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of the first `tidings` command in a line, as a shell splits them.
+    fn words(line: &str) -> Option<Vec<String>> {
+        let start = line.find("tidings ")?;
+        let mut words = Vec::new();
+        let mut word: Option<String> = None;
+        let mut quote = None;
+        for character in line.get(start..)?.chars() {
+            match (quote, character) {
+                (Some(open), _) if character == open => quote = None,
+                (None, '\'' | '"') => {
+                    quote = Some(character);
+                    word.get_or_insert_default();
+                }
+                (None, '|' | '>' | '&' | ')') => break,
+                (None, '#') if word.is_none() => break,
+                (None, ' ') => words.extend(word.take()),
+                _ => word.get_or_insert_default().push(character),
+            }
+        }
+        words.extend(word);
+        Some(words)
+    }
+
+    /// What help shows is what the program understands.
+    #[test]
+    fn examples_are_understood() {
+        let mut checked = 0;
+        let command = Command::command();
+        for verb in std::iter::once(&command).chain(command.get_subcommands()) {
+            let help = verb.get_after_long_help().or(verb.get_after_help());
+            let help = help.map(ToString::to_string).unwrap_or_default();
+            let examples = help.lines().skip_while(|line| *line != "Examples:");
+            for line in examples.take_while(|line| !line.starts_with("Exit codes:")) {
+                // Not what is said about them, a placeholder, or what is only whole with the
+                // settings of a file.
+                let is_whole = !line.trim_start().starts_with('#')
+                    && !line.contains("VERB")
+                    && !line.contains("--config");
+                let Some(words) = words(line).filter(|_| is_whole) else {
+                    continue;
+                };
+                let parsed = Command::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+                checked += 1;
+            }
+        }
+        assert!(checked > 30, "only {checked} examples were found");
+    }
+}

@@ -1,0 +1,208 @@
+//! `tidings rbac`: the permissions each use needs, and no more, as objects for kubectl apply.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::cluster::{CommandError, DONE, finish};
+
+/// Print exactly the permissions that a use needs, for kubectl apply.
+///
+/// Prints a Role if a namespace is given, otherwise a ClusterRole; with --service-account, --user
+/// or --group also its binding.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  tidings rbac record -n shop --service-account shop:web-controller | kubectl apply -f -
+  tidings rbac tree --group developers
+  kubectl auth can-i list events --as system:serviceaccount:shop:web-controller
+
+Exit codes:
+  0    printed
+  1    the output could not be written
+  2    a wrong command line")]
+pub(crate) struct Args {
+    /// Use that needs the permissions
+    #[arg(value_enum)]
+    uses: Use,
+    /// Grant the permissions in this namespace only
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Name of the role
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Service account to bind the role to
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account)]
+    service_account: Option<(String, String)>,
+    /// User to bind the role to
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Group to bind the role to
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Use {
+    /// Record core/v1 events with the library or with tidings record, which looks up an object's
+    /// uid if it may get the object
+    Record,
+    /// Record events.k8s.io/v1 events with the library (`SinkOptions::events_v1`)
+    RecordEventsV1,
+    /// tidings events, describe and top, with and without --watch
+    Events,
+    /// The same with --tree
+    Tree,
+    /// tidings export
+    Export,
+    /// tidings import
+    Import,
+    /// tidings serve --authentication-kubeconfig and --authorization-kubeconfig
+    Serve,
+}
+
+/// API groups and resources, and what may be done with them.
+pub(crate) struct Rule {
+    pub(crate) group: &'static str,
+    pub(crate) resources: &'static [&'static str],
+    pub(crate) verbs: &'static [&'static str],
+}
+
+const fn rule(
+    group: &'static str,
+    resources: &'static [&'static str],
+    verbs: &'static [&'static str],
+) -> Rule {
+    Rule {
+        group,
+        resources,
+        verbs,
+    }
+}
+
+impl Use {
+    pub(crate) fn rules(self) -> &'static [Rule] {
+        const EVENTS: &[&str] = &["events"];
+        const READ: Rule = rule("", EVENTS, &["list", "watch"]);
+        match self {
+            Self::Record => const { &[rule("", EVENTS, &["create", "patch"])] },
+            Self::RecordEventsV1 => {
+                const { &[rule("events.k8s.io", EVENTS, &["create", "patch"])] }
+            }
+            Self::Events => const { &[READ] },
+            Self::Tree => {
+                const {
+                    &[
+                        READ,
+                        rule("", &["pods", "persistentvolumeclaims"], &["get", "list"]),
+                        rule(
+                            "apps",
+                            &["daemonsets", "deployments", "replicasets", "statefulsets"],
+                            &["get", "list"],
+                        ),
+                        rule("batch", &["cronjobs", "jobs"], &["get", "list"]),
+                    ]
+                }
+            }
+            Self::Export => const { &[rule("", EVENTS, &["list"])] },
+            Self::Import => const { &[rule("", EVENTS, &["create"])] },
+            Self::Serve => {
+                const {
+                    &[
+                        rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
+                        rule(
+                            "authorization.k8s.io",
+                            &["subjectaccessreviews"],
+                            &["create"],
+                        ),
+                    ]
+                }
+            }
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::RecordEventsV1 => "record-events-v1",
+            Self::Events => "events",
+            Self::Tree => "tree",
+            Self::Export => "export",
+            Self::Import => "import",
+            Self::Serve => "serve",
+        }
+    }
+}
+
+fn service_account(text: &str) -> Result<(String, String), String> {
+    text.split_once(':')
+        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty())
+        .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+        .ok_or_else(|| "expected NAMESPACE:NAME, such as shop:web-controller".to_owned())
+}
+
+/// Prints roles.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    finish(print(args))
+}
+
+fn print(args: &Args) -> Result<u8, CommandError> {
+    if args.uses == Use::Serve && args.namespace.is_some() {
+        return Err(CommandError::Usage(
+            "print a Role for serve: reviews belong to no namespace, so leave -n out".to_owned(),
+        ));
+    }
+    let mut text = String::new();
+    for object in objects(args) {
+        text.push_str("---\n");
+        let yaml = serde_saphyr::to_string(&object).map_err(io::Error::other)?;
+        text.push_str(&yaml);
+    }
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(DONE)
+}
+
+fn objects(args: &Args) -> Vec<Value> {
+    let name = args
+        .name
+        .clone()
+        .unwrap_or_else(|| format!("tidings-{}", args.uses.word()));
+    let mut metadata = json!({"name": name});
+    let kind = match &args.namespace {
+        Some(namespace) => {
+            metadata["namespace"] = json!(namespace);
+            "Role"
+        }
+        None => "ClusterRole",
+    };
+    let rules: Vec<Value> = args
+        .uses
+        .rules()
+        .iter()
+        .map(|rule| json!({"apiGroups": [rule.group], "resources": rule.resources, "verbs": rule.verbs}))
+        .collect();
+    let mut objects = vec![json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
+    })];
+    let subjects = subjects(args);
+    if !subjects.is_empty() {
+        objects.push(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": subjects,
+        }));
+    }
+    objects
+}
+
+fn subjects(args: &Args) -> Vec<Value> {
+    let account = args.service_account.iter().map(
+        |(namespace, name)| json!({"kind": "ServiceAccount", "namespace": namespace, "name": name}),
+    );
+    let user = args.user.iter().map(|name| ("User", name));
+    let group = args.group.iter().map(|name| ("Group", name));
+    let others = user.chain(group).map(
+        |(kind, name)| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}),
+    );
+    account.chain(others).collect()
+}

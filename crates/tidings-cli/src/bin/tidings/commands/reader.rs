@@ -1,0 +1,11 @@
+//! Reading events from an API server: lists in pages, and a watch that continues through whatever
+//! happens to the server or the network.
+
+mod list;
+mod page;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub(crate) use self::page::{EVENTS_MAX, Reader};
+pub(crate) use self::watch::{Notice, Watched};

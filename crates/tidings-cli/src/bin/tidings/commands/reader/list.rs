@@ -1,0 +1,218 @@
+//! Lists: of everything at once, to be put in order, and page by page, where memory must not grow
+//! with them.
+
+use tidings_cli::event::{Event, by_last_seen};
+
+use super::super::cluster::CommandError;
+use super::page::{Listed, PAGE, Page, Reader};
+
+/// A list that expires while it is read is begun again so often, without having brought anything
+/// new.
+const EXPIRED_MAX: u32 = 5;
+
+/// Why there is no list.
+pub(super) enum Unlisted {
+    Request(kube::Error),
+    /// More events than may be held.
+    TooMany,
+}
+
+impl From<kube::Error> for Unlisted {
+    fn from(error: kube::Error) -> Self {
+        Self::Request(error)
+    }
+}
+
+/// A page of a scan.
+pub(crate) struct Scanned {
+    /// The events that are wanted and were not given out before.
+    pub(crate) events: Vec<Event>,
+    /// How many events were read for it.
+    pub(crate) read: usize,
+    /// How many there are to be read, where the server says so.
+    pub(crate) total: Option<u64>,
+}
+
+impl Reader {
+    /// The events that are wanted; with `last`, only that number of those seen last. Memory is
+    /// taken for those wanted and a page.
+    pub(crate) async fn list(&self, last: Option<usize>) -> Result<Listed, CommandError> {
+        let listed = async {
+            if let Some(last) = last
+                && let Some(listed) = self.newest(last).await?
+            {
+                return Ok(listed);
+            }
+            self.list_after(None, last).await
+        };
+        listed.await.map_err(|unlisted| self.failed(unlisted))
+    }
+
+    pub(super) fn failed(&self, unlisted: Unlisted) -> CommandError {
+        match unlisted {
+            Unlisted::Request(error) => CommandError::request("read events", self.rbac, error),
+            Unlisted::TooMany => CommandError::TooMany {
+                max: self.events_max,
+            },
+        }
+    }
+
+    /// The last few from a server that gives out those seen last first, if so few of them are
+    /// enough to find the last that are wanted.
+    async fn newest(&self, last: usize) -> Result<Option<Listed>, Unlisted> {
+        // The events of one object are found sooner than the last of all.
+        if last > PAGE || self.filter.is_about_one_object() {
+            return Ok(None);
+        }
+        // A server that does not know the order is asked for no more than these few in vain.
+        for limit in [last, PAGE] {
+            let page = self.newest_page(limit).await?;
+            if !page.is_newest_first {
+                return Ok(None);
+            }
+            let is_all = page.events.len() < limit;
+            let oldest = page.events.last().and_then(Event::last_seen);
+            let reaches_back = self.filter.since.is_some_and(|since| oldest < Some(since));
+            let mut events = page.events;
+            events.retain(|event| self.filter.selects(event));
+            if is_all || reaches_back || events.len() >= last {
+                keep_last(&mut events, last);
+                let revision = page.revision;
+                return Ok(Some(Listed { events, revision }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same of those written after a revision; of all, where the server is not so far.
+    pub(super) async fn list_after(
+        &self,
+        after: Option<u64>,
+        last: Option<usize>,
+    ) -> Result<Listed, Unlisted> {
+        let mut expired = 0;
+        loop {
+            match self.list_once(after, last).await {
+                Err(Unlisted::Request(error)) if is_expired(&error) && expired < EXPIRED_MAX => {
+                    expired += 1;
+                }
+                listed => return listed,
+            }
+        }
+    }
+
+    async fn list_once(
+        &self,
+        mut after: Option<u64>,
+        last: Option<usize>,
+    ) -> Result<Listed, Unlisted> {
+        let mut events = Vec::new();
+        let mut next: Option<String> = None;
+        let mut revision = String::new();
+        loop {
+            let page = self.page(next.as_deref()).await?;
+            if revision.is_empty() {
+                revision = page.revision;
+                let reached: Option<u64> = revision.parse().ok();
+                after = after.filter(|after| reached >= Some(*after));
+            }
+            events.extend(page.events.into_iter().filter(|event| {
+                (after.is_none() || event.revision() > after) && self.filter.selects(event)
+            }));
+            match last {
+                Some(last) if events.len() > last.saturating_mul(2).saturating_add(PAGE) => {
+                    keep_last(&mut events, last);
+                }
+                None if events.len() > self.events_max => return Err(Unlisted::TooMany),
+                _ => {}
+            }
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        if let Some(last) = last {
+            keep_last(&mut events, last);
+        }
+        Ok(Listed { events, revision })
+    }
+
+    /// Gives out every event that is wanted once, a page at a time and in the order of
+    /// [keys](Event::key), from behind a key on.
+    ///
+    /// Where the server forgets the list's revision half way, the list is begun again and what was
+    /// given out is passed over.
+    pub(crate) async fn scan(
+        &self,
+        mut last_key: Option<String>,
+        mut take: impl FnMut(Scanned) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        let mut expired = 0;
+        let mut next: Option<String> = None;
+        loop {
+            let page = match self.page(next.as_deref()).await {
+                Ok(page) => page,
+                Err(error) if is_expired(&error) && expired < EXPIRED_MAX => {
+                    expired += 1;
+                    next = None;
+                    continue;
+                }
+                Err(error) => return Err(self.failed(error.into())),
+            };
+            let is_first = next.is_none();
+            let read = page.events.len();
+            let mut scanned = Scanned {
+                events: Vec::with_capacity(read),
+                read,
+                total: page
+                    .remaining
+                    .filter(|_| is_first)
+                    .map(|remaining| remaining + read as u64),
+            };
+            for event in page.events {
+                let key = event.key();
+                if last_key.as_ref().is_some_and(|last| key <= *last) {
+                    continue;
+                }
+                last_key = Some(key);
+                expired = 0;
+                if self.filter.selects(&event) {
+                    scanned.events.push(event);
+                }
+            }
+            take(scanned)?;
+            next = page.next;
+            if next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A page of the list in the order of keys, with what the server could not leave out.
+    async fn page(&self, next: Option<&str>) -> kube::Result<Page> {
+        self.answered(&[
+            ("fieldSelector", &self.filter.field_selector()),
+            ("limit", &PAGE.to_string()),
+            ("continue", next.unwrap_or_default()),
+        ])
+        .await
+    }
+
+    /// A page of the events seen last, unfiltered, if the server knows that order.
+    async fn newest_page(&self, limit: usize) -> kube::Result<Page> {
+        self.answered(&[("limit", &limit.to_string()), ("order", "newest")])
+            .await
+    }
+}
+
+fn is_expired(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 410)
+}
+
+/// Keeps those seen last.
+fn keep_last(events: &mut Vec<Event>, last: usize) {
+    if events.len() > last {
+        events.sort_by(by_last_seen);
+        events.drain(..events.len() - last);
+    }
+}

@@ -1,0 +1,129 @@
+//! Where events are read from, and a page of them.
+
+use kube::core::Status;
+use serde::Deserialize;
+use serde_json::Value;
+use tidings_cli::event::Event;
+use tidings_cli::filter::Filter;
+
+use super::super::cluster::Server;
+
+/// Events in a page, as many as kubectl asks for.
+pub(super) const PAGE: usize = 500;
+/// How many events are held at once, unless told otherwise.
+pub(crate) const EVENTS_MAX: usize = 250_000;
+/// Asks for the events last seen first. Servers that do not know it answer in the order of names,
+/// and without the header.
+const NEWEST_FIRST: &str = "tidings-newest-first";
+
+/// Where events are read from, and which.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) server: Server,
+    /// Empty for all.
+    pub(crate) namespace: String,
+    pub(crate) filter: Filter,
+    /// More events than these are not held: they cannot be put in order.
+    pub(crate) events_max: usize,
+    /// The use of `tidings rbac` that says what permissions this needs.
+    pub(crate) rbac: &'static str,
+}
+
+/// A page of a list.
+pub(super) struct Page {
+    pub(super) events: Vec<Event>,
+    /// The rest, if there is any.
+    pub(super) next: Option<String>,
+    /// The revision of the list; empty if the server gives none.
+    pub(super) revision: String,
+    /// How many events are behind the page, where the server says so.
+    pub(super) remaining: Option<u64>,
+    pub(super) is_newest_first: bool,
+}
+
+/// What was read, in no order.
+pub(crate) struct Listed {
+    pub(crate) events: Vec<Event>,
+    pub(crate) revision: String,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMetadata,
+    #[serde(default)]
+    items: Option<Vec<Value>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMetadata {
+    resource_version: String,
+    r#continue: String,
+    remaining_item_count: Option<u64>,
+}
+
+impl Reader {
+    fn path(&self) -> String {
+        match self.namespace.as_str() {
+            "" => "/api/v1/events".to_owned(),
+            namespace => format!("/api/v1/namespaces/{namespace}/events"),
+        }
+    }
+
+    pub(super) fn request(
+        &self,
+        parameters: &[(&str, &str)],
+    ) -> kube::Result<http::Request<Vec<u8>>> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(parameters.iter().filter(|(_, value)| !value.is_empty()));
+        let uri = format!("{}?{}", self.path(), query.finish());
+        http::Request::get(uri)
+            .header(http::header::ACCEPT, "application/json")
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)
+    }
+
+    /// The page of a list that is asked for.
+    pub(super) async fn answered(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
+        self.server.ask(|| self.answered_once(parameters)).await
+    }
+
+    async fn answered_once(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
+        let request = self.request(parameters)?;
+        let answer = self
+            .server
+            .client
+            .send(request.map(kube::client::Body::from))
+            .await?;
+        let status = answer.status();
+        let is_newest_first = answer.headers().contains_key(NEWEST_FIRST);
+        let body = answer.into_body().collect_bytes().await?;
+        if !status.is_success() {
+            return Err(kube::Error::Api(Box::new(refusal(status, &body))));
+        }
+        let list: List = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        Ok(Page {
+            events: list
+                .items
+                .unwrap_or_default()
+                .into_iter()
+                .map(Event::new)
+                .collect(),
+            next: Some(list.metadata.r#continue).filter(|next| !next.is_empty()),
+            revision: list.metadata.resource_version,
+            remaining: list.metadata.remaining_item_count,
+            is_newest_first,
+        })
+    }
+}
+
+/// The Status of an answer, or one made of it.
+fn refusal(code: http::StatusCode, body: &[u8]) -> Status {
+    let status: Option<Status> = serde_json::from_slice(body).ok();
+    let status = status.filter(|status| status.code > 0);
+    status.unwrap_or_else(|| {
+        let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+        Status::failure(&format!("{code}: {text}"), "").with_code(code.as_u16())
+    })
+}

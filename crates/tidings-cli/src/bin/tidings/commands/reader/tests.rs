@@ -1,0 +1,302 @@
+//! A watch through everything a server may answer, by a script of its answers.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::super::cluster::{CommandError, Server};
+use super::page::{EVENTS_MAX, PAGE, Reader};
+use super::watch::{FORBIDDEN_MAX, Notice, Watched};
+use tidings_cli::event::Event;
+use tidings_cli::filter::Filter;
+
+/// What the server does with one request: an answer, or none.
+type Answer = Option<(u16, String)>;
+
+fn event(name: &str, revision: u64) -> Value {
+    json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": revision.to_string()}})
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "an answer may also be none")]
+fn list(revision: u64, events: &[Value]) -> Answer {
+    let list = json!({"metadata": {"resourceVersion": revision.to_string()}, "items": events});
+    Some((200, list.to_string()))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "an answer may also be none")]
+fn watch(changes: &[(&str, Value)]) -> Answer {
+    let lines = changes
+        .iter()
+        .map(|(kind, object)| json!({"type": kind, "object": object}).to_string() + "\n");
+    Some((200, lines.collect()))
+}
+
+fn status(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "x", "message": "said so"})
+}
+
+/// A reader of everything a server has.
+fn reader<S>(service: S) -> Reader
+where
+    S: tower::Service<http::Request<Body>, Response = http::Response<Body>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<tower::BoxError>,
+{
+    Reader {
+        server: Server {
+            client: Client::new(service, "default"),
+            timeout: None,
+        },
+        namespace: String::new(),
+        filter: Filter::default(),
+        events_max: EVENTS_MAX,
+        rbac: "events",
+    }
+}
+
+/// What a watch after revision 5 gives out while the server answers so, and what it asked for. The
+/// watch ends with the script, by a 422.
+async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let script = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let log = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let revision = query
+            .split('&')
+            .find_map(|part| part.strip_prefix("resourceVersion="));
+        log.lock()
+            .unwrap()
+            .push(revision.map_or("list".to_owned(), |revision| format!("watch {revision}")));
+        let last = || Some((422, status(422).to_string()));
+        let answer = script.lock().unwrap().pop_front().unwrap_or_else(last);
+        std::future::ready(match answer {
+            None => Err(std::io::Error::other("connection reset")),
+            Some((code, body)) => Ok(http::Response::builder()
+                .status(code)
+                .body(Body::from(body.into_bytes()))
+                .unwrap()),
+        })
+    });
+    let reader = reader(service);
+    let mut given = Vec::new();
+    let ended = reader
+        .watch("5", |watched| {
+            given.push(match watched {
+                Watched::Event(event) => event.name().to_owned(),
+                Watched::Notice(Notice::Interrupted(_)) => "interrupted".to_owned(),
+                Watched::Notice(Notice::Resumed) => "resumed".to_owned(),
+                Watched::Notice(Notice::NewHistory) => "new history".to_owned(),
+            });
+            Ok(())
+        })
+        .await;
+    assert!(matches!(ended, Err(CommandError::Refused { .. })));
+    let asked = asked.lock().unwrap().clone();
+    (given, asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_from_what_it_saw_last() {
+    let bookmark =
+        json!({"metadata": {"resourceVersion": "9"}, "kind": "Event", "apiVersion": "v1"});
+    let (given, asked) = watched(vec![
+        watch(&[("ADDED", event("a", 6)), ("DELETED", event("old", 7))]),
+        watch(&[("MODIFIED", event("a", 8)), ("BOOKMARK", bookmark)]),
+        None,
+        Some((503, status(503).to_string())),
+        watch(&[("ADDED", event("b", 10))]),
+    ])
+    .await;
+    assert_eq!(given, ["a", "a", "interrupted", "resumed", "b"]);
+    assert_eq!(
+        asked,
+        [
+            "watch 5", "watch 7", "watch 9", "watch 9", "watch 9", "watch 10"
+        ]
+    );
+}
+
+/// A kube-apiserver that was started again refuses every user until it has read its roles.
+#[tokio::test(start_paused = true)]
+async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
+    let forbidden = || Some((403, status(403).to_string()));
+    let (given, asked) = watched(vec![
+        watch(&[("ADDED", event("a", 6))]),
+        None,
+        forbidden(),
+        forbidden(),
+        watch(&[("ADDED", event("b", 7))]),
+    ])
+    .await;
+    assert_eq!(given, ["a", "interrupted", "resumed", "b"]);
+    assert_eq!(asked.len(), 6);
+
+    // Who may list but not watch is told at once; who may no longer do what was allowed, after some
+    // minutes.
+    let forever = || std::iter::repeat_with(forbidden).take(100);
+    let (given, asked) = watched(forever().collect()).await;
+    assert_eq!((given.len(), asked.len()), (0, 1));
+    let (given, asked) = watched(std::iter::once(watch(&[])).chain(forever()).collect()).await;
+    assert_eq!(given, ["interrupted"]);
+    assert_eq!(asked.len(), 2 + FORBIDDEN_MAX as usize);
+}
+
+/// A server that does not know `order` answers by names. Its pages are not as small as what is
+/// wanted of it.
+#[tokio::test]
+async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
+    const EVENTS: usize = 2_000;
+    let limits = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&limits);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        let number = |name: &str| {
+            let mut pairs = form_urlencoded::parse(query.as_bytes());
+            let value = pairs.find_map(|(key, value)| (key == name).then_some(value));
+            value.map_or(0, |value| value.parse::<usize>().unwrap())
+        };
+        let (limit, from) = (number("limit"), number("continue"));
+        log.lock().unwrap().push(limit);
+        let to = EVENTS.min(from + limit);
+        let items: Vec<Value> = (from..to)
+            .map(|index| {
+                let mut event = event(&format!("event.{index}"), 5);
+                // Those seen last stand in the middle.
+                let second = (index + EVENTS / 2) % EVENTS;
+                let (minute, second) = (second / 60, second % 60);
+                event["lastTimestamp"] = json!(format!("2026-03-04T05:{minute:02}:{second:02}Z"));
+                event
+            })
+            .collect();
+        let next = if to < EVENTS {
+            to.to_string()
+        } else {
+            String::new()
+        };
+        let list = json!({"metadata": {"resourceVersion": "9", "continue": next}, "items": items});
+        std::future::ready(Ok::<_, std::io::Error>(http::Response::new(Body::from(
+            list.to_string().into_bytes(),
+        ))))
+    });
+    let mut reader = reader(service);
+    let listed = reader.list(Some(2)).await.unwrap();
+    let names: Vec<_> = listed.events.iter().map(Event::name).collect();
+    assert_eq!(names, ["event.998", "event.999"]);
+    assert_eq!(*limits.lock().unwrap(), [2, PAGE, PAGE, PAGE, PAGE]);
+
+    // What cannot be put in order because it is too much is refused as soon as it is.
+    limits.lock().unwrap().clear();
+    reader.events_max = 1_200;
+    let refused = reader.list(None).await.err();
+    assert!(matches!(
+        refused,
+        Some(CommandError::TooMany { max: 1_200 })
+    ));
+    assert_eq!(*limits.lock().unwrap(), [PAGE; 3]);
+    assert!(reader.list(Some(2)).await.is_ok());
+}
+
+/// The list is forgotten behind its first page, and by then there is an event before those given
+/// out.
+#[tokio::test(start_paused = true)]
+async fn a_scan_gives_out_every_event_once() {
+    let page = |names: &[&str], next: &str| {
+        let events: Vec<Value> = names.iter().map(|name| event(name, 5)).collect();
+        let list = json!({"metadata": {"resourceVersion": "9", "continue": next, "remainingItemCount": 2}, "items": events});
+        (200, list.to_string())
+    };
+    let script = Mutex::new(VecDeque::from([
+        page(&["b", "c"], "more"),
+        (410, status(410).to_string()),
+        page(&["a", "b", "c", "d"], "more"),
+        (410, status(410).to_string()),
+        page(&["a", "b", "c", "d"], "more"),
+        page(&["e"], ""),
+    ]));
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        let (code, body) = script.lock().unwrap().pop_front().unwrap();
+        std::future::ready(Ok::<_, std::io::Error>(
+            http::Response::builder()
+                .status(code)
+                .body(Body::from(body.into_bytes()))
+                .unwrap(),
+        ))
+    });
+    let mut given = Vec::new();
+    let mut totals = Vec::new();
+    let reader = reader(service);
+    let scan = reader.scan(None, |page| {
+        given.extend(page.events.iter().map(Event::key));
+        totals.push(page.total);
+        Ok(())
+    });
+    scan.await.unwrap();
+    assert_eq!(given, ["n/b", "n/c", "n/d", "n/e"]);
+    assert_eq!(totals, [Some(4), Some(6), Some(6), None]);
+}
+
+/// Both forms of 410: as an answer, and in the stream.
+#[tokio::test(start_paused = true)]
+async fn what_the_server_forgot_is_found_in_a_new_list() {
+    let relisted = || {
+        list(
+            9,
+            &[event("before", 3), event("seen", 6), event("missed", 8)],
+        )
+    };
+    for gone in [
+        Some((410, status(410).to_string())),
+        watch(&[("ERROR", status(410))]),
+    ] {
+        let (given, asked) = watched(vec![
+            watch(&[("ADDED", event("seen", 6))]),
+            gone,
+            relisted(),
+            watch(&[("ADDED", event("after", 10))]),
+        ])
+        .await;
+        assert_eq!(given, ["seen", "missed", "after"]);
+        assert_eq!(asked, ["watch 5", "watch 6", "list", "watch 9", "watch 10"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_counts_anew_is_told() {
+    let (given, _) = watched(vec![
+        Some((410, status(410).to_string())),
+        list(2, &[event("one", 1), event("two", 2)]),
+        watch(&[("ADDED", event("three", 3))]),
+    ])
+    .await;
+    assert_eq!(given, ["new history", "one", "two", "three"]);
+}
+
+/// While what was forgotten is read anew, a server may fail in all the ways it may while it is
+/// watched.
+#[tokio::test(start_paused = true)]
+async fn what_passes_ends_no_watch_that_catches_up_either() {
+    let busy = || Some((429, status(429).to_string()));
+    let (given, asked) = watched(vec![
+        watch(&[("ERROR", status(410))]),
+        None,
+        Some((401, status(401).to_string())),
+        Some((500, status(500).to_string())),
+        busy(),
+        Some((200, "no JSON".to_owned())),
+        busy(),
+        busy(),
+        list(9, &[event("seen", 5), event("missed", 8)]),
+        watch(&[("ADDED", event("after", 10))]),
+    ])
+    .await;
+    assert_eq!(given, ["interrupted", "missed", "resumed", "after"]);
+    let lists = ["list"; 8];
+    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+    assert_eq!(asked[0], "watch 5");
+    assert_eq!(asked[1..9], lists);
+    assert_eq!(asked[9..], ["watch 9", "watch 10"]);
+}

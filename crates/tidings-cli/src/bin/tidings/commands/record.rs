@@ -1,0 +1,362 @@
+//! `tidings record`: one event, for scripts and jobs, through the library.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tidings::{
+    Broadcaster, DeliveryOptions, DropCause, EventSource, EventType, FlushReport, KubeSink,
+    Occurrence, Reference, ReferenceFields, Sink, SinkOptions, WriteError,
+};
+use tidings_cli::kinds::{Kind, Named};
+use tidings_cli::times;
+use tokio::time::Instant;
+
+use super::cluster::{
+    ClusterFlags, CommandError, DONE, FAILED, Server, UNREACHABLE, finish, one_line,
+    permissions_hint, tell,
+};
+use super::objects;
+
+/// How long after an attempt to find the object that failed the next one is made.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Record an event about an object, from a script or a job.
+///
+/// The event is written through the tidings library, with retries until --wait is over; the exit
+/// code says whether it arrived. The object is looked up for its uid, which kubectl describe uses
+/// to find events. If it does not exist or may not be read, the event is recorded without the uid.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("Examples:
+  tidings record job/backup --reason BackupStarted --message 'to s3://backups/nightly'
+  tidings record pvc/data --type=Warning --reason BackupFailed --message \"exit code $?\" --component backup --wait 2m
+  tidings record widget/left --api-version example.com/v1 --reason Turned --message 'half way' --related node/worker-1
+
+Exit codes:
+  0    the event was written
+  1    the event was refused
+  2    a wrong command line or kubeconfig
+  3    the event was not written in time: the server cannot be reached or rejects the credentials"))]
+pub(crate) struct Args {
+    /// Object, such as job/backup or deployments.apps/web
+    #[arg(value_name = "KIND/NAME")]
+    object: Named,
+    /// Reason: one word in UpperCamelCase, for programs
+    #[arg(long, value_name = "WORD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    reason: String,
+    /// Message, for people
+    #[arg(long, short, value_name = "TEXT")]
+    message: String,
+    /// Normal or Warning
+    #[arg(long = "type", value_name = "TYPE", default_value = "Normal")]
+    event_type: EventType,
+    /// Action that was taken or failed, in one word
+    #[arg(long, value_name = "WORD", default_value = "")]
+    action: String,
+    /// Second object that is involved
+    #[arg(long, value_name = "KIND/NAME")]
+    related: Option<Named>,
+    /// Reporting component
+    #[arg(long, value_name = "NAME", default_value = "tidings")]
+    component: String,
+    /// Reporting host, such as a node's name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    host: String,
+    /// Annotation of the event; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    annotation: Vec<(String, String)>,
+    /// Part of the object, such as spec.containers{nginx}
+    #[arg(long, value_name = "PATH", default_value = "")]
+    field_path: String,
+    /// apiVersion of the object, if the cluster does not serve its kind
+    #[arg(long, value_name = "VERSION")]
+    api_version: Option<String>,
+    /// Namespace of the object [default: the context's, or default]
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Maximum time to find the object and deliver the event
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::duration)]
+    wait: Duration,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| "expected KEY=VALUE".to_owned())
+}
+
+/// Records an event.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    finish(record(args).await)
+}
+
+async fn record(args: Args) -> Result<u8, CommandError> {
+    write(args.cluster.server().await?, &args).await
+}
+
+async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
+    // A server that accepts and says nothing is found out before the time is over.
+    let request = server.timeout.unwrap_or(args.wait).min(args.wait);
+    server.timeout = Some(request);
+    let (regarding, related) = look_up(&server, args).await?;
+
+    let failure = Arc::default();
+    let sink = Remembering {
+        sink: KubeSink::new(server.client).request_timeout(request),
+        failure: Arc::clone(&failure),
+    };
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(sink, delivery())
+        .map_err(|error| CommandError::Failed(format!("start the delivery: {error}")))?;
+    let mut source = EventSource::component(&args.component);
+    if !args.host.is_empty() {
+        source = source.host(&args.host);
+    }
+    let recorder = broadcaster.recorder(source);
+    let mut event = recorder
+        .build(&regarding, args.event_type, &args.reason)
+        .message(&args.message)
+        .action(&args.action);
+    if let Some(related) = &related {
+        event = event.related(related);
+    }
+    for (key, value) in &args.annotation {
+        event = event.annotation(key.as_str(), value.as_str());
+    }
+    event.send();
+    let report = broadcaster.shutdown(args.wait).await;
+    let failure = failure
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    Ok(outcome(&report, failure, args))
+}
+
+/// What may pass is tried until --wait is over, however often that is.
+fn delivery() -> SinkOptions {
+    let mut delivery = DeliveryOptions::default();
+    delivery.retry.tries_max = u32::MAX;
+    delivery.retry.unauthorized_tries_max = u32::MAX;
+    delivery.retry.rate_limited_tries_max = u32::MAX;
+    SinkOptions::default().delivery(delivery)
+}
+
+/// The objects the event is about. While the server is away they are asked for again until the time
+/// is over.
+async fn look_up(
+    server: &Server,
+    args: &Args,
+) -> Result<(Reference, Option<Reference>), CommandError> {
+    let look_up = LookUp {
+        server,
+        namespace: args
+            .namespace
+            .as_deref()
+            .unwrap_or(server.client.default_namespace()),
+        wait: args.wait,
+        // However long it is to be, this is a moment there is.
+        over: tokio::time::sleep(args.wait).deadline(),
+        is_told: AtomicBool::new(false),
+    };
+    let regarding = look_up.kind(&args.object, args.api_version.as_deref());
+    let regarding = regarding.await?;
+    let related = match &args.related {
+        Some(named) => Some((named, look_up.kind(named, None).await?)),
+        None => None,
+    };
+    let related = async {
+        match &related {
+            Some((named, kind)) => Ok(Some(look_up.reference(named, kind).await?)),
+            None => Ok(None),
+        }
+    };
+    let (regarding, related) =
+        tokio::try_join!(look_up.reference(&args.object, &regarding), related)?;
+    Ok((regarding.with_field_path(&args.field_path), related))
+}
+
+fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
+    if report.is_complete() && report.delivered > 0 {
+        // A missing reader is no failure of the event.
+        let _ = writeln!(
+            io::stdout(),
+            "recorded {} about {}",
+            args.reason,
+            args.object
+        );
+        return DONE;
+    }
+    let why = failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure)));
+    let causes = report.dropped.iter().filter(|(_, count)| *count > 0);
+    let (code, words) = match causes.last() {
+        Some((cause, _)) => (FAILED, cause.as_str().replace('_', " ")),
+        None => (UNREACHABLE, format!("not written within {:?}", args.wait)),
+    };
+    tell(&format!(
+        "error: failed to record {} about {}: {words}{why}",
+        args.reason, args.object
+    ));
+    if report.dropped.get(DropCause::RejectedForbidden) > 0 {
+        tell(&format!("hint: {}", permissions_hint("record")));
+    }
+    code
+}
+
+/// Finding objects, in the time there is for it.
+struct LookUp<'a> {
+    server: &'a Server,
+    namespace: &'a str,
+    wait: Duration,
+    over: Instant,
+    /// Whether it was said that the server is away.
+    is_told: AtomicBool,
+}
+
+impl LookUp<'_> {
+    /// Asks until there is an answer, or no time.
+    ///
+    /// # Errors
+    /// At once what will not pass, and in the end why there was no answer.
+    async fn insist<T>(
+        &self,
+        mut ask: impl AsyncFnMut() -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        let mut last = None;
+        let answer = tokio::time::timeout_at(self.over, async {
+            loop {
+                match ask().await {
+                    Err(error) if error.may_pass() => {
+                        if !self.is_told.swap(true, Ordering::Relaxed) {
+                            tell(&format!("cannot {error}: trying for {:?}", self.wait));
+                        }
+                        last = Some(error);
+                    }
+                    done => return done,
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        });
+        answer.await.unwrap_or_else(|_| {
+            let silence = format!("no answer within {:?}", self.wait);
+            Err(last
+                .unwrap_or_else(|| CommandError::Unreachable(kube::Error::Service(silence.into()))))
+        })
+    }
+
+    async fn kind(&self, named: &Named, api_version: Option<&str>) -> Result<Kind, CommandError> {
+        let known = self.insist(|| objects::kind(self.server, named)).await;
+        let known = known.map_err(|error| {
+            if error.may_pass() {
+                CommandError::Away(Box::new(error))
+            } else {
+                error
+            }
+        })?;
+        match (api_version, known) {
+            (None, Some(kind)) => Ok(kind),
+            (Some(api_version), known) => Ok(given(named, api_version, known)),
+            (None, None) => Err(CommandError::Failed(format!(
+                "find out what {:?} is: the cluster has no such kind; give its --api-version, and the kind in the cluster's spelling",
+                named.kind
+            ))),
+        }
+    }
+
+    /// What an event says about an object: all of it that can be found out.
+    async fn reference(&self, named: &Named, kind: &Kind) -> Result<Reference, CommandError> {
+        let metadata = self.insist(async || {
+            let metadata = objects::metadata(self.server, kind, self.namespace, &named.name).await;
+            metadata.map_err(|error| CommandError::request(format!("get {named}"), "record", error))
+        });
+        let metadata = match metadata.await {
+            Ok(Some(metadata)) => metadata,
+            Ok(None) => {
+                tell(&format!(
+                    "{named} does not exist: recording without its uid"
+                ));
+                Value::Null
+            }
+            // Who may record need not be allowed to look, and a server that cannot tell of this
+            // object may still take events.
+            Err(error @ CommandError::Refused { .. })
+                if error.is_forbidden() || error.may_pass() =>
+            {
+                tell(&format!(
+                    "cannot {error}: recording without its uid, so that kubectl describe will not show the event"
+                ));
+                Value::Null
+            }
+            Err(error) => return Err(error),
+        };
+        let text = |field: &str| {
+            metadata
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        Ok(Reference::new(ReferenceFields {
+            kind: &kind.kind,
+            api_version: &kind.api_version(),
+            namespace: if kind.namespaced { self.namespace } else { "" },
+            name: &named.name,
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            field_path: "",
+        }))
+    }
+}
+
+/// The kind as it was given, where the cluster's word for it does not count.
+fn given(named: &Named, api_version: &str, known: Option<Kind>) -> Kind {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (word, _) = named.parts();
+    let known = known.filter(|known| known.group == group);
+    let namespaced = known.as_ref().is_none_or(|known| known.namespaced);
+    let (kind, plural) = known.map_or_else(
+        || (word.to_owned(), format!("{}s", word.to_lowercase())),
+        |known| (known.kind, known.plural),
+    );
+    Kind {
+        kind,
+        group: group.to_owned(),
+        version: version.to_owned(),
+        plural,
+        namespaced,
+    }
+}
+
+/// A sink that remembers what it was last refused for.
+struct Remembering {
+    sink: KubeSink,
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl Remembering {
+    fn note(&self, result: Result<(), WriteError>) -> Result<(), WriteError> {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *failure = result.as_ref().err().map(|error| error.message.clone());
+        result
+    }
+}
+
+impl Sink for Remembering {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let result = self.sink.create(occurrence).await;
+        self.note(result)
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let result = self.sink.patch(occurrence).await;
+        self.note(result)
+    }
+}
+
+#[cfg(test)]
+mod tests;

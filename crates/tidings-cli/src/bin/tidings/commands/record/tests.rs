@@ -1,0 +1,92 @@
+//! What `tidings record` makes of a server that is away for a part of the time, or says so of a
+//! part of it.
+
+use clap::Parser;
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// The exit code for these words, and the event that was taken: by a server that answers every
+/// look-up so, and a number of writes before it takes one.
+async fn recorded(words: &[&str], look_up: u16, refusals: &[u16]) -> (u8, Option<Value>) {
+    let taken = Arc::new(Mutex::new(None));
+    let refusals = Arc::new(Mutex::new(refusals.to_vec()));
+    let kept = Arc::clone(&taken);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (kept, refusals) = (Arc::clone(&kept), Arc::clone(&refusals));
+        async move {
+            let is_write = request.method() == http::Method::POST;
+            let mut body = request.into_body().collect_bytes().await?.to_vec();
+            let code = if is_write {
+                refusals.lock().unwrap().pop().unwrap_or(201)
+            } else {
+                look_up
+            };
+            if code == 201 {
+                *kept.lock().unwrap() = Some(serde_json::from_slice(&body)?);
+            } else {
+                let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": "said so"});
+                body = status.to_string().into_bytes();
+            }
+            let answer = http::Response::builder().status(code);
+            Ok::<_, tower::BoxError>(answer.body(Body::from(body))?)
+        }
+    });
+    let server = Server {
+        client: Client::new(service, "default"),
+        timeout: None,
+    };
+    let words = [&["record", "--reason=A", "-m=x"], words].concat();
+    let line = Line::try_parse_from(words).unwrap();
+    let code = match write(server, &line.args).await {
+        Ok(code) => code,
+        Err(error) => error.exit_code(),
+    };
+    let taken = taken.lock().unwrap().take();
+    (code, taken)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_tell_of_an_object_may_still_take_events() {
+    for look_up in [403, 404, 429, 503] {
+        let words = ["pod/web", "--wait=10s", "--related=node/worker-1"];
+        let (code, event) = recorded(&words, look_up, &[]).await;
+        assert_eq!(code, DONE, "{look_up}");
+        let event = event.unwrap();
+        assert_eq!(event["involvedObject"]["name"], "web", "{look_up}");
+        assert_eq!(event["related"]["name"], "worker-1", "{look_up}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_away_refused_nothing() {
+    for look_up in [429, 500, 503] {
+        // Only the server knows what a widget is.
+        let (code, event) = recorded(&["widget/left", "--wait=10s"], look_up, &[]).await;
+        assert_eq!((code, event), (UNREACHABLE, None), "{look_up}");
+    }
+    let (code, _) = recorded(&["widget/left", "--wait=10s"], 404, &[]).await;
+    assert_eq!(code, FAILED);
+    let (code, _) = recorded(&["pod/web", "--wait=10s"], 404, &[503; 1000]).await;
+    assert_eq!(code, UNREACHABLE);
+    let (code, _) = recorded(&["pod/web", "--wait=10s"], 404, &[422]).await;
+    assert_eq!(code, FAILED);
+}
+
+/// However often that is.
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_is_waited_for_as_long_as_was_said() {
+    for refusal in [401, 429, 503] {
+        let (code, event) = recorded(&["pod/web", "--wait=1h"], 404, &[refusal; 100]).await;
+        assert!(event.is_some(), "{refusal}");
+        assert_eq!(code, DONE, "{refusal}");
+    }
+}

@@ -1,0 +1,146 @@
+//! The flags that say which events are wanted: the same for every verb that reads.
+
+use jiff::Timestamp;
+use tidings_cli::filter::Filter;
+use tidings_cli::kinds::Named;
+use tidings_cli::times;
+
+use super::cluster::{ClusterFlags, CommandError, NamespaceFlags};
+use super::objects;
+use super::reader::{EVENTS_MAX, Reader};
+use crate::clock;
+
+/// The events to show.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Which events")]
+pub(crate) struct SelectionFlags {
+    /// Events about this object, even if it was deleted; may be repeated
+    #[arg(long = "for", value_name = "KIND/NAME")]
+    objects: Vec<Named>,
+    /// With --for: also events about the objects it owns, such as a deployment's replica sets and
+    /// pods. Deleted ones are recognised by their names
+    #[arg(long, requires = "objects")]
+    tree: bool,
+    /// Events of these types: Normal, Warning
+    #[arg(long, visible_alias = "type", value_name = "TYPE,…", value_delimiter = ',', value_parser = event_type)]
+    types: Vec<String>,
+    /// Events for these reasons, such as BackOff,FailedScheduling
+    #[arg(long, value_name = "REASON,…", value_delimiter = ',')]
+    reason: Vec<String>,
+    /// Events reported by these components, such as kubelet
+    #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',')]
+    source: Vec<String>,
+    /// Events last seen at or after this time: 90m, 2h30m or 3d ago, or 2026-03-04T05:06:00Z
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Events first seen at or before this time
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// Events with this text in message, reason, source or object, ignoring case; may be repeated
+    #[arg(long, short = 'g', value_name = "TEXT")]
+    grep: Vec<String>,
+}
+
+fn event_type(text: &str) -> Result<String, String> {
+    ["Normal", "Warning"]
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(text))
+        .map(str::to_owned)
+        .ok_or_else(|| "expected Normal or Warning".to_owned())
+}
+
+impl SelectionFlags {
+    /// The object that is meant, in place of --for.
+    pub(crate) fn of(named: Named, tree: bool) -> Self {
+        Self {
+            objects: vec![named],
+            tree,
+            ..Self::default()
+        }
+    }
+
+    /// What is wanted, but for the objects. The times are given without a cluster's help, so a
+    /// misspelt one is told before it is asked.
+    fn filter(&self, now: Timestamp) -> Result<Filter, CommandError> {
+        let moment = |flag: &str, text: &Option<String>| {
+            let moment = text.as_deref().map(|text| times::moment(text, now));
+            moment
+                .transpose()
+                .map_err(|why| CommandError::Usage(format!("understand --{flag}: {why}")))
+        };
+        Ok(Filter {
+            types: self.types.clone(),
+            reasons: self.reason.clone(),
+            sources: self.source.clone(),
+            targets: Vec::new(),
+            since: moment("since", &self.since)?,
+            until: moment("until", &self.until)?,
+            texts: self.grep.iter().map(|text| text.to_lowercase()).collect(),
+        })
+    }
+
+    /// A reader of what is wanted. What is to be said about it is told.
+    pub(crate) async fn reader(
+        &self,
+        cluster: &ClusterFlags,
+        namespaces: &NamespaceFlags,
+    ) -> Result<Reader, CommandError> {
+        let mut filter = self.filter(clock::now())?;
+        let server = cluster.server().await?;
+        let mut found = Vec::with_capacity(self.objects.len());
+        for named in &self.objects {
+            found.push((named.clone(), objects::kind(&server, named).await?));
+        }
+        let mut kinds = found.iter().filter_map(|(_, kind)| kind.as_ref());
+        let namespace = match &namespaces.namespace {
+            _ if namespaces.all_namespaces => String::new(),
+            Some(namespace) => namespace.clone(),
+            // Events of objects that are in no namespace may be in any.
+            None if kinds.any(|kind| !kind.namespaced) => String::new(),
+            None => server.client.default_namespace().to_owned(),
+        };
+        let tree = self.tree.then_some(namespace.as_str());
+        filter.targets = objects::targets(&server, found, tree).await?;
+        Ok(Reader {
+            server,
+            namespace,
+            filter,
+            events_max: EVENTS_MAX,
+            rbac: "events",
+        })
+    }
+
+    /// Takes the times for what they were at another moment.
+    pub(crate) fn as_of(&self, then: Timestamp, reader: &mut Reader) -> Result<(), CommandError> {
+        let targets = std::mem::take(&mut reader.filter.targets);
+        reader.filter = Filter {
+            targets,
+            ..self.filter(then)?
+        };
+        Ok(())
+    }
+
+    /// What is wanted as a command line says it: the same words ask for the same.
+    pub(crate) fn words(&self, namespace: &str) -> String {
+        let mut words = match namespace {
+            "" => vec!["--all-namespaces".to_owned()],
+            namespace => vec![format!("--namespace={namespace}")],
+        };
+        words.extend(self.objects.iter().map(|named| format!("--for={named}")));
+        words.extend(self.tree.then(|| "--tree".to_owned()));
+        for (flag, values) in [
+            ("types", &self.types),
+            ("reason", &self.reason),
+            ("source", &self.source),
+        ] {
+            if !values.is_empty() {
+                words.push(format!("--{flag}={}", values.join(",")));
+            }
+        }
+        for (flag, when) in [("since", &self.since), ("until", &self.until)] {
+            words.extend(when.iter().map(|when| format!("--{flag}={when}")));
+        }
+        words.extend(self.grep.iter().map(|text| format!("--grep={text:?}")));
+        words.join(" ")
+    }
+}

@@ -1,0 +1,261 @@
+//! `tidings serve`: an Event API server over the embedded store or etcd, until a signal ends it.
+
+mod audit;
+mod cluster;
+pub(super) mod config;
+mod files;
+mod limits;
+mod policies;
+mod security;
+#[cfg(feature = "etcd")]
+mod storage;
+mod values;
+
+use std::error::Error;
+use std::io::{IsTerminal, Write};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tidings_server::{ManagedFields, StartError, StartOptions};
+use tracing_subscriber::EnvFilter;
+
+/// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
+/// server.
+const DEFAULT_FILTER: &str = "info,lsm_tree=warn";
+
+/// The server ran and was ended by a signal.
+const ENDED: u8 = 0;
+/// The server could not start.
+const FAILED: u8 = 1;
+
+/// Serve Kubernetes Events from a folder or from etcd, to kubectl and every other Kubernetes
+/// client.
+///
+/// Serves core/v1 and events.k8s.io/v1 Events over HTTPS with its own certificate and, unless a
+/// token file is given, its own token. When it is ready it prints the path of a kubeconfig, and
+/// nothing else, on standard output. Logs go to standard error (RUST_LOG=debug for more). The first
+/// SIGTERM or Ctrl-C ends it gracefully, a second one at once.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes:
+  0    ended by a signal, all requests finished
+  1    could not start, or was stopped at once by a second signal
+  2    wrong arguments, or a wrong --config file
+
+Examples:
+  tidings serve --data-dir ./events &
+  kubectl --kubeconfig ./events/kubeconfig get events -A -w
+
+  # With the settings of a file, in which event-ttl: 2h means --event-ttl=2h:
+  tidings serve --config tidings.yaml")]
+pub(crate) struct Args {
+    /// YAML file with a setting for each flag, named like the flag without dashes; flags on the
+    /// command line take precedence
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder for events, certificates, tokens and the kubeconfig; created if missing
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    bind_address: IpAddr,
+    /// Port to listen on; 0 means any free port
+    #[arg(long, default_value_t = 6443, value_name = "PORT")]
+    secure_port: u16,
+    /// Retention time of an event after its last write, such as 1h or 90m
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = values::duration_of_seconds)]
+    event_ttl: Duration,
+    /// Format of log lines
+    #[arg(
+        long,
+        visible_alias = "logging-format",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    log_format: LogFormat,
+    /// Maximum open connections. Beyond it, a new connection replaces the oldest one without
+    /// credentials, preferably an idle one. A tenth is reserved for connections with accepted
+    /// credentials, and a tenth for the others
+    #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+    #[command(flatten)]
+    security: security::SecurityFlags,
+    /// When to start keeping managedFields: with the first server-side apply of an event, or
+    /// always, which makes every event a third larger
+    #[arg(
+        long,
+        value_enum,
+        default_value = "apply",
+        value_name = "WHEN",
+        hide_possible_values = true
+    )]
+    managed_fields: ManagedFieldsArg,
+    #[command(flatten)]
+    policies: policies::PolicyFlags,
+    #[command(flatten)]
+    audit: audit::AuditFlags,
+    #[command(flatten)]
+    limits: limits::LimitFlags,
+    #[cfg(feature = "etcd")]
+    #[command(flatten)]
+    storage: storage::StorageFlags,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ManagedFieldsArg {
+    Apply,
+    Always,
+}
+
+impl From<ManagedFieldsArg> for ManagedFields {
+    fn from(when: ManagedFieldsArg) -> Self {
+        match when {
+            ManagedFieldsArg::Apply => Self::Apply,
+            ManagedFieldsArg::Always => Self::Always,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum LogFormat {
+    /// Plain text
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+fn start_logging(format: LogFormat) {
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let logging = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(filter);
+    match format {
+        LogFormat::Text => logging.init(),
+        LogFormat::Json => logging.json().flatten_event(true).init(),
+    }
+}
+
+/// Runs the server.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    start_logging(args.log_format);
+    match serve(args).await {
+        Ok(()) => ExitCode::from(ENDED),
+        Err(error) => {
+            fail(&*error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
+    // Signals are caught from here on, so that one that comes early is not lost.
+    let mut signals = Signals::new()?;
+    if let Some(file) = &args.config {
+        tracing::info!(file = %file.display(), "settings read");
+    }
+    let mut options = StartOptions::new(args.data_dir);
+    options.bind_address = args.bind_address;
+    options.secure_port = args.secure_port;
+    options.api.event_ttl = args.event_ttl;
+    options.api.max_connections = files::connections(args.max_connections);
+    options
+        .token_auth_file
+        .clone_from(&args.security.token_auth_file);
+    options.admin_token = !args.security.no_admin_token;
+    options.security = args.security.options().await?;
+    options.api.managed_fields = args.managed_fields.into();
+    args.policies.apply(&mut options.api)?;
+    args.limits.apply(&mut options.api);
+    options.audit = args.audit.options();
+    #[cfg(feature = "etcd")]
+    {
+        options.storage = args.storage.storage()?;
+    }
+    let server = tidings_server::start(options).await?;
+    tracing::info!(address = %server.address(), "serving");
+    // A missing reader of the path is no reason not to serve.
+    let _ = writeln!(std::io::stdout(), "{}", server.kubeconfig().display());
+    signals.wait().await;
+    tracing::info!("shutting down; a second signal stops at once");
+    tokio::select! {
+        () = server.shutdown() => Ok(()),
+        () = signals.wait() => {
+            // What was acknowledged is on disk; the rest is not waited for.
+            let _ = writeln!(std::io::stderr(), "error: a second signal stopped the server at once");
+            std::process::exit(FAILED.into())
+        }
+    }
+}
+
+fn fail(error: &(dyn Error + 'static)) {
+    let hint = match error.downcast_ref::<StartError>() {
+        Some(StartError::Listen { source, .. })
+            if source.kind() == std::io::ErrorKind::AddrInUse =>
+        {
+            "another server listens there; choose another with --secure-port (0 takes a free one)"
+        }
+        Some(StartError::Listen { .. }) => {
+            "choose another address with --bind-address or --secure-port"
+        }
+        Some(StartError::TokenFile { .. }) => {
+            "each line is token,user,uid and, if wanted, \"group1,group2\""
+        }
+        Some(StartError::SecurityFile { .. }) => {
+            "certificates and keys are in PEM form, permissions as kubectl get -o yaml prints them"
+        }
+        Some(StartError::Store(_)) => {
+            "is another server running on this folder? each needs its own --data-dir"
+        }
+        #[cfg(feature = "etcd")]
+        Some(StartError::Etcd(_)) => {
+            "is etcd up, and do --etcd-servers and the --etcd-…file flags fit it?"
+        }
+        _ => "see tidings serve --help",
+    };
+    // Nowhere is left to say it if standard error is gone.
+    let _ = writeln!(
+        std::io::stderr(),
+        "error: cannot serve: {error}\nhint: {hint}"
+    );
+}
+
+/// What ends the server.
+pub(super) struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    pub(super) fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    pub(super) async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Signals {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self {})
+    }
+
+    pub(super) async fn wait(&mut self) {
+        // Without signals there is nothing to wait for, and the server would end at once.
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}

@@ -1,0 +1,71 @@
+//! A cluster that is asked about tokens and permissions, reached as its kubeconfig says.
+
+use std::path::Path;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, header};
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use tidings_server::{ReviewError, Reviewer};
+
+/// Its API server.
+pub(super) struct Cluster {
+    client: Client,
+    address: String,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Reads a kubeconfig. Whether the cluster is there is found out with the first question.
+    pub(super) async fn connect(path: &Path) -> Result<Self, String> {
+        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| error.to_string())?;
+        let options = KubeConfigOptions::default();
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .map_err(|error| error.to_string())?;
+        // The caller retries itself, and knows until when.
+        config.default_retry = false;
+        let address = config.cluster_url.to_string();
+        let client = Client::try_from(config).map_err(|error| error.to_string())?;
+        Ok(Self { client, address })
+    }
+}
+
+impl Reviewer for Cluster {
+    fn review<'a>(
+        &'a self,
+        path: &'static str,
+        body: Value,
+    ) -> BoxFuture<'a, Result<Value, ReviewError>> {
+        async move {
+            let unreadable = |why: String| ReviewError::Unreadable { why };
+            let request = Request::post(path)
+                .header(header::CONTENT_TYPE, "application/json")
+                .header(header::ACCEPT, "application/json")
+                .body(body.to_string().into_bytes())
+                .map_err(|error| unreadable(error.to_string()))?;
+            // As text: were it read there, what cannot be would be logged, and with it a token.
+            let answer = self.client.request_text(request).await;
+            let answer = answer.map_err(|error| match error {
+                kube::Error::Api(status) => ReviewError::Refused {
+                    code: status.code,
+                    message: status.message,
+                },
+                error => ReviewError::Unreachable {
+                    why: error.to_string(),
+                },
+            })?;
+            serde_json::from_str(&answer).map_err(|error| unreadable(error.to_string()))
+        }
+        .boxed()
+    }
+}

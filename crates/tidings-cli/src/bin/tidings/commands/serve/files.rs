@@ -1,0 +1,42 @@
+//! How many files may be open: every connection is one.
+
+/// What the store, the listener and the log may need beside connections.
+const OTHER_FILES: u64 = 1000;
+
+/// Raises the number of files that may be open as far as the system lets us, and says how many
+/// connections that leaves.
+#[cfg(unix)]
+pub(super) fn connections(wanted: u32) -> usize {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = rustix::process::Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => limit = raised,
+            Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
+        }
+    }
+    let left = limit.current.map_or(u64::from(wanted), |files| {
+        // A small limit is shared: half of it is left to the rest.
+        files.saturating_sub(OTHER_FILES).max(files / 2).max(1)
+    });
+    let connections = left.min(u64::from(wanted));
+    if connections < u64::from(wanted) {
+        tracing::warn!(
+            connections,
+            wanted,
+            "fewer connections than configured: the number of open files is limited (ulimit -n)"
+        );
+    }
+    usize::try_from(connections).unwrap_or(usize::MAX)
+}
+
+/// As many as wanted.
+#[cfg(not(unix))]
+pub(super) fn connections(wanted: u32) -> usize {
+    usize::try_from(wanted).unwrap_or(usize::MAX)
+}

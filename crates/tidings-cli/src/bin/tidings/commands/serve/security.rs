@@ -1,0 +1,105 @@
+//! The flags that say who may come in and what they may do; kube-apiserver's names wherever it has
+//! one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidings_server::{AuthorizationMode, SecurityOptions};
+
+use super::cluster::Cluster;
+
+/// Authentication, authorization and TLS.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Access")]
+pub(super) struct SecurityFlags {
+    /// Bearer tokens: lines of token,user,uid and optionally, in quotes, groups. Without this file
+    /// the server makes one token, for system:masters. Reloaded when replaced
+    ///
+    /// An empty file revokes every token. If the file is missing or malformed, the previous tokens
+    /// stay valid and the log says so. Rename a new file into place: a file written in place may be
+    /// read before it is complete, and is read again only ten seconds later.
+    #[arg(long, value_name = "CSV")]
+    pub(super) token_auth_file: Option<PathBuf>,
+    /// Make no token and ignore an existing one; the kubeconfig then has no credentials
+    #[arg(long)]
+    pub(super) no_admin_token: bool,
+    /// Certificate authorities for client certificates, in PEM. The common name is the user,
+    /// organizations are groups. Reloaded when replaced
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
+    /// Kubeconfig of a cluster that reviews tokens unknown here, such as those of service accounts
+    /// (TokenReview)
+    #[arg(long, value_name = "FILE")]
+    authentication_kubeconfig: Option<PathBuf>,
+    /// Accept requests without credentials as system:anonymous. Otherwise they can read only health
+    /// and version
+    #[arg(long)]
+    anonymous_auth: bool,
+    /// Authorization by roles (members of system:masters may do everything), or none: every user
+    /// may do everything
+    #[arg(long, value_name = "MODE", default_value = "RBAC")]
+    authorization_mode: Mode,
+    /// Roles, ClusterRoles, RoleBindings and ClusterRoleBindings in YAML, as printed by kubectl get
+    /// -o yaml. cluster-admin, admin, edit and view are built in. Reloaded when replaced
+    #[arg(long, value_name = "FILE")]
+    authorization_rbac_file: Option<PathBuf>,
+    /// Kubeconfig of a cluster that reviews requests which no role allows (SubjectAccessReview)
+    #[arg(long, value_name = "FILE")]
+    authorization_kubeconfig: Option<PathBuf>,
+    /// Serving certificate in PEM, followed by its intermediates. Without it the server makes its
+    /// own. Reloaded when replaced
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// Private key of --tls-cert-file, in PEM. Reloaded when replaced
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Mode {
+    #[value(name = "RBAC")]
+    Rbac,
+    #[value(name = "AlwaysAllow")]
+    AlwaysAllow,
+}
+
+/// Why a cluster cannot be asked.
+#[derive(Debug, thiserror::Error)]
+#[error("--{flag}: {}: {why}", path.display())]
+pub(super) struct KubeconfigError {
+    flag: &'static str,
+    path: PathBuf,
+    why: String,
+}
+
+impl SecurityFlags {
+    /// The options for the server.
+    pub(super) async fn options(self) -> Result<SecurityOptions, KubeconfigError> {
+        let mut options = SecurityOptions::default();
+        options.authorization_mode = match self.authorization_mode {
+            Mode::Rbac => AuthorizationMode::Rbac,
+            Mode::AlwaysAllow => AuthorizationMode::AlwaysAllow,
+        };
+        options.authorization_rbac_file = self.authorization_rbac_file;
+        options.anonymous_auth = self.anonymous_auth;
+        options.client_ca_file = self.client_ca_file;
+        options.tls_files = self.tls_cert_file.zip(self.tls_private_key_file);
+        if let Some(path) = &self.authentication_kubeconfig {
+            options.authentication_cluster =
+                Some(cluster("authentication-kubeconfig", path).await?);
+        }
+        if let Some(path) = &self.authorization_kubeconfig {
+            options.authorization_cluster = Some(cluster("authorization-kubeconfig", path).await?);
+        }
+        Ok(options)
+    }
+}
+
+async fn cluster(flag: &'static str, path: &Path) -> Result<Arc<Cluster>, KubeconfigError> {
+    let connected = Cluster::connect(path).await;
+    connected.map(Arc::new).map_err(|why| KubeconfigError {
+        flag,
+        path: path.to_owned(),
+        why,
+    })
+}

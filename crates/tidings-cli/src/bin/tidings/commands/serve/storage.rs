@@ -1,0 +1,248 @@
+//! The flags that say where events are kept: in the data folder, or in etcd by kube-apiserver's own
+//! flags.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tidings_server::Storage;
+use tidings_store::etcd::{Credentials, EtcdOptions, TlsFiles};
+
+use super::values::duration;
+
+/// The store of events.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Events in etcd")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the flags have kube-apiserver's names"
+)]
+pub(super) struct StorageFlags {
+    /// URLs of etcd's members, separated by commas. Events are then stored in etcd, in
+    /// kube-apiserver's layout, and the data folder holds only certificates, tokens and the
+    /// kubeconfig
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    etcd_servers: Vec<String>,
+    /// Overrides as for kube-apiserver, separated by commas, such as
+    /// `/events#https://a:2379;https://b:2379`. The one for events takes precedence over
+    /// --etcd-servers; others are ignored
+    #[arg(long, value_name = "OVERRIDE", value_delimiter = ',')]
+    etcd_servers_overrides: Vec<String>,
+    /// Certificate authorities for etcd's certificate, in PEM. Without it the system's authorities
+    /// are trusted
+    #[arg(long, value_name = "FILE")]
+    etcd_cafile: Option<PathBuf>,
+    /// Client certificate for etcd, in PEM
+    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
+    etcd_certfile: Option<PathBuf>,
+    /// Private key of --etcd-certfile, in PEM
+    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
+    etcd_keyfile: Option<PathBuf>,
+    /// Prefix of all keys in etcd
+    #[arg(long, value_name = "PATH", default_value = "/registry")]
+    etcd_prefix: String,
+    /// User for etcd's authentication
+    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    etcd_username: Option<String>,
+    /// File with the user's password on its first line
+    #[arg(long, value_name = "FILE", requires = "etcd_username")]
+    etcd_password_file: Option<PathBuf>,
+    /// Interval at which old revisions in etcd are compacted, coordinated with every kube-apiserver
+    /// that uses it. 0 means no compaction
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    etcd_compaction_interval: Duration,
+}
+
+/// Why the flags name no usable place.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StorageError {
+    #[error(
+        "--etcd-servers-overrides: {0:?} is not of the form group/resource#URL;URL, such as /events#https://10.0.0.1:2379"
+    )]
+    Override(String),
+    #[error("--{0} is given, but neither --etcd-servers nor an override for /events is")]
+    NoServers(&'static str),
+    #[error("--etcd-password-file: {}: {source}", path.display())]
+    Password {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("--etcd-password-file: the first line of {} is empty", .0.display())]
+    EmptyPassword(PathBuf),
+}
+
+impl StorageFlags {
+    /// The store for these flags.
+    pub(super) fn storage(self) -> Result<Storage, StorageError> {
+        let servers = match events_override(&self.etcd_servers_overrides)? {
+            Some(servers) => servers,
+            None => self.etcd_servers,
+        };
+        let files = [
+            ("etcd-cafile", &self.etcd_cafile),
+            ("etcd-certfile", &self.etcd_certfile),
+            ("etcd-password-file", &self.etcd_password_file),
+        ];
+        if servers.is_empty() {
+            return match files.iter().find(|(_, file)| file.is_some()) {
+                Some((name, _)) => Err(StorageError::NoServers(name)),
+                None => Ok(Storage::default()),
+            };
+        }
+        let mut options = EtcdOptions::new(servers);
+        options.prefix = format!("/{}/events/", self.etcd_prefix.trim_matches('/'));
+        if options.prefix.starts_with("//") {
+            options.prefix.remove(0);
+        }
+        if self.etcd_cafile.is_some() || self.etcd_certfile.is_some() {
+            options.tls = Some(TlsFiles {
+                ca_file: self.etcd_cafile,
+                cert_file: self.etcd_certfile,
+                key_file: self.etcd_keyfile,
+            });
+        }
+        options.credentials = match (self.etcd_username, self.etcd_password_file) {
+            (Some(user), Some(file)) => Some(Credentials {
+                user,
+                password: first_line(&file)?,
+            }),
+            _ => None,
+        };
+        options.compaction_interval =
+            Some(self.etcd_compaction_interval).filter(|every| !every.is_zero());
+        Ok(Storage::Etcd(options))
+    }
+}
+
+/// The members of the override for events, if there is one; the last one counts.
+fn events_override(overrides: &[String]) -> Result<Option<Vec<String>>, StorageError> {
+    let mut found = None;
+    for text in overrides {
+        let parsed = text.split_once('#').and_then(|(resource, servers)| {
+            let (group, resource) = resource.split_once('/')?;
+            let servers: Vec<String> = servers.split(';').map(str::to_owned).collect();
+            let whole = !resource.is_empty() && servers.iter().all(|server| !server.is_empty());
+            whole.then_some((group, resource, servers))
+        });
+        match parsed {
+            Some(("", "events", servers)) => found = Some(servers),
+            Some(_) => {}
+            None => return Err(StorageError::Override(text.clone())),
+        }
+    }
+    Ok(found)
+}
+
+fn first_line(path: &Path) -> Result<String, StorageError> {
+    let text = std::fs::read_to_string(path).map_err(|source| StorageError::Password {
+        path: path.to_owned(),
+        source,
+    })?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => Err(StorageError::EmptyPassword(path.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        storage: StorageFlags,
+    }
+
+    fn storage(args: &[&str]) -> Result<String, String> {
+        let args = ["serve"].iter().chain(args);
+        let flags = Flags::try_parse_from(args).map_err(|error| error.to_string())?;
+        match flags.storage.storage() {
+            Ok(Storage::Etcd(options)) => Ok(format!(
+                "{} {} {:?}",
+                options.endpoints.join(" "),
+                options.prefix,
+                options.compaction_interval
+            )),
+            Ok(Storage::Embedded(_)) => Ok("embedded".into()),
+            Ok(_) => Err("another".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn kube_apiserver_s_flags_are_understood() {
+        let five_minutes = "Some(300s)";
+        for (args, expected) in [
+            (&[][..], "embedded".to_owned()),
+            (
+                &["--etcd-servers", "http://a:1,http://b:2"],
+                format!("http://a:1 http://b:2 /registry/events/ {five_minutes}"),
+            ),
+            (
+                &[
+                    "--etcd-servers=http://a:1",
+                    "--etcd-servers-overrides=/pods#http://c:3,/events#http://d:4;http://e:5",
+                ],
+                format!("http://d:4 http://e:5 /registry/events/ {five_minutes}"),
+            ),
+            (
+                &["--etcd-servers-overrides=/pods#http://c:3"],
+                "embedded".to_owned(),
+            ),
+            (
+                &[
+                    "--etcd-servers=http://a:1",
+                    "--etcd-prefix=kubernetes.io/",
+                    "--etcd-compaction-interval=0",
+                ],
+                "http://a:1 /kubernetes.io/events/ None".to_owned(),
+            ),
+            (
+                &["--etcd-servers=https://a:1"],
+                format!("https://a:1 /registry/events/ {five_minutes}"),
+            ),
+            (
+                &["--etcd-servers=http://a:1", "--etcd-prefix=/"],
+                format!("http://a:1 /events/ {five_minutes}"),
+            ),
+        ] {
+            assert_eq!(storage(args), Ok(expected), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (args, said) in [
+            (&["--etcd-cafile=ca.pem"][..], "neither --etcd-servers"),
+            (
+                &["--etcd-servers-overrides=events#http://a:1"],
+                "group/resource#URL;URL",
+            ),
+            (&["--etcd-servers-overrides=/events#"], "group/resource#URL"),
+            (
+                &["--etcd-servers=http://a:1", "--etcd-certfile=c"],
+                "--etcd-keyfile",
+            ),
+            (
+                &[
+                    "--etcd-servers=http://a:1",
+                    "--etcd-username=u",
+                    "--etcd-password-file=/nowhere",
+                ],
+                "/nowhere",
+            ),
+            (
+                &[
+                    "--etcd-servers=http://a:1",
+                    "--etcd-compaction-interval=often",
+                ],
+                "such as 1h30m",
+            ),
+        ] {
+            let error = storage(args).unwrap_err();
+            assert!(error.contains(said), "{args:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `tidings import`, the program, against the Event API server: what was in the files is in the
+//! cluster, and whatever is not is accounted for.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidings_server::Running;
+use tidings_testing::serving::{client, start};
+
+use super::support::Ran;
+
+/// Runs `tidings import` in `folder`, with `input` on its standard input.
+fn import(folder: &TempDir, kubeconfig: &Path, arguments: &[&str], input: &str) -> Ran {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tidings"))
+        .arg("import")
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(arguments)
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("tidings runs");
+    let mut stdin = child.stdin.take().expect("it has a standard input");
+    // It may end without reading it.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    child.wait_with_output().unwrap().into()
+}
+
+async fn server(folder: &TempDir) -> Running {
+    start(&folder.path().join("server"), 0).await
+}
+
+/// Every event of the cluster, without what the server itself added, in the order of names.
+async fn stored(kubeconfig: &Path) -> Vec<Value> {
+    let client = client(kubeconfig).await;
+    let request = http::Request::get("/api/v1/events")
+        .body(Vec::new())
+        .expect("a request");
+    let mut list: Value = client.request(request).await.expect("a list");
+    let mut events = list["items"]
+        .as_array_mut()
+        .map(std::mem::take)
+        .expect("items");
+    for event in &mut events {
+        let metadata = event["metadata"].as_object_mut().expect("metadata");
+        for field in tidings_cli::import::SERVER_OWNED_METADATA {
+            metadata.remove(field);
+        }
+    }
+    events
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) {
+    std::fs::write(folder.path().join(name), text).expect("a file is written");
+}
+
+/// A core/v1 event as a server returns it in a list, with everything such an event can have.
+fn event(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "shop", "labels": {"a": "b"}, "annotations": {"c": "d\n"}},
+        "involvedObject": {
+            "kind": "Pod", "namespace": "shop", "name": "web", "uid": "0a74c463-f0e4-441e-8410-3f135b1ac812",
+            "apiVersion": "v1", "resourceVersion": "571564", "fieldPath": "spec.containers{web}",
+        },
+        "reason": "BackOff", "message": "ünïcode \u{2028} <&> \"quoted\"", "source": {"component": "kubelet", "host": "n1"},
+        "firstTimestamp": "2024-01-17T11:14:56Z", "lastTimestamp": "2024-01-17T12:14:56Z", "count": 7, "type": "Warning",
+        "eventTime": null, "reportingComponent": "kubelet", "reportingInstance": "n1",
+    })
+}
+
+/// An events.k8s.io/v1 event, and the core/v1 form of it.
+fn event_of_events_v1(name: &str) -> (Value, Value) {
+    let metadata = json!({"name": name, "namespace": "shop"});
+    let about = json!({"kind": "Pod", "namespace": "shop", "name": "web"});
+    let series = json!({"count": 3, "lastObservedTime": "2024-01-17T11:15:56.642676Z"});
+    let events = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": metadata, "regarding": about, "note": "assigned",
+        "eventTime": "2024-01-17T11:14:56.642676Z", "reportingController": "default-scheduler", "reportingInstance": "s-1",
+        "action": "Binding", "reason": "Scheduled", "type": "Normal", "series": series, "related": {"kind": "Node", "name": "n1"},
+        "deprecatedSource": {}, "deprecatedFirstTimestamp": null, "deprecatedLastTimestamp": null,
+    });
+    let core = json!({
+        "metadata": metadata, "involvedObject": about, "message": "assigned",
+        "eventTime": "2024-01-17T11:14:56.642676Z", "reportingComponent": "default-scheduler", "reportingInstance": "s-1",
+        "action": "Binding", "reason": "Scheduled", "type": "Normal", "series": series, "related": {"kind": "Node", "name": "n1"},
+        "source": {}, "firstTimestamp": null, "lastTimestamp": null,
+    });
+    (events, core)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_kubectl_printed_is_in_the_cluster_afterwards() {
+    let folder = TempDir::new().expect("a folder");
+    let server = server(&folder).await;
+
+    let (events, core) = event_of_events_v1("f");
+    let mut printed = event("a");
+    let owned = json!({
+        "uid": "u", "resourceVersion": "7", "creationTimestamp": "2024-01-17T11:14:56Z", "selfLink": "/a",
+        "managedFields": [{"manager": "kubelet", "operation": "Update"}],
+    });
+    let metadata = printed["metadata"].as_object_mut().expect("metadata");
+    metadata.extend(owned.as_object().expect("an object").clone());
+    let list =
+        json!({"apiVersion": "v1", "kind": "List", "items": [printed, event("b")], "metadata": {}});
+    write(
+        &folder,
+        "list.json",
+        &serde_json::to_string_pretty(&list).expect("JSON"),
+    );
+    write(
+        &folder,
+        "lines",
+        &format!("{}\n\n{}\n", event("c"), event("d")),
+    );
+    let yaml = serde_saphyr::to_string(&json!({"items": [event("e")], "kind": "EventList"}))
+        .expect("YAML");
+    write(&folder, "list.yaml", &format!("{yaml}---\n{events}\n"));
+
+    let files = ["list.json", "lines", "list.yaml", "-"];
+    let ran = import(
+        &folder,
+        server.kubeconfig(),
+        &files,
+        &event("g").to_string(),
+    );
+    assert_eq!(
+        ran.stdout, "7 read: 7 created, 0 already there, 0 refused, 0 unreadable\n",
+        "{}",
+        ran.stderr
+    );
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let mut expected: Vec<Value> = ["a", "b", "c", "d", "e", "g"].map(event).into();
+    expected.insert(5, core);
+    assert_eq!(stored(server.kubeconfig()).await, expected);
+
+    let again = import(&folder, server.kubeconfig(), &files[..3], "");
+    assert_eq!(
+        again.stdout,
+        "6 read: 0 created, 6 already there, 0 refused, 0 unreadable\n"
+    );
+    assert_eq!(again.code, Some(0));
+    server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_not_in_the_cluster_is_named() {
+    let folder = TempDir::new().expect("a folder");
+    let server = server(&folder).await;
+
+    let misplaced = |name: usize| {
+        let mut event = event(&format!("m{name}"));
+        event["involvedObject"]["namespace"] = "elsewhere".into();
+        event.to_string()
+    };
+    let mut lines: Vec<String> = (0..12).map(misplaced).collect();
+    lines.push(event("good").to_string());
+    lines.push(json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "web"}}).to_string());
+    lines.push("{\"cut".to_owned());
+    write(&folder, "lines", &lines.join("\n"));
+
+    let ran = import(&folder, server.kubeconfig(), &["lines"], "");
+    assert_eq!(
+        ran.stdout, "15 read: 1 created, 0 already there, 12 refused, 2 unreadable\n",
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(ran.code, Some(1));
+    let said: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(said.len(), 13, "{said:#?}");
+    let refused: Vec<&&str> = said
+        .iter()
+        .filter(|line| line.contains(" refused: 422 Invalid: Event \"m"))
+        .collect();
+    assert_eq!(refused.len(), 10, "{said:#?}");
+    assert!(
+        refused
+            .iter()
+            .all(|line| line.contains("does not match event.namespace")),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter()
+            .any(|line| line.starts_with("… and 2 more: 422 Invalid involvedObject.namespace")),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter()
+            .any(|line| line.starts_with("lines:14 unreadable: Pod of v1")),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter()
+            .any(|line| line.starts_with("lines:15 unreadable: not JSON")),
+        "{said:#?}"
+    );
+
+    let verbose = import(&folder, server.kubeconfig(), &["--verbose", "lines"], "");
+    assert_eq!(verbose.stderr.lines().count(), 14, "{}", verbose.stderr);
+    assert!(
+        verbose.stdout.contains("0 created, 1 already there"),
+        "{}",
+        verbose.stdout
+    );
+    assert_eq!(stored(server.kubeconfig()).await.len(), 1);
+    server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exit_codes_tell_a_wrong_command_from_a_server_that_is_not_there() {
+    let folder = TempDir::new().expect("a folder");
+    let server = server(&folder).await;
+    let kubeconfig = std::fs::read_to_string(server.kubeconfig()).expect("a kubeconfig");
+    write(&folder, "good", &event("good").to_string());
+
+    let here = server.kubeconfig();
+    for (arguments, message) in [
+        (&["good", "missing"][..], "failed to read missing: "),
+        (&["good", "."], "failed to read .: "),
+        (&["-", "-"], "standard input twice"),
+        (&["--context", "nowhere", "good"], "nowhere"),
+        (&[], "<FILE>"),
+    ] {
+        let ran = import(&folder, here, arguments, "");
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(message),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
+    }
+    let ran = import(&folder, &folder.path().join("none"), &["good"], "");
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert_eq!(
+        stored(here).await,
+        Vec::<Value>::new(),
+        "a wrong command sent something"
+    );
+
+    let token = kubeconfig
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("token: "))
+        .expect("a token");
+    write(
+        &folder,
+        "stranger",
+        &kubeconfig.replace(token, "not-the-token"),
+    );
+    let ran = import(&folder, &folder.path().join("stranger"), &["good"], "");
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("failed to authenticate to the server"),
+        "{}",
+        ran.stderr
+    );
+
+    let kubeconfig = here.to_path_buf();
+    server.shutdown().await;
+    let ran = import(&folder, &kubeconfig, &["good"], "");
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("failed to reach the server"),
+        "{}",
+        ran.stderr
+    );
+}

@@ -1,0 +1,351 @@
+//! Who may do what with the command's server, as an unmodified kubectl sees it; what its log keeps
+//! to itself; and how it ends when it is told twice. Without a kubectl on the PATH (or named by
+//! `KUBECTL`) what needs one says so and passes.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidings_testing::process::Process;
+use tidings_testing::programs;
+
+const TOKENS: &str = "t-0123-admin,admin,1,\"system:masters\"\nt-4567-reader,reader,2,dev\n";
+const PERMISSIONS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: readers, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: dev}]
+";
+
+struct Server {
+    process: Process,
+    folder: TempDir,
+}
+
+impl Server {
+    fn start(folder: TempDir, args: &[&str]) -> Self {
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("tokens.csv", TOKENS);
+        write("rbac.yaml", PERMISSIONS);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        command
+            .args([
+                "serve",
+                "--secure-port",
+                "0",
+                "--data-dir",
+                "data",
+                "--token-auth-file",
+                "tokens.csv",
+            ])
+            .args(["--authorization-rbac-file", "rbac.yaml"])
+            .args(args)
+            .current_dir(folder.path())
+            .env("RUST_LOG", "trace")
+            .stderr(File::create(folder.path().join("log")).unwrap());
+        let (process, line) = Process::start_and_hear(&mut command).unwrap();
+        let server = Self { process, folder };
+        assert_eq!(line, "data/kubeconfig", "{}", server.log());
+        server
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.path("log")).unwrap()).into_owned()
+    }
+
+    fn kubectl(&self, program: &Path, token: &str, args: &[&str]) -> Output {
+        Command::new(program)
+            .arg("--kubeconfig")
+            .arg(self.path("data/kubeconfig"))
+            .arg("--cache-dir")
+            .arg(self.path("cache"))
+            .args(["--token", token])
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn terminate(&self) {
+        self.process.signal("TERM");
+    }
+}
+
+#[test]
+fn kubectl_auth() {
+    let Some(kubectl) = programs::kubectl() else {
+        return;
+    };
+    let server = Server::start(tempfile::tempdir().unwrap(), &[]);
+    let (admin, reader) = ("t-0123-admin", "t-4567-reader");
+    // What is said, on either stream, and whether it is said with success.
+    for (token, args, said, success) in [
+        (
+            reader,
+            &["auth", "can-i", "list", "events", "-n", "shop"][..],
+            "yes\n",
+            true,
+        ),
+        (
+            reader,
+            &[
+                "auth",
+                "can-i",
+                "watch",
+                "events.events.k8s.io",
+                "-n",
+                "shop",
+            ],
+            "yes\n",
+            true,
+        ),
+        (
+            reader,
+            &["auth", "can-i", "create", "events", "-n", "shop"],
+            "no\n",
+            false,
+        ),
+        (
+            reader,
+            &["auth", "can-i", "list", "events", "-A"],
+            "no\n",
+            false,
+        ),
+        (reader, &["auth", "can-i", "get", "/version"], "yes\n", true),
+        (reader, &["auth", "can-i", "get", "/metrics"], "no\n", false),
+        (admin, &["auth", "can-i", "*", "*", "-A"], "yes\n", true),
+        (
+            admin,
+            &[
+                "auth", "can-i", "list", "events", "-n", "shop", "--as", "somebody",
+            ],
+            "no\n",
+            false,
+        ),
+        (
+            admin,
+            &[
+                "auth",
+                "can-i",
+                "list",
+                "events",
+                "-n",
+                "shop",
+                "--as",
+                "somebody",
+                "--as-group",
+                "dev",
+            ],
+            "yes\n",
+            true,
+        ),
+        (
+            reader,
+            &["auth", "can-i", "--list", "-n", "shop"],
+            "[get list watch]",
+            true,
+        ),
+        (admin, &["auth", "can-i", "--list"], "*.*", true),
+        (reader, &["auth", "whoami"], "reader", true),
+        (
+            reader,
+            &["auth", "whoami"],
+            "[dev system:authenticated]",
+            true,
+        ),
+        (
+            reader,
+            &["get", "events", "-n", "shop"],
+            "No resources found in shop namespace.",
+            true,
+        ),
+        (
+            reader,
+            &["get", "events", "-n", "other"],
+            r#"Error from server (Forbidden): events is forbidden: User "reader" cannot list resource "events" in API group "" in the namespace "other""#,
+            false,
+        ),
+        (
+            reader,
+            &["get", "events", "-n", "shop", "--as", "admin"],
+            r#"users "admin" is forbidden: User "reader" cannot impersonate resource "users" in API group "" at the cluster scope"#,
+            false,
+        ),
+        (
+            "t-wrong",
+            &["get", "events"],
+            "You must be logged in to the server",
+            false,
+        ),
+    ] {
+        let output = server.kubectl(&kubectl, token, args);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains(said), "{token} {args:?}: {text}");
+        assert_eq!(output.status.success(), success, "{token} {args:?}: {text}");
+    }
+}
+
+/// Answers `TokenReview` and `SubjectAccessReview` on a connection: `t-89ab-robot` is `robot`, who
+/// may list events.
+fn answer_reviews(stream: TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            reader
+                .read_line(&mut line)
+                .ok()
+                .filter(|count| *count > 0)?;
+            let line = line.trim_end().to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        let mut review: Value = serde_json::from_slice(&body).ok()?;
+        review["status"] = if review["kind"] == "TokenReview" {
+            json!({"authenticated": review["spec"]["token"] == "t-89ab-robot", "user": {"username": "robot"}})
+        } else {
+            json!({"allowed": review["spec"]["user"] == "robot" && review["spec"]["resourceAttributes"]["verb"] == "list"})
+        };
+        let answer = review.to_string();
+        let head = format!(
+            "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            answer.len()
+        );
+        reader
+            .get_mut()
+            .write_all((head + &answer).as_bytes())
+            .ok()?;
+    }
+}
+
+#[test]
+fn a_cluster_is_asked_and_no_secret_is_logged() {
+    let Some(kubectl) = programs::kubectl() else {
+        return;
+    };
+    let cluster = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = cluster.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in cluster.incoming() {
+            thread::spawn(|| answer_reviews(stream.unwrap()));
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "t-cdef-tidings"}}],
+    });
+    std::fs::write(folder.path().join("cluster"), kubeconfig.to_string()).unwrap();
+    let args = [
+        "--authentication-kubeconfig",
+        "cluster",
+        "--authorization-kubeconfig",
+        "cluster",
+    ];
+    let mut server = Server::start(folder, &args);
+    for (token, verb, success) in [
+        ("t-89ab-robot", &["get", "events", "-n", "shop"][..], true),
+        (
+            "t-89ab-robot",
+            &["delete", "events", "--all", "-n", "shop"],
+            true,
+        ),
+        (
+            "t-89ab-robot",
+            &["get", "event", "web.1", "-n", "shop"],
+            false,
+        ),
+        ("t-4567-reader", &["get", "events", "-n", "shop"], true),
+        ("t-4567-reader", &["get", "events", "-n", "other"], false),
+        ("t-0123-admin", &["get", "events", "-A"], true),
+        ("t-fedc-nobody", &["get", "events", "-n", "shop"], false),
+    ] {
+        let output = server.kubectl(&kubectl, token, verb);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.success(),
+            success,
+            "{token} {verb:?}: {errors}"
+        );
+    }
+    server.terminate();
+    assert_eq!(server.process.wait().code(), Some(0));
+    let log = server.log();
+    assert!(log.contains("TRACE"), "the log is not the whole one");
+    for secret in ["t-89ab", "t-4567", "t-0123", "t-fedc", "t-cdef"] {
+        let line = log.lines().find(|line| line.contains(secret));
+        assert_eq!(line, None, "{secret} is in the log");
+    }
+    let key = std::fs::read_to_string(server.path("data/pki/ca.key")).unwrap();
+    assert!(
+        !log.contains(key.lines().nth(1).unwrap()),
+        "a private key is in the log"
+    );
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut server = Server::start(tempfile::tempdir().unwrap(), &[]);
+    let kubeconfig = std::fs::read_to_string(server.path("data/kubeconfig")).unwrap();
+    let (_, rest) = kubeconfig.split_once("https://").unwrap();
+    let address = rest.lines().next().unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(server.path("data/pki/ca.crt")).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(address).unwrap());
+    // A body that never comes keeps the server from ending.
+    stream
+        .write_all(
+            b"POST /api/v1/namespaces/shop/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t-0123-admin\r\n\
+              content-length: 100\r\nexpect: 100-continue\r\n\r\n",
+        )
+        .unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100");
+
+    server.terminate();
+    while !server.log().contains("a second signal stops at once") {
+        thread::yield_now();
+    }
+    server.terminate();
+    assert_eq!(server.process.wait().code(), Some(1));
+    assert!(
+        server
+            .log()
+            .contains("a second signal stopped the server at once")
+    );
+}

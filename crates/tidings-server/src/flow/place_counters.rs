@@ -1,0 +1,139 @@
+//! Requests that wait for a place in flight, by the names kube-apiserver's priority and fairness has for them. A priority
+//! level is what has places of its own here; everything in it is of one flow schema.
+
+use std::time::Duration;
+
+use crate::metrics::{Counters, Histograms, Label, Text};
+
+/// Buckets of `apiserver_flowcontrol_request_wait_duration_seconds`.
+const WAITS: &[f64] = &[
+    0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
+];
+/// With kube-apiserver's name of the schema that matches every request.
+const SCHEMA: Label = ("flow_schema", "catch-all");
+
+/// Why a request got no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejection {
+    /// Nobody waits.
+    ConcurrencyLimit,
+    QueueFull,
+    TimeOut,
+    /// Its client has gone away.
+    Cancelled,
+}
+
+impl Rejection {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConcurrencyLimit => "concurrency-limit",
+            Self::QueueFull => "queue-full",
+            Self::TimeOut => "time-out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+fn priority(level: &'static str) -> Label {
+    ("priority_level", level)
+}
+
+#[derive(Debug)]
+pub(crate) struct FlowMetrics {
+    dispatched: Counters<[Label; 2]>,
+    rejected: Counters<[Label; 3]>,
+    waits: Histograms<[Label; 3]>,
+}
+
+impl Default for FlowMetrics {
+    fn default() -> Self {
+        Self {
+            dispatched: Counters::default(),
+            rejected: Counters::default(),
+            waits: Histograms::of_durations(WAITS),
+        }
+    }
+}
+
+/// How full a level is at the moment of asking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LevelNow {
+    pub(crate) name: &'static str,
+    /// So many requests are served.
+    pub(crate) taken: usize,
+    /// So many wait.
+    pub(crate) waiting: usize,
+    /// So many are served at once; `None` without a limit.
+    pub(crate) limit: Option<usize>,
+}
+
+impl FlowMetrics {
+    /// A request got its place.
+    pub(crate) fn dispatched(&self, level: &'static str) {
+        self.dispatched.of([priority(level), SCHEMA]).add(1);
+    }
+
+    /// A request got none.
+    pub(crate) fn rejected(&self, level: &'static str, why: Rejection) {
+        let labels = [priority(level), SCHEMA, ("reason", why.name())];
+        self.rejected.of(labels).add(1);
+    }
+
+    /// A request waited for a place, and got one or not.
+    pub(crate) fn waited(&self, level: &'static str, executed: bool, waited: Duration) {
+        let executed = if executed { "true" } else { "false" };
+        let labels = [priority(level), SCHEMA, ("execute", executed)];
+        self.waits.of(labels).observe_duration(waited);
+    }
+
+    pub(crate) fn write(&self, levels: &[LevelNow], text: &mut Text) {
+        const TAKEN: &str =
+            "Requests being served, watches aside once they have told what there is.";
+        const WAITING: &str = "Requests that wait for others to be served.";
+        type Gauge = fn(&LevelNow) -> usize;
+        type Labels = fn(&LevelNow) -> Vec<(&'static str, &'static str)>;
+        let taken: Gauge = |level| level.taken;
+        let waiting: Gauge = |level| level.waiting;
+        let kind: Labels = |level| vec![("request_kind", level.name)];
+        let flow: Labels = |level| vec![priority(level.name), SCHEMA];
+        #[rustfmt::skip]
+        let gauges: [(&str, &str, Labels, Gauge); 4] = [
+            ("apiserver_current_inflight_requests", TAKEN, kind, taken),
+            ("apiserver_current_inqueue_requests", WAITING, kind, waiting),
+            ("apiserver_flowcontrol_current_executing_requests", TAKEN, flow, taken),
+            ("apiserver_flowcontrol_current_inqueue_requests", WAITING, flow, waiting),
+        ];
+        for (name, help, labels, gauge) in gauges {
+            text.metric(name, "gauge", help);
+            for level in levels {
+                text.sample(name, &labels(level), gauge(level));
+            }
+        }
+        let name = "apiserver_flowcontrol_nominal_limit_seats";
+        text.metric(
+            name,
+            "gauge",
+            "So many requests are served at once; missing without a limit.",
+        );
+        for level in levels {
+            if let Some(limit) = level.limit {
+                text.sample(name, &[priority(level.name)], limit);
+            }
+        }
+        text.family(
+            "apiserver_flowcontrol_dispatched_requests_total",
+            "Requests that got their place among those being served.",
+            &self.dispatched,
+        );
+        text.family(
+            "apiserver_flowcontrol_rejected_requests_total",
+            "Requests that got none, by reason.",
+            &self.rejected,
+        );
+        text.family(
+            "apiserver_flowcontrol_request_wait_duration_seconds",
+            "Time requests waited that found no place at once.",
+            &self.waits,
+        );
+    }
+}

@@ -1,0 +1,370 @@
+//! What a request asks for, found out once from its method, path, query and Content-Type
+//! (`k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`). The authorizer, the limits, the audit
+//! log, the metrics and the handlers all go by it.
+//!
+//! A path is split before it is decoded, as the router does: what is authorized is what is then
+//! served. Where the two could differ (`%2F` in a name) the path is ambiguous, and nothing is served.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, Method, Uri, header};
+use percent_encoding::percent_decode_str;
+
+use crate::http::params;
+use crate::http::query::Query;
+
+/// See the module documentation. What a request does not name is empty.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestInfo {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) query: Query,
+    /// Whether it is about objects. If not, what follows is empty, but for the labels.
+    pub(crate) is_resource_request: bool,
+    /// As RBAC has it: `get`, `list`, `deletecollection` and so on.
+    pub(crate) verb: &'static str,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) namespace: String,
+    pub(crate) resource: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+    /// Whether the path is one of the deprecated `/watch/` ones.
+    pub(crate) is_watch_path: bool,
+    /// Whether a part of the path holds an escaped slash, or is no text: the router has another path.
+    pub(crate) is_ambiguous: bool,
+    pub(crate) labels: RequestLabels,
+}
+
+/// The labels that most of kube-apiserver's request metrics share, in its order, `component` aside.
+/// All are words of the program's own, whatever a request says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RequestLabels {
+    pub(crate) verb: &'static str,
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) subresource: &'static str,
+    pub(crate) scope: &'static str,
+}
+
+/// Paths that are no resource's; the label is the path.
+const PATHS: [&str; 10] = [
+    "/api",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi",
+    "/readyz",
+    "/version",
+    "/api/v1",
+    "/apis/events.k8s.io/v1",
+];
+/// Resources beside events.
+const RESOURCES: [&str; 4] = [
+    "namespaces",
+    "selfsubjectaccessreviews",
+    "selfsubjectreviews",
+    "selfsubjectrulesreviews",
+];
+const GROUPS: [&str; 4] = [
+    "",
+    "events.k8s.io",
+    "authorization.k8s.io",
+    "authentication.k8s.io",
+];
+
+fn one_of<const N: usize>(known: [&'static str; N], name: &str) -> Option<&'static str> {
+    known.into_iter().find(|known| *known == name)
+}
+
+/// Group, resource and scope.
+type Served = (&'static str, &'static str, &'static str);
+
+impl RequestInfo {
+    pub(crate) fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
+        let mut info = Self {
+            method: method.clone(),
+            uri: uri.clone(),
+            query: Query::parse(uri.query()),
+            ..Self::default()
+        };
+        let is_plain = info.read_path(uri.path()).unwrap_or_default();
+        info.labels = match info.served().filter(|_| is_plain) {
+            Some(served) => info.labels(served, headers),
+            None => RequestLabels {
+                verb: plain_verb(method),
+                subresource: path_label(uri.path()),
+                ..RequestLabels::default()
+            },
+        };
+        info
+    }
+
+    /// Reads a path that is about objects, and leaves any other alone. Says whether its own words
+    /// are written as the router knows them; names may be escaped.
+    fn read_path(&mut self, path: &str) -> Option<bool> {
+        let mut is_ambiguous = false;
+        let parts = path.trim_matches('/').split('/').map(|part| {
+            let bytes = percent_decode_str(part);
+            let text = bytes.clone().decode_utf8();
+            is_ambiguous |= text.as_ref().map_or(true, |text| text.contains('/'));
+            text.unwrap_or_else(|_| bytes.decode_utf8_lossy())
+        });
+        let mut parts = parts.collect::<Vec<_>>().into_iter();
+        self.is_ambiguous = is_ambiguous;
+        let group = match parts.next()?.as_ref() {
+            "api" => Cow::Borrowed(""),
+            "apis" => parts.next()?,
+            _ => return None,
+        };
+        let version = parts.next()?;
+        let mut parts: Vec<Cow<'_, str>> = parts.collect();
+        let is_watch_path = parts.first()? == "watch" && parts.len() > 1;
+        if is_watch_path {
+            parts.remove(0);
+        }
+        if parts.first()? == "namespaces"
+            && let Some(namespace) = parts.get(1)
+        {
+            self.namespace = namespace.clone().into_owned();
+            let is_its_own = matches!(parts.get(2).map(AsRef::as_ref), Some("status" | "finalize"));
+            if parts.len() > 2 && !is_its_own {
+                parts.drain(..2);
+            }
+        }
+        let mut parts = parts.into_iter();
+        let resource = parts.next().unwrap_or_default();
+        let is_escaped = |part: &Cow<'_, str>| matches!(part, Cow::Owned(_));
+        let is_plain = ![&group, &version, &resource].into_iter().any(is_escaped);
+        self.is_resource_request = true;
+        self.is_watch_path = is_watch_path;
+        self.group = group.into_owned();
+        self.version = version.into_owned();
+        self.resource = resource.into_owned();
+        self.name = parts.next().unwrap_or_default().into_owned();
+        self.subresource = parts.next().unwrap_or_default().into_owned();
+        let is_named = !self.name.is_empty();
+        self.verb = match self.method {
+            _ if is_watch_path => "watch",
+            Method::GET | Method::HEAD if is_named => "get",
+            Method::GET | Method::HEAD if self.query.flag(params::WATCH) => "watch",
+            Method::GET | Method::HEAD => "list",
+            Method::DELETE if is_named => "delete",
+            Method::DELETE => "deletecollection",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            _ => "",
+        };
+        Some(is_plain)
+    }
+
+    fn labels(&self, (group, resource, scope): Served, headers: &HeaderMap) -> RequestLabels {
+        let is_apply = || {
+            let content_type = headers.get(header::CONTENT_TYPE);
+            content_type
+                .is_some_and(|value| value.as_bytes().starts_with(b"application/apply-patch"))
+        };
+        let verb = match self.method {
+            Method::GET if self.verb == "watch" => "WATCH",
+            Method::GET if self.verb == "list" => "LIST",
+            Method::DELETE if scope != "resource" => "DELETECOLLECTION",
+            Method::PATCH if is_apply() => "APPLY",
+            _ => plain_verb(&self.method),
+        };
+        RequestLabels {
+            verb,
+            group,
+            version: "v1",
+            resource,
+            subresource: "",
+            scope,
+        }
+    }
+
+    /// What of this server the request is about, if it is.
+    fn served(&self) -> Option<Served> {
+        let group = one_of(GROUPS, &self.group).filter(|_| self.version == "v1")?;
+        let of_events = matches!(group, "" | "events.k8s.io");
+        let place = [&self.namespace, &self.name, &self.subresource].map(|part| !part.is_empty());
+        match (self.resource.as_str(), place) {
+            ("events", _) if !of_events => None,
+            ("events", [false, false, false]) => Some((group, "events", "cluster")),
+            ("events", [true, false, false]) => Some((group, "events", "namespace")),
+            ("events", [true, true, false]) => Some((group, "events", "resource")),
+            ("namespaces", [true, true, false]) => Some((group, "namespaces", "resource")),
+            (other, [false, false, false]) => Some((group, one_of(RESOURCES, other)?, "cluster")),
+            _ => None,
+        }
+    }
+
+    /// Whether events are watched, which lasts long.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.labels.verb == "WATCH" && self.labels.resource == "events"
+    }
+
+    /// Whether one event is written.
+    pub(crate) fn writes_one(&self) -> bool {
+        let verb = self.labels.verb;
+        let verb = matches!(verb, "POST" | "PUT" | "PATCH" | "APPLY" | "DELETE");
+        verb && self.labels.resource == "events"
+    }
+
+    /// Whether it creates the event it names if there is none.
+    pub(crate) fn may_create_by_name(&self) -> bool {
+        matches!(self.labels.verb, "PUT" | "APPLY") && self.labels.resource == "events"
+    }
+
+    /// Whether a user asks what it may do, or who it is.
+    pub(crate) fn is_review(&self) -> bool {
+        matches!(
+            self.labels.group,
+            "authorization.k8s.io" | "authentication.k8s.io"
+        )
+    }
+
+    /// Whether the page of metrics is asked for.
+    pub(crate) fn is_metrics(&self) -> bool {
+        self.labels.subresource == "/metrics"
+    }
+
+    /// Whether health or version is asked for.
+    pub(crate) fn is_probe(&self) -> bool {
+        matches!(
+            self.labels.subresource,
+            "/healthz" | "/livez" | "/readyz" | "/version"
+        )
+    }
+}
+
+fn plain_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        _ => "other",
+    }
+}
+
+fn path_label(path: &str) -> &'static str {
+    let path = path.trim_end_matches('/');
+    let first = path.get(1..).and_then(|rest| rest.split('/').next());
+    one_of(PATHS, path)
+        .or_else(|| {
+            let first = first.filter(|first| !first.starts_with("api"))?;
+            PATHS
+                .into_iter()
+                .find(|known| known.strip_prefix('/') == Some(first))
+        })
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(method: &str, uri: &str) -> RequestInfo {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        RequestInfo::of(&method, &uri.parse().unwrap(), &HeaderMap::new())
+    }
+
+    #[test]
+    fn requests_are_named_as_kube_apiserver_names_them() {
+        const SHOP: &str = "/api/v1/namespaces/shop/events";
+        for (method, uri, expected) in [
+            ("GET", "/api/v1/events", "LIST  v1 events  cluster"),
+            ("GET", "/api/v1/events?watch=1", "WATCH  v1 events  cluster"),
+            ("GET", "/api/v1/watch/events", "WATCH  v1 events  cluster"),
+            ("GET", SHOP, "LIST  v1 events  namespace"),
+            ("DELETE", SHOP, "DELETECOLLECTION  v1 events  namespace"),
+            (
+                "POST",
+                "/apis/events.k8s.io/v1/namespaces/x/events",
+                "POST events.k8s.io v1 events  namespace",
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/shop/events/a",
+                "PUT  v1 events  resource",
+            ),
+            (
+                "PATCH",
+                "/api/v1/namespaces/shop/events/a",
+                "PATCH  v1 events  resource",
+            ),
+            ("GET", "/api/v1/namespaces", "LIST  v1 namespaces  cluster"),
+            (
+                "POST",
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                "POST authorization.k8s.io v1 selfsubjectaccessreviews  cluster",
+            ),
+            ("GET", "/readyz/ping", "GET    /readyz "),
+            ("GET", "/openapi/v3/api/v1", "GET    /openapi "),
+            ("GET", "/api/v1", "GET    /api/v1 "),
+            ("BREW", "/api/v2/x/../y", "other     "),
+            ("GET", "/apis/other.example/v1/events", "GET     "),
+            ("GET", "/api/v1/pods", "GET     "),
+            // What the router takes for another path is none of these.
+            ("GET", "/api/v1/%65vents", "GET     "),
+            ("GET", "/api//v1/events", "GET     "),
+            ("GET", "/api/v1/events/web", "GET     "),
+            ("GET", "/api/v1/namespaces/a/events/b/c", "GET     "),
+            (
+                "GET",
+                "/api/v1/namespaces/%61/events/%62",
+                "GET  v1 events  resource",
+            ),
+        ] {
+            let labels = info(method, uri).labels;
+            let RequestLabels {
+                verb,
+                group,
+                version,
+                resource,
+                subresource,
+                scope,
+            } = labels;
+            let found = [verb, group, version, resource, subresource, scope].join(" ");
+            assert_eq!(found, expected, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn what_the_router_reads_otherwise_is_ambiguous() {
+        for (name, expected) in [
+            ("web.1", false),
+            ("web%2E1", false),
+            ("web%EF%BF%BD", false),
+            ("web%2F1", true),
+            ("web%FF1", true),
+        ] {
+            let info = info("PUT", &format!("/api/v1/namespaces/shop/events/{name}"));
+            assert_eq!(info.is_ambiguous, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_events_are_watched() {
+        for (path, expected) in [
+            ("/api/v1/events?watch=1", true),
+            ("/api/v1/events/?watch=1", true),
+            ("/api/v1/events", false),
+            // One event is got, whatever is asked besides.
+            ("/api/v1/namespaces/a/events/b?watch=true", false),
+            ("/api/v1/watch/namespaces/a/events/b", true),
+            ("/apis/events.k8s.io/v1/watch/namespaces/a/events", true),
+            ("/apis/authorization.k8s.io/v1/events?watch=1", false),
+            ("/api/v1/namespaces/events?watch=1", false),
+            ("/api/v1/namespaces?watch=1", false),
+            ("/openapi/v3/api/v1?watch=1", false),
+            ("/metrics?watch=1", false),
+        ] {
+            assert_eq!(info("GET", path).is_watch(), expected, "{path}");
+        }
+    }
+}

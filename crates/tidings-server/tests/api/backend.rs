@@ -1,0 +1,72 @@
+//! The store the tests run over: one in memory; or, as the environment says, one on an etcd that
+//! ends with the test.
+
+use std::sync::Arc;
+
+use tidings_store::Store;
+use tidings_store::clock::ManualClock;
+use tidings_store::memory::MemoryStore;
+
+/// Names the store: `etcd`, or else one in memory.
+pub(crate) const VARIABLE: &str = "TIDINGS_API_STORE";
+
+fn is_etcd() -> bool {
+    cfg!(feature = "etcd") && std::env::var_os(VARIABLE).is_some_and(|store| store == "etcd")
+}
+
+/// Whether timers of a test may run ahead by themselves: they would not wait for another process.
+pub(crate) fn time_may_stop() -> bool {
+    !is_etcd()
+}
+
+/// A store that was never written to.
+pub(crate) fn store(clock: &ManualClock) -> Arc<dyn Store> {
+    #[cfg(feature = "etcd")]
+    if is_etcd() {
+        return on_etcd::store(clock);
+    }
+    Arc::new(MemoryStore::new(Arc::new(clock.clone()), 1000))
+}
+
+#[cfg(feature = "etcd")]
+mod on_etcd {
+    use std::cell::RefCell;
+    use std::sync::{Arc, OnceLock};
+
+    use tidings_server::describe;
+    use tidings_store::Store;
+    use tidings_store::clock::ManualClock;
+    use tidings_store::etcd::{EtcdOptions, EtcdStore};
+    use tidings_testing::etcd::Cluster;
+    use tokio::runtime::Runtime;
+
+    thread_local! {
+        /// Every test has a thread.
+        static CLUSTERS: RefCell<Vec<Cluster>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn store(clock: &ManualClock) -> Arc<dyn Store> {
+        // It has no peers, and may become the leader soon.
+        let soon = ["--heartbeat-interval", "20", "--election-timeout", "200"];
+        let cluster = Cluster::start(1, &soon).unwrap();
+        let endpoints = cluster.endpoints();
+        CLUSTERS.with_borrow_mut(|clusters| clusters.push(cluster));
+        let clock = Arc::new(clock.clone());
+        // What a store does by itself outlives the calls to it, and a test cannot wait for one
+        // runtime within another.
+        let open = || {
+            runtime().block_on(EtcdStore::open(
+                EtcdOptions::new(endpoints),
+                clock,
+                Arc::new(describe),
+            ))
+        };
+        let store = std::thread::scope(|scope| scope.spawn(open).join()).unwrap();
+        Arc::new(store.unwrap())
+    }
+
+    fn runtime() -> &'static Runtime {
+        static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+        RUNTIME.get_or_init(|| Runtime::new().unwrap())
+    }
+}

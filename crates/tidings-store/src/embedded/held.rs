@@ -1,0 +1,270 @@
+//! Snapshots held for lists that are read page by page, so that a page costs the same however much was written since the
+//! first one.
+//!
+//! A page with more behind it has the snapshot it was read from held under its revision, and the next page finds it there.
+//! A page whose snapshot is not held is read from a new one, with the changes since its revision
+//! [taken back](super::read::View::list): as exact, at a cost in proportion to those changes.
+//!
+//! Invariants: there are at most `snapshots`, none of which was last read longer ago than `idle` or is of a revision that
+//! the history does not reach, as of the last commit or second; the memtables that would be gone without them take at most
+//! `memory` bytes. Lists of which a second page was read are never let go in favour of others of which none was: a client
+//! that wants only the beginning of many lists costs nobody else's list its snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::bucket::Buckets;
+use super::index::{Memtables, Snapshot};
+use super::keys::State;
+use super::memtable::Memtable;
+use super::options::EmbeddedOptions;
+use crate::Revision;
+
+/// The store as of one commit.
+#[derive(Clone)]
+pub(crate) struct Moment {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) state: State,
+}
+
+/// How much is held; see [`EmbeddedOptions`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    pub(crate) snapshots: usize,
+    pub(crate) idle: Duration,
+    pub(crate) memory: usize,
+}
+
+impl Limits {
+    pub(crate) fn of(options: &EmbeddedOptions) -> Self {
+        Self {
+            snapshots: options.list_snapshots_max,
+            idle: options.list_snapshot_idle,
+            memory: options.list_snapshot_memory_bytes,
+        }
+    }
+}
+
+struct Entry {
+    moment: Moment,
+    /// The steady time when it was last read.
+    read_at: Duration,
+    /// Whether a page behind the first was read.
+    is_continued: bool,
+}
+
+type Entries = BTreeMap<Revision, Entry>;
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Held {
+    limits: Limits,
+    entries: Mutex<Entries>,
+    /// Changes that were taken back for pages whose snapshot was not held.
+    pub(crate) undone: AtomicU64,
+}
+
+impl Held {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries().len()
+    }
+
+    /// How many changes were taken back for want of one.
+    pub(crate) fn undone(&self) -> u64 {
+        self.undone.load(Ordering::Relaxed)
+    }
+
+    /// The store as of a revision, for a page behind the first.
+    pub(crate) fn get(&self, revision: Revision, steady: Duration) -> Option<Moment> {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&revision)?;
+        (entry.read_at, entry.is_continued) = (steady, true);
+        Some(entry.moment.clone())
+    }
+
+    /// Holds what a page was read from that has more behind it.
+    pub(crate) fn keep(&self, moment: &Moment, steady: Duration) {
+        if self.limits.snapshots == 0 {
+            return;
+        }
+        let mut entries = self.entries();
+        entries
+            .entry(moment.state.revision)
+            .or_insert_with(|| Entry {
+                moment: moment.clone(),
+                read_at: steady,
+                is_continued: false,
+            })
+            .read_at = steady;
+        let over = (entries.len() > self.limits.snapshots)
+            .then(|| remove_least(&mut entries, |entry| !entry.is_continued));
+        drop(entries);
+        // What it leads to may be files that go with it: not while others wait.
+        drop(over);
+    }
+
+    /// Lets go of those that were not read for a while, and of those at revisions before the oldest that is remembered.
+    pub(crate) fn forget(&self, oldest: Revision, steady: Duration) {
+        let idle = self.limits.idle;
+        let mut entries = self.entries();
+        let is_over = |revision: Revision, entry: &Entry| {
+            revision < oldest || steady.saturating_sub(entry.read_at) >= idle
+        };
+        let over = entries
+            .iter()
+            .filter(|(revision, entry)| is_over(**revision, entry));
+        let over: Vec<_> = over.map(|(revision, _)| *revision).collect();
+        let gone: Vec<_> = over
+            .iter()
+            .filter_map(|revision| entries.remove(revision))
+            .collect();
+        drop(entries);
+        drop(gone);
+    }
+
+    /// Lets go of some if memtables that are not current take more memory than they may because of them.
+    pub(crate) fn fit(&self, current: &Memtables) {
+        let is_current =
+            |memtable: &Arc<Memtable>| current.iter().any(|it| Arc::ptr_eq(it, memtable));
+        let mut gone = Vec::new();
+        let mut entries = self.entries();
+        loop {
+            let kept: BTreeMap<*const Memtable, usize> = entries
+                .values()
+                .flat_map(|entry| entry.moment.snapshot.memtables.iter())
+                .filter(|memtable| !is_current(memtable))
+                .map(|memtable| (Arc::as_ptr(memtable), memtable.bytes()))
+                .collect();
+            if kept.values().sum::<usize>() <= self.limits.memory {
+                break;
+            }
+            let keeps = |entry: &Entry| {
+                let memtables = &entry.moment.snapshot.memtables;
+                memtables.iter().any(|memtable| !is_current(memtable))
+            };
+            let removed = remove_least(&mut entries, |entry| keeps(entry) && !entry.is_continued)
+                .or_else(|| remove_least(&mut entries, keeps));
+            match removed {
+                Some(removed) => gone.push(removed),
+                None => break,
+            }
+        }
+        drop(entries);
+        drop(gone);
+    }
+}
+
+/// Takes out the one that was read the longest ago of some of them.
+fn remove_least(entries: &mut Entries, of: impl Fn(&Entry) -> bool) -> Option<Entry> {
+    let some = entries.iter().filter(|(_, entry)| of(entry));
+    let (least, _) = some.min_by_key(|(revision, entry)| (entry.read_at, **revision))?;
+    let least = *least;
+    entries.remove(&least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::codec::Codec;
+    use super::super::dictionaries;
+    use super::super::engine::Engine;
+    use super::super::index::Sizes;
+    use super::*;
+
+    const SIZES: Sizes = Sizes {
+        cache: 1 << 20,
+        memtable: 1 << 20,
+        segment: 64 << 10,
+    };
+
+    /// The store as of some revision, with nothing in it.
+    fn moment(engine: &Engine, revision: Revision) -> Moment {
+        let mut moment = engine.moment();
+        moment.state.revision = revision;
+        moment
+    }
+
+    fn engine(folder: &tempfile::TempDir) -> Engine {
+        let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+        Engine::open(folder.path(), SIZES, &codec).unwrap()
+    }
+
+    fn held(snapshots: usize, memory: usize) -> Held {
+        Held::new(Limits {
+            snapshots,
+            memory,
+            idle: Duration::from_secs(10),
+        })
+    }
+
+    fn revisions(held: &Held) -> Vec<Revision> {
+        held.entries().keys().copied().collect()
+    }
+
+    #[test]
+    fn lists_that_were_only_begun_make_room_for_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = engine(&folder);
+        let held = held(3, 0);
+        let at = Duration::from_secs;
+        for revision in 1..=3 {
+            held.keep(&moment(&engine, revision), at(revision));
+        }
+        assert!(held.get(1, at(3)).is_some());
+        assert!(held.get(9, at(3)).is_none());
+        for revision in 4..100 {
+            held.keep(&moment(&engine, revision), at(4));
+        }
+        assert_eq!(revisions(&held), [1, 98, 99]);
+        assert!(held.get(98, at(5)).is_some() && held.get(99, at(5)).is_some());
+        held.keep(&moment(&engine, 100), at(6));
+        assert_eq!(revisions(&held), [1, 98, 99], "all that is held is in use");
+        held.forget(0, at(13));
+        assert_eq!(
+            revisions(&held),
+            [98, 99],
+            "the first was not read for long"
+        );
+        held.forget(99, at(13));
+        assert_eq!(revisions(&held), [99]);
+        Held::default().keep(&moment(&engine, 1), at(1));
+        assert_eq!(Held::default().len(), 0);
+    }
+
+    #[test]
+    fn memory_that_was_flushed_is_kept_up_to_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = engine(&folder);
+        let one = super::super::memtable::SLOT_BYTES + 4;
+        let held = held(100, 2 * one);
+        let at = Duration::ZERO;
+        for revision in 1..=4 {
+            let memtable = engine.index.active();
+            let placed = super::super::memtable::tests::placed(revision, "name", 0, 0);
+            memtable.put(revision, b"name", &placed, None);
+            held.keep(&moment(&engine, revision), at);
+            held.keep(&moment(&engine, 10 + revision), at);
+            assert!(held.get(revision, at).is_some());
+            engine.index.set_aside();
+            engine.index.forget_oldest();
+        }
+        held.keep(&moment(&engine, 20), at);
+        assert_eq!(revisions(&held), [1, 2, 3, 4, 11, 12, 13, 14, 20]);
+        held.fit(&engine.index.memtables());
+        assert_eq!(revisions(&held), [3, 4, 20]);
+    }
+}

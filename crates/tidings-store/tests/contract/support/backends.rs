@@ -1,0 +1,105 @@
+//! Every backend as the suite sees it. A new one implements [`Backend`], gets a function here and a
+//! line `contract!` in `main.rs`: all cases and the random histories then run on it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_store::clock::ManualClock;
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::memory::MemoryStore;
+use tidings_store::{BoxFuture, Store};
+
+#[cfg(feature = "etcd")]
+pub(crate) use super::enveloped::etcd;
+
+/// What opens stores of one kind.
+pub(crate) trait Backend: Send + Sync {
+    /// Opens the store, by a clock that is moved by hand and with all of the history kept. The
+    /// folder is the store's own. Opened again after it was closed, a store has what it had.
+    fn open<'a>(
+        &'a self,
+        folder: &'a Path,
+        clock: &'a ManualClock,
+    ) -> BoxFuture<'a, Arc<dyn Store>>;
+
+    /// Whether this machine has what it needs; its cases are skipped otherwise.
+    fn is_available(&self) -> bool {
+        true
+    }
+
+    /// Whether what is stored outlives the store.
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    /// Whether the records are kept by another process.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Whether a snapshot is held for a list that is read page by page.
+    fn holds_snapshots(&self) -> bool {
+        false
+    }
+}
+
+/// Makes a backend that holds nothing.
+pub(crate) type Make = fn() -> Box<dyn Backend>;
+
+/// In memory.
+pub(crate) fn memory() -> Box<dyn Backend> {
+    Box::new(Memory)
+}
+
+/// With room for a few changes in memory, so that watchers read the history from disk.
+pub(crate) fn embedded() -> Box<dyn Backend> {
+    Box::new(Embedded { is_roomy: false })
+}
+
+/// With the default room.
+pub(crate) fn embedded_roomy() -> Box<dyn Backend> {
+    Box::new(Embedded { is_roomy: true })
+}
+
+struct Memory;
+
+impl Backend for Memory {
+    fn open<'a>(&'a self, _: &'a Path, clock: &'a ManualClock) -> BoxFuture<'a, Arc<dyn Store>> {
+        let store = MemoryStore::new(Arc::new(clock.clone()), usize::MAX);
+        Box::pin(std::future::ready(Arc::new(store) as Arc<dyn Store>))
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+}
+
+struct Embedded {
+    is_roomy: bool,
+}
+
+impl Backend for Embedded {
+    fn holds_snapshots(&self) -> bool {
+        true
+    }
+
+    fn open<'a>(
+        &'a self,
+        folder: &'a Path,
+        clock: &'a ManualClock,
+    ) -> BoxFuture<'a, Arc<dyn Store>> {
+        let mut options = EmbeddedOptions::default();
+        options.clock = Arc::new(clock.clone());
+        options.expire_by_itself = false;
+        options.history_retention = Duration::MAX;
+        if !self.is_roomy {
+            options.history_memory_bytes = 1500;
+            // Small enough that segments of what never expires are written anew.
+            options.segment_bytes = 200;
+            options.index_memory_bytes = 1 << 10;
+        }
+        let store = EmbeddedStore::open(folder, options).unwrap();
+        Box::pin(std::future::ready(Arc::new(store) as Arc<dyn Store>))
+    }
+}

@@ -1,0 +1,65 @@
+//! An allocator that counts. A test program installs it, and measures one thing at a time: it
+//! counts for the whole process.
+//!
+//! ```
+//! use tidings_testing::allocations::{COUNTING, Counting, Peak};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Counting = COUNTING;
+//!
+//! let peak = Peak::default();
+//! let buffer = vec![0_u8; 1 << 20];
+//! peak.look();
+//! drop(buffer);
+//! assert!(peak.bytes() >= 1 << 20);
+//! ```
+
+use std::alloc::System;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+/// The allocator's type.
+pub type Counting = &'static StatsAlloc<System>;
+
+/// The allocator.
+pub const COUNTING: Counting = &INSTRUMENTED_SYSTEM;
+
+/// What is allocated from now on.
+pub type Region = stats_alloc::Region<'static, System>;
+
+/// Begins to count.
+pub fn region() -> Region {
+    Region::new(COUNTING)
+}
+
+/// The most memory held at any look, beyond what was held at first.
+pub struct Peak {
+    region: Region,
+    bytes: AtomicUsize,
+}
+
+impl Default for Peak {
+    fn default() -> Self {
+        Self {
+            region: region(),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Peak {
+    /// Takes note of what is held now.
+    pub fn look(&self) {
+        let change = self.region.change();
+        let held = change
+            .bytes_allocated
+            .saturating_sub(change.bytes_deallocated);
+        self.bytes.fetch_max(held, Ordering::Relaxed);
+    }
+
+    /// The most there was, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,128 @@
+//! Real etcd, started by a test on free loopback ports in a folder of its own, and ended with it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::{free_port, process::Process, programs};
+
+/// A member of a cluster; killed when dropped.
+pub struct Member {
+    program: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+    url: String,
+    process: Option<Process>,
+}
+
+impl Member {
+    /// Starts the process, unless it runs.
+    pub fn start(&mut self) {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log);
+        let log = log.unwrap();
+        self.process.get_or_insert_with(|| {
+            let mut command = Command::new(&self.program);
+            let command = command.args(&self.arguments).stdin(Stdio::null());
+            let command = command.stdout(log.try_clone().unwrap()).stderr(log);
+            Process::start(command).unwrap()
+        });
+    }
+
+    /// Ends the process as a power cut would.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Sends the process a signal, if it runs.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        if let Some(process) = &self.process {
+            process.signal(name);
+        }
+    }
+}
+
+/// One or more members.
+pub struct Cluster {
+    /// In the order of their numbers.
+    pub members: Vec<Member>,
+    _folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts a cluster; `None` if there is no etcd on this machine.
+    pub fn start(size: usize, more_arguments: &[&str]) -> Option<Self> {
+        let program = programs::etcd()?;
+        let folder = tempfile::tempdir().unwrap();
+        // Asked for a certificate file, a member speaks TLS to its clients.
+        let tls = more_arguments.contains(&"--cert-file");
+        let scheme = if tls { "https" } else { "http" };
+        let ports: Vec<_> = (0..size).map(|_| (free_port(), free_port())).collect();
+        let peers: Vec<_> = ports
+            .iter()
+            .enumerate()
+            .map(|(number, (_, peer))| format!("m{number}=http://127.0.0.1:{peer}"))
+            .collect();
+        let url = |client: u16| format!("{scheme}://127.0.0.1:{client}");
+        let members = ports.iter().enumerate().map(|(number, (client, peer))| {
+            let mut member = Member {
+                program: program.clone(),
+                arguments: arguments(
+                    number,
+                    &url(*client),
+                    *peer,
+                    &peers.join(","),
+                    folder.path(),
+                ),
+                log: folder.path().join(format!("m{number}.log")),
+                url: url(*client),
+                process: None,
+            };
+            member
+                .arguments
+                .extend(more_arguments.iter().map(ToString::to_string));
+            member.start();
+            member
+        });
+        Some(Self {
+            members: members.collect(),
+            _folder: folder,
+        })
+    }
+
+    /// Where clients find the members.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.members
+            .iter()
+            .map(|member| member.url.clone())
+            .collect()
+    }
+}
+
+fn arguments(number: usize, client: &str, peer: u16, peers: &str, folder: &Path) -> Vec<String> {
+    let data = folder.join(format!("m{number}"));
+    let pairs = [
+        ("--name", format!("m{number}")),
+        ("--data-dir", data.to_string_lossy().into_owned()),
+        ("--listen-client-urls", client.to_owned()),
+        ("--advertise-client-urls", client.to_owned()),
+        ("--listen-peer-urls", format!("http://127.0.0.1:{peer}")),
+        (
+            "--initial-advertise-peer-urls",
+            format!("http://127.0.0.1:{peer}"),
+        ),
+        ("--initial-cluster", peers.to_owned()),
+        // Room for the greatest value the contract allows.
+        ("--max-request-bytes", "4194304".to_owned()),
+        ("--logger", "zap".to_owned()),
+        ("--log-level", "warn".to_owned()),
+    ];
+    pairs
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! Programs that run beside a test and end with it.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// A program that was started; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct Process(Child);
+
+impl Process {
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        command.spawn().map(Self).map_err(|error| {
+            let program = command.get_program().display();
+            io::Error::new(error.kind(), format!("could not run {program}: {error}"))
+        })
+    }
+
+    /// Starts a program and waits for the first line it prints, as `tidings serve` does when it is
+    /// ready. The line ends where the program's output ends: it is empty if the program ended
+    /// first.
+    ///
+    /// # Errors
+    /// It cannot be run, or its output cannot be read.
+    pub fn start_and_hear(command: &mut Command) -> io::Result<(Self, String)> {
+        let mut process = Self::start(command.stdout(Stdio::piped()))?;
+        let mut line = String::new();
+        if let Some(output) = process.0.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        Ok((process, line.trim_end().to_owned()))
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// What it writes to standard error, if that is piped, until it ends.
+    pub fn errors(&mut self) -> String {
+        let mut said = String::new();
+        if let Some(mut errors) = self.0.stderr.take() {
+            errors.read_to_string(&mut said).unwrap();
+        }
+        said
+    }
+
+    /// Sends it a signal, by its name without `SIG`.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        let signal = format!("-{name}");
+        let status = Command::new("kill")
+            .args([&signal, &self.id().to_string()])
+            .status();
+        assert!(status.unwrap().success(), "{name}");
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// The system does not say how it ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,53 @@
+//! Programs of others that some tests need. A test without its program passes, and says that it was
+//! skipped.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// kubectl: `$KUBECTL`, or the first on the PATH.
+pub fn kubectl() -> Option<PathBuf> {
+    named("KUBECTL")
+        .or_else(|| on_path("kubectl"))
+        .or_else(|| skipped("no kubectl on the PATH nor in $KUBECTL"))
+}
+
+/// etcd: `$ETCD`, or the first on the PATH.
+pub fn etcd() -> Option<PathBuf> {
+    named("ETCD")
+        .or_else(|| on_path("etcd"))
+        .or_else(|| skipped("no etcd on the PATH nor in $ETCD (apt-get install etcd-server)"))
+}
+
+/// kube-apiserver: `$KUBE_APISERVER`.
+pub fn kube_apiserver() -> Option<PathBuf> {
+    named("KUBE_APISERVER")
+        .filter(|program| program.is_file())
+        .or_else(|| skipped("$KUBE_APISERVER names no program"))
+}
+
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|program| program.is_file())
+}
+
+/// Says once why tests are skipped.
+fn skipped(why: &'static str) -> Option<PathBuf> {
+    static SAID: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    if SAID
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(why)
+    {
+        // Not captured, so that it is seen although the test passes.
+        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    }
+    None
+}

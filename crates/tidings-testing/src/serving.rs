@@ -1,0 +1,27 @@
+//! A server of ours on a port of its own, and the clients its kubeconfig makes.
+
+use std::path::Path;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tidings_server::{Running, StartOptions};
+
+/// Starts a server with its data in a folder; on port 0 for a free one.
+pub async fn start(data: &Path, port: u16) -> Running {
+    let mut options = StartOptions::new(data);
+    options.secure_port = port;
+    tidings_server::start(options).await.unwrap()
+}
+
+/// How a client gets in.
+pub async fn config(kubeconfig: &Path) -> Config {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap()
+}
+
+/// A client.
+pub async fn client(kubeconfig: &Path) -> Client {
+    Client::try_from(config(kubeconfig).await).unwrap()
+}

@@ -1,0 +1,15 @@
+//! What a sink does with what it is given: in memory, over HTTP scripted down to the byte, to an
+//! Event API server, and through outages.
+#![cfg_attr(
+    feature = "kube",
+    expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")
+)]
+
+#[cfg(feature = "kube")]
+mod kube_sink;
+mod memory_sink;
+#[cfg(feature = "kube")]
+mod outage;
+#[cfg(feature = "kube")]
+mod server;
+mod support;

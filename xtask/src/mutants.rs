@@ -1,0 +1,163 @@
+//! `cargo xtask mutants`: faults put into a crate one at a time (cargo-mutants), and which of them
+//! no test notices. The crate's own tests run first; what survives them is tried against the tests
+//! of the crates that reach it. `.cargo/mutants.toml` says what is left out, and why.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{self, Result, cargo, output};
+
+/// The crates whose faults are looked for, and the crates whose tests reach them beside their own.
+const REACHED_FROM: [(&str, &[&str]); 5] = [
+    ("tidings-core", &["tidings", "tidings-conformance"]),
+    ("tidings", &["tidings-conformance"]),
+    ("tidings-store", &["tidings-server"]),
+    ("tidings-server", &["tidings-cli"]),
+    ("tidings-cli", &[]),
+];
+
+/// What cargo-mutants writes.
+const LISTS: [&str; 4] = ["missed.txt", "caught.txt", "timeout.txt", "unviable.txt"];
+
+/// Fewer cases of each property than usual: what survives them is tried with all.
+const PROPERTY_CASES: &str = "32";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The crate to look for faults in
+    #[arg(long, default_value = "tidings-core", value_parser = package_names())]
+    package: String,
+    /// Draw this number of faults at random [default: every fault]
+    #[arg(long, value_name = "NUMBER")]
+    sample: Option<usize>,
+    /// Where the random numbers begin, to repeat a draw [default: another one each time]
+    #[arg(long, requires = "sample")]
+    seed: Option<u64>,
+    /// Only the crate's own tests
+    #[arg(long)]
+    own: bool,
+    /// Fail when a smaller share of them is caught
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    at_least: usize,
+}
+
+fn package_names() -> clap::builder::PossibleValuesParser {
+    REACHED_FROM.map(|(package, _)| package).into()
+}
+
+/// What became of the faults of a run, as cargo-mutants lists them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    caught: usize,
+    /// Those that do not compile.
+    unviable: usize,
+    survived: Vec<String>,
+}
+
+pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    if output(&mut cargo(root, &["mutants", "--version"])).is_err() {
+        println!("skipped: no cargo-mutants (`cargo install cargo-mutants --locked`)");
+        return Ok(());
+    }
+    let list = ["mutants", "--list", "-p", args.package.as_str()];
+    let listed = output(&mut cargo(root, &list))?;
+    let listed: Vec<&str> = listed.lines().collect();
+    let mut drawn = listed.clone();
+    if let Some(number) = args.sample {
+        let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+        println!("seed {seed}");
+        fastrand::Rng::with_seed(seed).shuffle(&mut drawn);
+        drawn.truncate(number);
+    }
+    let mut own = mutants(root, &[&args.package]);
+    own.env("PROPTEST_CASES", PROPERTY_CASES);
+    let mut found = tried(root, &mut own, &listed, &drawn)?;
+
+    let reached_from = REACHED_FROM.iter().find(|(name, _)| *name == args.package);
+    if !args.own && !found.survived.is_empty() {
+        let others = reached_from.map_or(&[][..], |(_, packages)| packages);
+        let packages = [&[args.package.as_str()], others].concat();
+        let survived: Vec<&str> = found.survived.iter().map(String::as_str).collect();
+        let again = tried(root, &mut mutants(root, &packages), &listed, &survived)?;
+        found.caught += again.caught;
+        found.survived = again.survived;
+    }
+    println!();
+    for fault in &found.survived {
+        println!("survived: {fault}");
+    }
+    let viable = found.caught + found.survived.len();
+    println!(
+        "{}: {} of {viable} faults caught; {} more do not compile",
+        args.package, found.caught, found.unviable
+    );
+    if found.caught * 100 < viable * args.at_least {
+        return Err(format!("fewer than {} % were caught", args.at_least));
+    }
+    Ok(())
+}
+
+/// cargo-mutants on the first of these packages, with the tests of them all.
+fn mutants(root: &Path, packages: &[&str]) -> Command {
+    let mut command = cargo(root, &["mutants", "--iterate", "--colors", "never"]);
+    command.args(
+        packages
+            .first()
+            .map(|package| ["-p", package])
+            .into_iter()
+            .flatten(),
+    );
+    for package in packages {
+        command.args(["--test-package", package]);
+    }
+    command.arg("--output").arg(folder(root));
+    // Without the examples of the documentation, each of which is a program of its own.
+    command.args(["--", "--tests"]);
+    // A build for each fault: no more than the tests need, and apart from our own.
+    command
+        .env("CARGO_TARGET_DIR", folder(root).join("target"))
+        .env("CARGO_INCREMENTAL", "1")
+        .env("CARGO_PROFILE_DEV_DEBUG", "none");
+    command
+}
+
+fn folder(root: &Path) -> PathBuf {
+    command::target(root).join("mutants")
+}
+
+/// Runs cargo-mutants on these of the listed faults, and reads what it wrote down.
+fn tried(root: &Path, command: &mut Command, listed: &[&str], faults: &[&str]) -> Result<Outcome> {
+    let written = folder(root).join("mutants.out");
+    // It goes on where an earlier run ended. Its patterns would do, but it does not ask them of
+    // every kind of fault.
+    let faults: HashSet<_> = faults.iter().collect();
+    let others = listed.iter().filter(|fault| !faults.contains(fault));
+    let others: String = others.flat_map(|fault| [fault, "\n"]).collect();
+    let here = |error: std::io::Error| format!("cannot write {}: {error}", written.display());
+    std::fs::create_dir_all(&written).map_err(here)?;
+    for list in LISTS {
+        std::fs::write(written.join(list), "").map_err(here)?;
+    }
+    std::fs::write(written.join("caught.txt"), others).map_err(here)?;
+    let earlier = written.join("previously_caught.txt");
+    let _ = std::fs::remove_file(&earlier);
+    // Fails when a fault survives, too, so its answer says less than what it wrote.
+    let finished = command::run(command);
+    let read = |name: &str| std::fs::read_to_string(written.join(name));
+    let (true, [Ok(missed), Ok(caught), Ok(timeout), Ok(unviable)]) =
+        (earlier.is_file(), LISTS.map(read))
+    else {
+        let begun = || format!("cargo-mutants left no lists in {}", written.display());
+        return Err(finished.err().unwrap_or_else(begun));
+    };
+    let outcome = Outcome {
+        caught: caught.lines().count() + timeout.lines().count(),
+        unviable: unviable.lines().count(),
+        survived: missed.lines().map(str::to_owned).collect(),
+    };
+    if outcome == Outcome::default() {
+        finished?;
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,212 @@
+//! Plain wording in documents and comments: lines that fit, and none of the phrases that read
+//! badly, each with a hint. What is quoted as code is not looked at.
+
+use super::source::SourceFile;
+
+/// Columns of a line of prose. Tables and words too long to break may be longer.
+const COLUMNS: usize = 100;
+
+/// A phrase to avoid, longer phrases in which it is fine, and what to write instead.
+type Phrase = (&'static str, &'static [&'static str], &'static str);
+
+const PERSON: &str = "name the client, caller, user or watcher";
+
+// In halves, so that this file keeps its own rule.
+const PHRASES: [Phrase; 12] = [
+    (
+        concat!("so ", "many"),
+        &[],
+        "name the quantity, as in \"maximum concurrent reads\"",
+    ),
+    (
+        concat!("is ", "none"),
+        &["there is none"],
+        "say \"there is no …\" or \"is not …\"",
+    ),
+    (
+        concat!("are ", "none"),
+        &["there are none"],
+        "say \"there are no …\" or \"are not …\"",
+    ),
+    (concat!("who", "ever"), &[], PERSON),
+    (concat!("some", "body"), &[], PERSON),
+    (concat!("no", "body"), &[], PERSON),
+    (concat!("every", "body"), &[], PERSON),
+    (
+        concat!("be", "sides"),
+        &[],
+        "say \"also\", \"apart from\" or \"in addition to\"",
+    ),
+    (concat!("goes ", "on"), &[], "say \"continues\""),
+    (concat!("go ", "on"), &[], "say \"continue\""),
+    (
+        concat!("a", "side"),
+        &["set aside"],
+        "say \"except for\" or \"apart from\"",
+    ),
+    (concat!("in ", "silence"), &[], "say \"silently\""),
+];
+
+/// Folders that are not checked yet.
+const EXEMPT: [&str; 2] = ["crates/tidings-server/src", "crates/tidings-store/src"];
+
+pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
+    let is_checked =
+        |file: &&SourceFile| !EXEMPT.iter().any(|folder| file.path.starts_with(folder));
+    files
+        .iter()
+        .filter(is_checked)
+        .flat_map(check_file)
+        .collect()
+}
+
+fn check_file(file: &SourceFile) -> Vec<String> {
+    let mut problems = Vec::new();
+    let path = file.path.display();
+    for (number, line, prose) in prose(file) {
+        let columns = line.chars().count();
+        if columns > COLUMNS && may_break(prose) {
+            problems.push(format!(
+                "{path}:{number}: {columns} columns, more than {COLUMNS}"
+            ));
+        }
+        for (phrase, hint) in phrases(prose) {
+            problems.push(format!("{path}:{number}: \"{phrase}\": {hint}"));
+        }
+    }
+    problems
+}
+
+/// The lines of prose of a file, each with its number, and without the marks of a comment.
+fn prose(file: &SourceFile) -> Vec<(usize, &str, &str)> {
+    let kind = file.path.extension().and_then(|kind| kind.to_str());
+    let strip = match kind {
+        Some("md") => |line| Some(line),
+        Some("rs") => comment,
+        _ => return Vec::new(),
+    };
+    let mut lines = Vec::new();
+    let mut is_code = false;
+    for (number, line) in (1..).zip(file.text.lines()) {
+        let Some(text) = strip(line) else {
+            is_code = false;
+            continue;
+        };
+        if text.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push((number, line, text.trim()));
+        }
+    }
+    lines
+}
+
+/// The text of a line that is a comment and nothing else.
+fn comment(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    ["//!", "///", "//"]
+        .iter()
+        .find_map(|mark| line.strip_prefix(mark))
+}
+
+/// Whether a line could be shorter: it is not a table's, and it has a space to break at.
+fn may_break(prose: &str) -> bool {
+    let text = prose.trim_start_matches(['-', '*', '#', ' ']);
+    !text.starts_with('|') && text.contains(' ')
+}
+
+/// The phrases to avoid in a line, outside of what it quotes as code.
+fn phrases(prose: &str) -> Vec<(&'static str, &'static str)> {
+    let words: String = prose.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let words = words.to_lowercase();
+    let mut found = Vec::new();
+    for (phrase, fine, hint) in PHRASES {
+        let rest = fine
+            .iter()
+            .fold(words.clone(), |rest, fine| rest.replace(fine, ""));
+        let is_part = |at: Option<char>| at.is_some_and(char::is_alphanumeric);
+        let stands = rest
+            .split(phrase)
+            .collect::<Vec<_>>()
+            .windows(2)
+            .any(|around| {
+                let [before, after] = around else {
+                    return false;
+                };
+                !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+            });
+        if stands {
+            found.push((phrase, hint));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(path: &str, text: &str) -> Vec<String> {
+        check(&[SourceFile {
+            path: path.into(),
+            text: text.to_owned(),
+        }])
+    }
+
+    #[test]
+    fn every_phrase_is_found_in_documents_and_comments_only() {
+        for (phrase, fine, hint) in PHRASES {
+            for (path, text) in [
+                ("a.md", format!("It {phrase} x\n")),
+                ("a.md", format!("- {phrase}, x\n")),
+                ("a.rs", format!("    /// It {phrase} x\n")),
+                ("a.rs", format!("// {}\n", phrase.to_uppercase())),
+            ] {
+                let found = problems(path, &text);
+                assert_eq!(found.len(), 1, "{path}: {text}: {found:?}");
+                assert!(
+                    found.iter().all(|problem| problem.ends_with(hint)),
+                    "{found:?}"
+                );
+            }
+            for (path, text) in [
+                ("a.rs", format!("let text = \"it {phrase} x\";\n")),
+                ("a.rs", format!("/// ```\n/// // it {phrase} x\n/// ```\n")),
+                ("a.md", format!("```text\nit {phrase} x\n```\n")),
+                ("a.md", format!("It `{phrase}` x\n")),
+                ("a.md", format!("x{phrase}x\n")),
+                ("a.toml", format!("# {phrase}\n")),
+                ("crates/tidings-store/src/a.rs", format!("// {phrase}\n")),
+            ] {
+                assert_eq!(problems(path, &text), [""; 0], "{path}: {text}");
+            }
+            for fine in fine {
+                assert_eq!(
+                    problems("a.md", &format!("x {fine} x\n")),
+                    [""; 0],
+                    "{fine}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn long_lines_are_found_where_they_can_break() {
+        let word = "x".repeat(COLUMNS);
+        let fits = format!("{} x\n", "x".repeat(COLUMNS - 2));
+        let cases = [
+            ("a.md", fits.clone(), 0),
+            ("a.md", format!("x{fits}"), 1),
+            ("a.md", format!("| a | {word} |\n"), 0),
+            ("a.md", format!("- {word}\n"), 0),
+            ("a.md", format!("```\nx {word}\n```\n"), 0),
+            ("a.rs", format!("/// x {word}\n"), 1),
+            ("a.rs", format!("// {word}\n"), 0),
+            ("a.rs", format!("/// ```text\n/// x {word}\n/// ```\n"), 0),
+            ("a.rs", format!("let x = \"x {word}\";\n"), 0),
+        ];
+        for (path, text, expected) in cases {
+            assert_eq!(problems(path, &text).len(), expected, "{path}: {text}");
+        }
+    }
+}
