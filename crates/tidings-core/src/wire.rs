@@ -7,7 +7,6 @@
 mod json;
 mod moment;
 mod protobuf;
-pub(crate) mod recorded;
 mod text;
 mod time;
 
@@ -15,6 +14,7 @@ use crate::fields::{Field, Kind};
 
 pub use json::{Members, write_fields, write_members, write_object};
 pub use moment::{Moment, moment};
+pub(crate) use protobuf::envelope;
 pub use protobuf::{MAGIC, put_varint, varint, varint_len};
 pub(crate) use text::escape;
 pub use text::{write_integer, write_string};

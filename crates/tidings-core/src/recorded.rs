@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     FieldsV1, ManagedFieldsEntry, MicroTime, ObjectMeta, OwnerReference, Time,
 };
 
-use super::{Sink, Source, protobuf, write_fields, write_members};
 use crate::EventApi;
 use crate::fields::{Field, Type, core_v1, events_v1};
+use crate::wire::{Sink, Source, envelope, write_fields, write_members};
 
 fn table(api: EventApi) -> &'static Type {
     match api {
@@ -38,7 +38,7 @@ pub(crate) fn json(api: EventApi, mut event: Event) -> Vec<u8> {
 /// The same as protobuf.
 pub(crate) fn protobuf(api: EventApi, mut event: Event) -> Vec<u8> {
     clear_deprecated(api, &mut event);
-    protobuf::envelope(api.api_version(), table(api), &event).unwrap_or_default()
+    envelope(api.api_version(), table(api), &event).unwrap_or_default()
 }
 
 fn clear_deprecated(api: EventApi, event: &mut Event) {
