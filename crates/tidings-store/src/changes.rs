@@ -166,7 +166,7 @@ impl Changes {
         })
     }
 
-    /// Starts anew at a revision, with nothing remembered.
+    /// Starts again at a revision, with nothing remembered.
     #[cfg(feature = "etcd")]
     pub(crate) fn reset(&self, latest: Revision) {
         {

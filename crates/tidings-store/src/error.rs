@@ -108,11 +108,11 @@ pub enum ReadError {
     Fault(#[from] Fault),
 }
 
-/// Why a watch could not start or go on.
+/// Why a watch could not start or continue.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// Changes after this revision are forgotten: list anew.
+    /// Changes after this revision are forgotten: list again.
     #[error("changes after revision {after} are compacted, the oldest to start after is {oldest}")]
     Compacted {
         /// The revision after which changes were wanted.

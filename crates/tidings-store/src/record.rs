@@ -14,7 +14,7 @@ pub const REVISION_OF_NEW: Revision = 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub i64);
 
-/// What a record can be found by besides its key. Empty strings are not indexed.
+/// What a record can be found by in addition to its key. Empty strings are not indexed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// `involvedObject.uid`.
@@ -106,7 +106,7 @@ pub enum Change {
         revision: Revision,
         /// The record before it.
         previous: Record,
-        /// Whether the record's time had come, as opposed to somebody deleting it.
+        /// Whether the record expired, as opposed to a client deleting it.
         expired: bool,
     },
 }
@@ -204,8 +204,8 @@ pub struct ListRequest {
     pub object: Option<ObjectSelector>,
     /// The revision to list at.
     pub at: At,
-    /// At most so many records, and fewer if their values come to [`PAGE_BYTES_MAX`]; `None` is all
-    /// of them. Callers bound their memory by asking for pages.
+    /// Maximum records to return; a page has fewer if their values reach [`PAGE_BYTES_MAX`]; `None`
+    /// is all of them. Callers bound their memory by asking for pages.
     pub limit: Option<usize>,
     /// Whether to count what is left behind a limited page ([`Page::remaining`]), which may cost a
     /// walk over the keys: ask once, and take off what each page holds.
@@ -242,7 +242,7 @@ impl ListRequest {
         self
     }
 
-    /// At most so many records.
+    /// At most `limit` records.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -250,7 +250,7 @@ impl ListRequest {
     }
 }
 
-/// Behind the record with which the values of a limited page come to so many bytes, it ends.
+/// Bytes of values at which a limited page ends: with the record that reaches them.
 pub const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// How much more a page may hold.
@@ -272,7 +272,7 @@ impl Room {
         }
     }
 
-    /// Room for at most so many records of a page.
+    /// Room for at most `records` records of a page.
     pub(crate) fn limited(records: usize) -> Self {
         Self {
             records,
@@ -318,8 +318,8 @@ pub struct NewestRequest {
     pub until: Option<UnixMillis>,
     /// Only records that come behind this place: the [`Page::place`] of the page before.
     pub after: Option<Place>,
-    /// At most so many records: those whose values come to [`PAGE_BYTES_MAX`] in full, of the
-    /// others only where they are ([`Page::behind`]).
+    /// Maximum records: in full until their values reach [`PAGE_BYTES_MAX`], after that only the
+    /// places ([`Page::behind`]).
     pub limit: usize,
 }
 
@@ -379,7 +379,7 @@ pub struct CountsRequest {
     pub until: Option<UnixMillis>,
     /// Only what comes behind this hour and reason: those of the last count of the page before.
     pub after: Option<(UnixMillis, String)>,
-    /// At most so many counts.
+    /// Maximum counts to return.
     pub limit: usize,
 }
 

@@ -77,7 +77,7 @@ pub trait Store: Send + Sync + 'static {
     /// ([`EmbeddedOptions`](crate::embedded::EmbeddedOptions)). Pages of other lists are as exact,
     /// and may cost time in proportion to what was written since their revision.
     ///
-    /// Once polled it goes on by itself until it is dropped, so that the next page may be read
+    /// Once polled it continues by itself until it is dropped, so that the next page may be read
     /// while one is sent.
     ///
     /// # Errors
@@ -91,10 +91,10 @@ pub trait Store: Send + Sync + 'static {
     /// However many are asked for, it returns values of [`PAGE_BYTES_MAX`](crate::PAGE_BYTES_MAX),
     /// and where the others are ([`Page::behind`]).
     ///
-    /// Pages go on behind a [`Place`](crate::Place), each at the latest revision: a record that is
-    /// seen again between two of them is in none that comes later. A page may have fewer records
-    /// than it might, or none, though there are [more](Page::more): where many had to be passed
-    /// over.
+    /// Pages continue behind a [`Place`](crate::Place), each at the latest revision: a record that
+    /// is seen again between two of them is not in any later one. Where many records had to be
+    /// passed over, a page may have fewer records than its limit, or no records, though there are
+    /// [more](Page::more).
     ///
     /// The embedded store reads index entries of what it returns, by the first of these that is
     /// given: the object, the reason, a type other than `Normal`, the namespace (a prefix up to the
@@ -156,7 +156,7 @@ pub trait Watch: Send {
     /// nothing.
     ///
     /// # Errors
-    /// [`WatchError::Compacted`] if the watcher fell behind the history: list anew.
+    /// [`WatchError::Compacted`] if the watcher fell behind the history: list again.
     /// [`WatchError::Fault`], above all with [`Fault::Closed`] when the store is closed. After an
     /// error the watch is over and repeats it.
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Arc<Change>>, WatchError>>;

@@ -25,10 +25,10 @@ pub(crate) struct Bucket {
 pub(crate) type Buckets = BTreeMap<u64, Bucket>;
 
 /// The bucket for a record: the end of a range of expiries about an eighth as wide as the record's
-/// life is long, so that equal lives keep eight or so buckets open, and mixed ones not many more.
+/// life is long, so that equal lives keep about eight buckets open, and mixed ones not many more.
 ///
 /// `swept` is the last bucket whose ends may already be written down: a clock that was set back
-/// must not put records where nobody will look again.
+/// must not put records where the sweep will not look again.
 pub(crate) fn bucket_for<'a>(
     now: UnixMillis,
     expires_at: Option<UnixMillis>,

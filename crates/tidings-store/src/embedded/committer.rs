@@ -1,12 +1,12 @@
-//! The heart: one thread that owns the revision and does every write.
+//! The core of the store: one thread that owns the revision and does every write.
 //!
-//! It takes whatever requests are waiting, decides each against the state all before it leave
-//! behind, writes the outcome of all of them as one atomic batch with one `fdatasync`, publishes
-//! the changes to the watchers and answers. While one batch is being synced the next one gathers,
-//! so batches grow with the load and a lone writer waits for nobody; after a batch of several it
-//! gives them a moment to return, so that half of them do not miss the next one each time. Between
-//! requests it writes down the ends of expired records, a bounded number per batch so that writers
-//! are not held up.
+//! It takes all requests that are waiting, decides each against the state left by all before it,
+//! writes the outcome of all of them as one atomic batch with one `fdatasync`, publishes the
+//! changes to the watchers and answers. While one batch is being synced the next one gathers, so
+//! batches grow with the load and a lone writer does not wait for others; after a batch of several
+//! it gives them a moment to return, so that half of them do not miss the next one each time.
+//! Between requests it writes down the ends of expired records, a bounded number per batch so that
+//! writers are not held up.
 //!
 //! ```text
 //!  queue ──take──▶ Batch: sweep, then each request ──▶ log, fdatasync ──▶ index ──▶ ring ──▶ answers
@@ -38,16 +38,16 @@ use crate::clock::{Reading, timed};
 use crate::confirmed::Confirmed;
 use crate::{Fault, Revision};
 
-/// Ends written down per batch while writers wait, and while none do: a few milliseconds of work,
-/// for somebody may come.
+/// Maximum ends written down per batch while writers wait, and while none wait: a few milliseconds
+/// of work, as a writer may come meanwhile.
 const SWEEP_BUSY: usize = 384;
 const SWEEP_IDLE: usize = 1024;
 
-/// Names of swept versions that are left in the index at least before it is gone through for them.
+/// Minimum names of swept versions in the index before the index is searched for them.
 const SWEPT_NAMES_MIN: u64 = 20_000;
 
-/// How long is waited at most for writers that were answered to write again; half as long as the
-/// commit took, mostly.
+/// Maximum time to wait for writers that were answered to write again; the wait is mostly half as
+/// long as the commit took.
 const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
 /// How often the committer looks at the clock when nothing is asked of it.
@@ -147,7 +147,7 @@ impl Committer {
     /// Runs until the queue is closed and empty.
     pub(crate) fn run(self) {
         let ending = Ending(Arc::clone(&self.shared));
-        // Dropped before the ending, with its threads: the folder is given back when nobody writes
+        // Dropped before the ending, with its threads: the folder is released when no thread writes
         // to it any more.
         let mut committer = self;
         committer.work();
@@ -322,7 +322,7 @@ impl Committer {
                     more = left;
                     self.swept_at = (!more).then_some(now.steady);
                 }
-                // Writes go on: what cannot be read cannot be written down, but it is not served
+                // Writes continue: what cannot be read cannot be written down, but it is not served
                 // either.
                 Err(error) => {
                     for (_, reply) in self.demands.drain(..) {
@@ -465,9 +465,9 @@ impl Committer {
         batch.forget(until);
     }
 
-    /// Drops buckets whose ends are all written down, once nobody needs what is in them: not the
-    /// history, not the replay of the log after a crash, and not who asks the log alone what the
-    /// store is at.
+    /// Drops buckets whose ends are all written down, once their content is no longer needed: not
+    /// for the history, not to replay the log after a crash, and not to learn the store's state
+    /// from the log alone.
     fn drop_finished(&mut self, engine: &Arc<Engine>, now: Times) {
         let buckets = engine.buckets();
         let compacted = self.state.compacted;
@@ -573,7 +573,7 @@ fn is_within(period: Duration, at: Option<Duration>, now: Times) -> bool {
     at.is_some_and(|at| now.steady.saturating_sub(at) < period)
 }
 
-/// Leaves nobody waiting, however the committer ends.
+/// Leaves no caller waiting, however the committer ends.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {

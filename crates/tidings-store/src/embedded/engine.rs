@@ -46,7 +46,7 @@ pub(crate) struct Engine {
     pub(crate) upkeep: Upkeep,
     /// The snapshots of lists that are being read.
     pub(crate) held: Held,
-    /// Held by who writes a segment anew.
+    /// Held while a segment is rewritten.
     pub(crate) rewriting: Mutex<()>,
 }
 
@@ -252,9 +252,10 @@ impl Engine {
         });
     }
 
-    /// Sets aside what the index has in memory, to be flushed; returns what it reaches to.
+    /// Begins a new memtable of the index, so that the one before can be flushed; returns the
+    /// checkpoint that one reaches.
     ///
-    /// Must be called by the one who commits, between two commits.
+    /// Must be called by the committer, between two commits.
     pub(crate) fn set_aside(&self) -> Checkpoint {
         let published = self.published();
         self.index.set_aside();

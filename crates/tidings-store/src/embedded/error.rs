@@ -84,7 +84,7 @@ pub enum OpenError {
     /// No thread could be started.
     #[error("failed to start a thread: {0}")]
     Thread(Arc<io::Error>),
-    /// The index could not be used, not even when it was made anew.
+    /// The index could not be used, not even after it was rebuilt.
     #[error("the store's index cannot be used: {0}")]
     Index(String),
     /// What is stored cannot be read.

@@ -77,8 +77,8 @@ impl Flusher {
         Ok(flusher)
     }
 
-    /// Sets the index's memory aside to be flushed, unless some of it still is; to be called
-    /// between two commits.
+    /// Begins a new memtable of the index, so that the one before can be flushed, unless an earlier
+    /// one is still being flushed. Must be called between two commits.
     pub(crate) fn set_aside(&self, engine: &Arc<Engine>) {
         let mut state = self.shared.state();
         if state.memtable.is_none() {
@@ -223,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// Goes through one segment; where to go on.
+    /// Goes through one segment; returns the place to continue from.
     fn rewrite(&self, engine: &Engine, pass: &Pass, from: Place) -> Option<Place> {
         let pause = |worked| {
             // The other half of the time is for those who wait for the disk.
@@ -271,8 +271,8 @@ fn complain(engine: &Engine, merged: Result<(), lsm_tree::Error>) {
     }
 }
 
-/// Ends both threads when one does, be it by a panic, so that nobody waits for what will not be
-/// done.
+/// Ends both threads when one of them ends, even by a panic, so that no caller waits for what will
+/// not be done.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -282,7 +282,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Merges tables of trees that have more than so many side by side, and more than they should.
+/// Merges tables of the trees that are crowded and have more than `more_than` runs side by side.
 fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Error> {
     let buckets = engine.buckets();
     let trees = buckets

@@ -7,10 +7,10 @@
 //!
 //! A frame is what one commit adds to one segment. Its number is the commit's, `parts` how many
 //! segments the commit added to, `count` how many revisions it took from the first on. The frame's
-//! checksum covers all behind it; each entry has one besides, so that it can be read by itself.
-//! Both are XXH3 with the bucket as seed, so a segment under a wrong name is damage. Fixed-width
-//! integers are little-endian, all others LEB128. No entry begins with a zero byte, which tells a
-//! frame from an entry.
+//! checksum covers all behind it; each entry also has one of its own, so that it can be read by
+//! itself. Both are XXH3 with the bucket as seed, so a segment under a wrong name is damage.
+//! Fixed-width integers are little-endian, all others LEB128. No entry begins with a zero byte,
+//! which tells a frame from an entry.
 //!
 //! Invariant: nothing is taken from bytes whose checksum does not match.
 

@@ -8,9 +8,9 @@
 //!
 //! Invariants: there are at most `snapshots`, none of which was last read longer ago than `idle` or
 //! is of a revision that the history does not reach, as of the last commit or second; the memtables
-//! that would be gone without them take at most `memory` bytes. Lists of which a second page was
-//! read are never let go in favour of others of which none was: a client that wants only the
-//! beginning of many lists costs nobody else's list its snapshot.
+//! that would be gone without them take at most `memory` bytes. The snapshot of a list of which a
+//! second page was read is never released in favour of a list of which no second page was read: a
+//! client that wants only the beginning of many lists takes no snapshot from another client's list.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

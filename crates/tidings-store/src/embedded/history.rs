@@ -23,7 +23,7 @@ pub(crate) enum Event {
 
 /// The events after a revision up to another, in order.
 ///
-/// There are a few dozen buckets at most, so the smallest head is looked for anew at each step.
+/// There are a few dozen buckets at most, so each step searches all heads for the smallest.
 pub(crate) struct Events {
     streams: Vec<Stream>,
     after: Revision,

@@ -1,10 +1,9 @@
 //! The index: trees of `lsm-tree` that lead from names, objects and times to versions in the log.
 //!
 //! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What
-//! was added lately is in memory, in a [`Memtable`] of our own making; the
-//! [flusher](super::flusher) writes it to the trees and notes how far that reaches, and on opening
-//! the log is replayed from there. An index that is lost or damaged is made anew from the whole
-//! log.
+//! was added lately is in memory, in a [`Memtable`] of this crate; the [flusher](super::flusher)
+//! writes it to the trees and notes how far that reaches, and on opening the log is replayed from
+//! there. An index that is lost or damaged is rebuilt from the whole log.
 //!
 //! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the
 //! memtables that were in memory then, and the trees have nothing for it that those do not: so it
@@ -54,7 +53,7 @@ pub(crate) const NAMES: &str = "names";
 /// without a word.
 const POINTER: &str = "current";
 
-/// A file that says that the index is to be made anew.
+/// A file that says that the index must be rebuilt.
 const DISTRUSTED: &str = "distrusted";
 
 /// A tree, and its folder once it is no longer wanted.
@@ -106,7 +105,7 @@ impl Tree {
 /// Which ends are written down, as merges of tables see it.
 type SweptSoFar = Arc<RwLock<Swept>>;
 
-/// Which snapshots are open, and what a new one sees besides the trees.
+/// Which snapshots are open, and what a new one sees in addition to the trees.
 #[derive(Default)]
 struct Snapshots {
     open: BTreeMap<SeqNo, usize>,
@@ -155,8 +154,8 @@ struct Trust {
 }
 
 impl Trust {
-    /// Has the index made anew at the next opening if this error says that it is damaged; a disk's
-    /// refusal does not.
+    /// Has the index rebuilt at the next opening if this error says that it is damaged; an I/O
+    /// error does not say so.
     fn note(&self, error: &lsm_tree::Error) {
         if matches!(error, lsm_tree::Error::Io(_)) || self.is_lost.swap(true, Ordering::Relaxed) {
             return;
@@ -293,8 +292,8 @@ impl Index {
         self.trust.note(error);
     }
 
-    /// Whether the index in a folder was found to be damaged while it was in use, or is being made
-    /// anew.
+    /// Whether the index in a folder was found to be damaged while it was in use, or is being
+    /// rebuilt.
     pub(crate) fn is_distrusted(folder: &Path) -> bool {
         folder.join(DISTRUSTED).exists()
     }
@@ -302,7 +301,7 @@ impl Index {
     /// Puts an empty folder in the place of an index, to be filled from the whole log, and not to
     /// be trusted before that is [done](Self::trust).
     pub(crate) fn discard(folder: &Path) -> std::io::Result<()> {
-        // Aside as a whole, for half of it might be taken for all.
+        // Moved away as a whole: a part of the old index might be taken for all of it.
         let old = folder.with_extension("old");
         remove(&old)?;
         match fs::rename(folder, &old) {
@@ -314,7 +313,7 @@ impl Index {
         remove(&old)
     }
 
-    /// Notes that an index that was made anew is whole.
+    /// Notes that a rebuilt index is complete.
     pub(crate) fn trust(folder: &Path) -> std::io::Result<()> {
         disk::remove(&folder.join(DISTRUSTED))?;
         disk::sync_folder(folder)

@@ -290,7 +290,7 @@ fn name_in_group(hash: u64, group: Option<u32>) -> u64 {
 /// The bits of a [`group`].
 const GROUP_MASK: u32 = 0xff_ffff;
 
-/// What a version is found by besides its name, as the index has it.
+/// What a version is found by in addition to its name, as the index has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     uid: Option<u64>,

@@ -12,8 +12,8 @@
 //! After a failed write or sync nothing is appended until every segment of that commit has been cut
 //! back to what was synced before; a segment whose sync failed is then never added to again, unless
 //! it has no revision yet. A segment that is not the last, or is sealed, may be replaced by one
-//! with less in it ([`rewrite`](super::rewrite)); whoever has the bucket's [`Segments`] from before
-//! goes on reading the old one.
+//! with less in it ([`rewrite`](super::rewrite)); a reader that has the bucket's [`Segments`] from
+//! before continues to read the old one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,12 +31,12 @@ use crate::{Fault, Revision};
 /// How the name of a segment ends that is being written to replace another.
 const UNFINISHED: &str = "new";
 
-/// A segment that was added to by one of so many last commits has [room](Segment::append) for those
-/// to come.
+/// A segment that one of the last `RECENT` commits added to has [room](Segment::append) for the
+/// next commits.
 const RECENT: u64 = 64;
 
-/// A segment is sealed when it has this part of the bytes of a full one: if nothing was added to it
-/// of late, and if there was.
+/// A segment is sealed when it has this part of the bytes of a full one: the first if nothing was
+/// added to it lately, the second if something was.
 const QUIET_PART: u64 = 64;
 const BUSY_PART: u64 = 2;
 
@@ -362,8 +362,8 @@ impl Log {
         }
     }
 
-    /// Leaves nothing but frames in the files that no commit of late added to. It syncs them:
-    /// nobody should wait for it.
+    /// Leaves nothing but frames in the files that no recent commit added to. It syncs them, so no
+    /// caller should wait for it.
     pub(crate) fn give_room_back(&self, number: u64) {
         let is_over = |last: &u64| number.saturating_sub(*last) >= RECENT;
         for (segment, _) in self.recent().extract_if(.., |(_, last)| is_over(last)) {
@@ -408,8 +408,8 @@ impl Log {
             let far = first.saturating_sub(segment.first) > u64::from(u32::MAX >> 1);
             let full = segment.len() > 0 && segment.len() + len as u64 > self.segment_len;
             // Two segments may not begin at the same revision: they would be the same file. This
-            // one's commits took none, so it goes on, however long it is and whatever became of a
-            // sync: it was cut back to what was synced before.
+            // one's commits took none, so it stays in use, however long it is and whether or not a
+            // sync failed: it was cut back to what was synced before.
             let begins_here = segment.first == first;
             if begins_here || !far && !full && !segment.is_retired() {
                 return Ok(segment);
@@ -466,9 +466,9 @@ impl Log {
         }
     }
 
-    /// Puts a synced segment in the place of one that nobody adds to, or nothing; `publish` hands
-    /// out the bucket's segments as they are then, while nobody can change them. After an error it
-    /// is not known which of the two a power cut leaves.
+    /// Replaces a segment that is no longer added to by a synced one, or removes it; `publish`
+    /// hands out the bucket's segments as they are then, while no other thread can change them.
+    /// After an error it is not known which of the two a power cut leaves.
     pub(crate) fn replace(
         &self,
         old: &Arc<Segment>,
@@ -559,7 +559,7 @@ pub(crate) fn beside(segment: &Segment) -> PathBuf {
     segment.path.with_extension(UNFINISHED)
 }
 
-/// Removes what a process left that ended while writing a segment anew.
+/// Removes what a process left that ended while rewriting a segment.
 fn remove_unfinished(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! The log by itself: what it says of damaged bytes, and how it goes on after a failed commit.
+//! The log by itself: what it says of damaged bytes, and how it continues after a failed commit.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn commit_to(
     log.commit(frames, number, versions.start, state, unfinished)
 }
 
-/// Whoever is told that a version is not there forgets what else is known of it.
+/// A caller that is told that a version is missing forgets what else is known of it.
 #[test]
 fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     let folder = tempfile::tempdir().unwrap();

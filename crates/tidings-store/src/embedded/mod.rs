@@ -130,7 +130,7 @@ impl EmbeddedStore {
     ///
     /// A log whose last commit was torn by a crash is cut back to the last whole one. That commit
     /// was never acknowledged; what is cut off is kept in the folder `torn` and logged. A missing
-    /// or damaged index is made anew from the log.
+    /// or damaged index is rebuilt from the log.
     ///
     /// # Errors
     /// See [`OpenError`].

@@ -84,7 +84,7 @@ impl Names {
         Some((name, pointer))
     }
 
-    /// Goes on in the stream of the first head, and returns what that was.
+    /// Advances the stream of the first head, and returns what the head was.
     fn pass(&mut self) -> Option<Entry> {
         let mut first = self.heads.peek_mut()?;
         let Reverse((name, _, number)) = &mut *first;

@@ -17,9 +17,9 @@ pub struct EmbeddedOptions {
     pub history_retention: Duration,
     /// How many changes are remembered at most. Default 2,000,000.
     pub history_len_max: u64,
-    /// How many bytes of recent changes are kept in memory besides. Default 8 MiB.
+    /// How many bytes of recent changes are also kept in memory. Default 8 MiB.
     ///
-    /// Watchers further behind, and whoever reads what was written before, read from disk.
+    /// Watchers further behind, and reads of what was written before, read from disk.
     pub history_memory_bytes: usize,
     /// How much of the index is kept in memory before it is flushed, in bytes. Default 16 MiB.
     ///

@@ -15,7 +15,7 @@
 //! pointer leads to is on the disk. So its files are taken as they are when the power goes, among
 //! them what is half written by then; or, for each tree by itself, as they were when the last
 //! checkpoint was about to be written, as if nothing later had been synced. Now and then files that
-//! were made since are spoiled, synced or not: such an index must be noticed and made anew.
+//! were made since are spoiled, synced or not: such an index must be noticed and rebuilt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -121,7 +121,7 @@ impl Disk {
         self.folders.insert(folder.to_owned(), names);
     }
 
-    /// The power goes at so many changes from now; until then it is there.
+    /// The power fails at the `changes`-th change from now; until then it is on.
     pub(crate) fn cut_after(&mut self, changes: usize) {
         (self.left, self.is_off) = (changes, false);
     }
@@ -407,7 +407,7 @@ pub(crate) fn apply<T>(change: &Change<'_>, make: impl FnOnce() -> io::Result<T>
     if disk.left == 0 {
         disk.is_off = true;
         disk.index_at_cut = index_files(&disk.root);
-        // It may still have been done, though nobody was told.
+        // It may still have been done, though the caller gets an error.
         if disk.random.below(2) == 0 {
             return Err(off());
         }

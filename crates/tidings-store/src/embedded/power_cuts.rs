@@ -163,7 +163,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
         free_space_min: 0,
         // Few enough that the index is flushed many times between two cuts.
         index_memory_bytes: 8 << 10,
-        // And segments are written anew.
+        // And segments are rewritten.
         segment_bytes: 24 << 10,
         ..EmbeddedOptions::default()
     };
@@ -178,7 +178,7 @@ struct Story {
 
 async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story) {
     let now = store.shared.clock.now();
-    // The history goes on from where it was, has every acknowledged write, and ends in what is
+    // The history continues from where it was, has every acknowledged write, and ends in what is
     // listed.
     let page = store.list(ListRequest::default()).await.unwrap();
     let mut watch = store.watch(Bytes::new(), story.revision).await.unwrap();

@@ -1,10 +1,10 @@
-//! The bounded queue in front of the committer: many tasks push and wait, one thread takes whatever
-//! is there.
+//! The bounded queue in front of the committer: many tasks push and wait, one thread takes what is
+//! there.
 //!
 //! A permit is held for every started KiB of a queued request, so the bound holds for count and for
 //! bytes alike. No timer holds a lone request back: the committer wakes as soon as there is one.
 //! Where several writers were answered together it may wait a little for them to
-//! [return](Returning). It is woken only for what it sleeps for: waking somebody costs a system
+//! [return](Returning). It is woken only for what it sleeps for: waking a thread costs a system
 //! call.
 
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub(crate) struct Queue<T> {
 struct State<T> {
     /// With the permits that each holds.
     items: VecDeque<(T, u32)>,
-    /// The taker sleeps until there are so many; 0 if it does not sleep.
+    /// The number of items until which the taker sleeps; 0 if it does not sleep.
     wanted: usize,
     closed: bool,
 }
@@ -99,8 +99,8 @@ impl<T> Queue<T> {
     }
 
     /// Moves requests into `into`, waiting at most this long for the first, and for those who
-    /// return. If none of them was there in time, whoever comes later is a lone writer and is not
-    /// kept waiting.
+    /// return. If none of them was there in time, a writer that comes later is a lone one and is
+    /// not kept waiting.
     pub(crate) fn take(&self, into: &mut Vec<T>, wait: Duration, returning: Returning) -> Taken {
         let state = self.state();
         let mut state = self.sleep(state, 1, wait.min(returning.patience));
@@ -125,7 +125,7 @@ impl<T> Queue<T> {
         Taken::Open
     }
 
-    /// Waits at most this long for there to be so many requests.
+    /// Waits at most this long until `wanted` requests are there.
     fn sleep<'a>(
         &self,
         mut state: MutexGuard<'a, State<T>>,

@@ -29,10 +29,10 @@ use crate::{
     ReadError, Record, Revision, UnixMillis,
 };
 
-/// So many events of one object are read at once, wherever they are asked for.
+/// Maximum events of one object that are read at once, wherever they are asked for.
 pub(crate) const AT_ONCE_MAX: usize = 64;
 
-/// Records that are read for one page of the newest and are none of those asked for, at most.
+/// Maximum records that are read for one page of the newest and do not match the request.
 const PASSED_OVER_MAX: usize = 4096;
 
 /// See the module documentation.
@@ -396,7 +396,7 @@ impl<'a> View<'a> {
         Ok((key, pointer))
     }
 
-    /// The change that an event is, with its records; `None` if it is none by itself.
+    /// The change of an event, with its records; `None` if the event is not a change by itself.
     fn change(&self, revision: Revision, event: Event) -> Result<Option<Change>, Fault> {
         Ok(Some(match event {
             Event::Put { bucket, bytes } => {
@@ -632,7 +632,7 @@ impl<'a> View<'a> {
         Ok(streams)
     }
 
-    /// Changes after a revision in order, at most about so many, and the revision they reach to.
+    /// Changes after a revision in order, at most about `limit`, and the revision they reach.
     pub(crate) fn changes(
         &self,
         after: Revision,

@@ -53,7 +53,7 @@ async fn reopen(store: EmbeddedStore, folder: &Path, clock: &ManualClock) -> Emb
     open(folder, clock)
 }
 
-/// A whole pass, besides those that the store begins by itself.
+/// A whole pass, in addition to those that the store begins by itself.
 fn pass(store: &EmbeddedStore) {
     let engine = engine(store);
     engine.log.seal(0, u64::MAX);
@@ -249,7 +249,7 @@ async fn a_mixture_takes_little_more_than_what_lives() {
     let keys = keys(60);
     let mut most = 0;
     for day in 0..40 {
-        // Nobody writes for the last days, and what is there expires little by little.
+        // There are no writes in the last days, and what is there expires little by little.
         for hour in 0..24 {
             for _ in 0..6 * usize::from(day < 25) {
                 let at = random.below(keys.len());

@@ -31,8 +31,8 @@ use crate::{Fault, Revision};
 /// Bytes a walk through the file reads at a time.
 const CHUNK: u64 = 64 << 10;
 
-/// So many zeros are made room of at a time, for frames of up to an eighth of it, which a longer
-/// file costs more than themselves.
+/// Bytes of zeros written at a time as room for frames of up to an eighth of that: making the file
+/// longer costs more than such a frame itself.
 const ROOM: u64 = 128 << 10;
 const SMALL_FRAME: u64 = ROOM / 8;
 
@@ -314,7 +314,7 @@ impl Segment {
         self.known().number
     }
 
-    /// Writes a frame behind the last one and syncs it. Nobody sees it before
+    /// Writes a frame behind the last one and syncs it. Readers do not see it before
     /// [`publish`](Self::publish). If it is small there may be room behind it afterwards, up to
     /// `room_until`.
     pub(crate) fn append(&self, built: &Built, room_until: u64) -> Result<(), AppendError> {
@@ -355,7 +355,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes a part of what will be published, or was already, as long as nobody else knows of
+    /// Writes a part of what will be published, or was already, as long as no other thread knows of
     /// this segment.
     pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         disk::write_at(&self.path, &self.file, bytes, at)
@@ -499,8 +499,8 @@ impl Segment {
             }
             rest = rest.get(len..).ok_or_else(|| self.damaged(start))?;
         }
-        // Whoever is told that it is not there may forget what else is known of it: that is only
-        // said of what is whole.
+        // A caller that is told that it is missing may forget what else is known of it, so that is
+        // said only of undamaged bytes.
         let mut rest = bytes;
         while !rest.is_empty() {
             let len = if frame::is_frame(rest) {

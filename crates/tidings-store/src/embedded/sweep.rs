@@ -3,9 +3,9 @@
 //! lives (see [`order`](super::order)).
 //!
 //! Invariants: what is written down in the order of writing is told by the state (a mark for each
-//! bucket, and the last bucket that is finished), and touches the index not at all; an early end is
-//! written down as a deletion is, but in a bucket that stays as long as its version's, so that an
-//! index made anew finds it. What cannot be read in one bucket holds up no other.
+//! bucket, and the last bucket that is finished), and does not touch the index; an early end is
+//! written down as a deletion is, but in a bucket that stays as long as its version's, so that a
+//! rebuilt index finds it. What cannot be read in one bucket does not hold up another.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl Batch<'_> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
         let swept = self.sweep_early_versions((name, bucket), track, budget, &mut versions);
-        // An index that is made anew must find it as long as the version is there.
+        // A rebuilt index must find it as long as the version is there.
         let last = self.view.buckets.keys().next_back();
         let stays = if self.home >= name {
             self.home
@@ -267,7 +267,7 @@ impl Batch<'_> {
     }
 }
 
-/// What a sweep comes to.
+/// What a sweep finds next.
 enum Found {
     Ended,
     Expired(crate::Record),
@@ -275,7 +275,8 @@ enum Found {
 }
 
 impl View<'_> {
-    /// Early ends of a bucket from a moment on, in order: so many at least, if there are.
+    /// Early ends of a bucket from a moment on, in order: the first `limit`, or all if there are
+    /// fewer.
     fn early(
         &self,
         (name, bucket): (u64, &Bucket),
@@ -293,8 +294,8 @@ impl View<'_> {
         for entry in entries.take(limit) {
             found.push(keys::read_early_key(&key_of(entry)?)?);
         }
-        // Each of them has the next so many, so the first so many of all are among them; one that
-        // is being flushed is found twice.
+        // Each source gave its next `limit`, so the first `limit` of all are among them; an end
+        // that is being flushed is found twice.
         found.sort_unstable();
         found.dedup();
         found.truncate(limit);

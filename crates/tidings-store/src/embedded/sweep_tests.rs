@@ -186,7 +186,7 @@ async fn after_silence() {
 #[tokio::test]
 async fn many_early_ends_at_once() {
     let mut kept = Kept::new(false);
-    // There are so many buckets that they must share one.
+    // The buckets reach their maximum number, so that later records must share one of them.
     for number in 0..40 {
         let life = ((3 * HOUR) << (number / 4)) / 4 * (4 + number % 4);
         kept.write(&format!("lasts/{number}"), life).await;

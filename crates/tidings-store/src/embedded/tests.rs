@@ -474,7 +474,7 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
 }
 
 /// Writes, syncs and cuts of the log fail at random. What was acknowledged is there, what was
-/// refused is not, and the store goes on without being opened anew.
+/// refused is not, and the store continues without being opened again.
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_disk_lose_nothing_acknowledged() {
     let (mut refused, mut unknown) = (0, 0);

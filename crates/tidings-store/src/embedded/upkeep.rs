@@ -18,11 +18,11 @@ use crate::Revision;
 enum Next {
     /// That history up to a revision is forgotten, and what was swept then.
     Forgotten(Revision, Swept),
-    /// That the log has so many bytes, or versions of so many have ended.
+    /// That the log has `len` bytes, or versions with `ended` bytes have ended.
     Grown { len: u64, ended: u64 },
-    /// The end of the one that is under way.
+    /// The end of the pass that is under way.
     Running,
-    /// That the store is opened anew.
+    /// That the store is opened again.
     Opening,
 }
 
@@ -58,7 +58,7 @@ impl Upkeep {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Versions ended with a commit in buckets that are not dropped soon; their values had so many
+    /// Versions ended with a commit in buckets that are not dropped soon; their values had `bytes`
     /// bytes.
     pub(crate) fn ended(&self, bytes: u64) {
         self.ended.fetch_add(bytes, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Upkeep {
         }
     }
 
-    /// A pass came to its end and left so many bytes.
+    /// A pass ended and left `len` bytes.
     pub(crate) fn finished(&self, len: u64, segment_len: u64) {
         *self.next() = Next::Grown {
             len: len + (len / 2).max(segment_len),
@@ -101,7 +101,7 @@ impl Upkeep {
         *self.next() = Next::Forgotten(revision + 1, Swept::default());
     }
 
-    /// There must be no pass before the store is opened anew.
+    /// There must be no pass before the store is opened again.
     pub(crate) fn give_up(&self) {
         *self.next() = Next::Opening;
     }

@@ -313,8 +313,8 @@ impl Client {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Turns to the next member, unless somebody has turned away from this one already; with new
-    /// TLS files, if there are.
+    /// Switches to the next member, unless another task has already switched away from this one;
+    /// with new TLS files, if there are any.
     pub(super) fn leave(&self, member: usize) {
         self.members.refresh();
         let next = (member + 1) % self.members.len().max(1);
@@ -323,7 +323,7 @@ impl Client {
             .compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Looks after the TLS files for ever.
+    /// Reads the TLS files again at intervals, forever.
     pub(super) async fn keep_tls(&self) {
         loop {
             sleep(REFRESH_EVERY).await;

@@ -14,6 +14,6 @@ pub struct Description {
     pub expires_at: Option<UnixMillis>,
 }
 
-/// Describes a value, whoever wrote it: the server's decoder. It must be quick; it is called for
-/// every record read.
+/// Describes a value of any writer: the server's decoder. It must be quick; it is called for every
+/// record read.
 pub type Describe = Arc<dyn Fn(&[u8]) -> Description + Send + Sync>;

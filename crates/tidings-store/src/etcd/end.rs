@@ -24,7 +24,7 @@ impl End {
         Self { at, lead: None }
     }
 
-    /// The end of what has so many seconds left now.
+    /// The end of a record or lease that has `seconds` seconds left now.
     pub(super) fn after(now: Reading, seconds: i64) -> Self {
         let left = seconds.saturating_mul(1000);
         Self {

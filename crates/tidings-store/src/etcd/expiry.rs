@@ -1,7 +1,7 @@
 //! What is known about when records end.
 //!
-//! etcd keeps a lease with a record, and a lease lives a little longer than asked and anew when the
-//! leader changes. So the true end is taken from the first of these that knows it:
+//! etcd keeps a lease with a record, and a lease lives a little longer than asked and starts again
+//! when the leader changes. So the true end is taken from the first of these that knows it:
 //!
 //! 1. this process wrote that revision, or is just writing it (exact);
 //! 2. the server's decoder finds it in the value (exact);

@@ -22,7 +22,7 @@ use crate::{Change, ReadError, Record, Revision, UnixMillis, WriteError};
 /// How often etcd is asked for progress while nothing happens, so that bookmarks stay young.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// How long after an overflow or a failure the index is loaded anew.
+/// How long after an overflow or a failure the index is loaded again.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
 
 /// How often the clock is compared with the time that passes.
@@ -155,7 +155,7 @@ impl Shared {
             previous_index: None,
             previous_bucket: 0,
         });
-        // The history first: whoever sees the index at a revision finds the changes up to it.
+        // The history first: a reader that sees the index at a revision finds the changes up to it.
         self.changes.publish(logged, revision);
         self.index.apply(applied, revision);
         // What a write's answer said in between, it could not say to the index yet.
@@ -236,8 +236,8 @@ impl Shared {
     }
 }
 
-/// Deletes records that are still there long after their lease should have taken them: it began
-/// anew with another leader. Looks at the clock meanwhile.
+/// Deletes records that are still there long after their lease should have deleted them: it started
+/// again with another leader. Looks at the clock meanwhile.
 pub(super) async fn sweep(shared: Arc<Shared>) {
     let mut lead = Reading::of(&*shared.clock).lead();
     loop {

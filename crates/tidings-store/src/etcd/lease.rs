@@ -6,8 +6,8 @@
 //! another is granted. Leases are not kept alive.
 //!
 //! etcd lets the client choose a lease's number, so ours says when the lease ends. etcd itself
-//! starts every lease anew when its leader changes; the number does not change with it, and whoever
-//! reads a record later knows its true end.
+//! starts every lease again when its leader changes; the number does not change with it, and later
+//! readers of a record know its true end.
 
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 //!
 //! A connection lives on with what it was made with; only a new one needs what is in the files now,
 //! as with etcd's own client. So the files are read again from time to time and when a request
-//! failed, and if they say something else, all connections are made anew. Files that cannot be
-//! used, replaced only by half say, change nothing.
+//! failed, and if they say something else, all connections are made again. Files that cannot be
+//! used, for example half-replaced ones, change nothing.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -72,7 +72,7 @@ impl Members {
         channels.get(member).cloned()
     }
 
-    /// Makes all connections anew if the TLS files say something else than before.
+    /// Makes all connections again if the TLS files say something else than before.
     pub(super) fn refresh(&self) {
         let Some(tls) = &self.tls else { return };
         let mut material = tls.material.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,12 +23,12 @@
 //! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd
 //!   does not say why a key went.
 //! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a
-//!   watcher that starts earlier than it reads etcd's own history. After a failure the stream goes
-//!   on at another member behind the last whole revision it delivered.
-//! - **Indexes.** etcd has none. A bounded local index follows the watch; where it is not ready or
-//!   too small, lists by object and by time read the whole prefix. So do the newest of a range, or
-//!   by object, reason or type, each page of them; and counts read everything. Both find a record
-//!   by what the server's decoder says of its value: [`NewRecord::index`] is not stored.
+//!   watcher that starts earlier than it reads etcd's own history. After a failure the stream
+//!   continues at another member behind the last whole revision it delivered.
+//! - **Indexes.** etcd has no indexes. A bounded local index follows the watch; where it is not
+//!   ready or too small, lists by object and by time read the whole prefix. So do the newest of a
+//!   range, or by object, reason or type, each page of them; and counts read everything. Both find
+//!   a record by what the server's decoder says of its value: [`NewRecord::index`] is not stored.
 //!
 //! Watch progress on revisions of *other* keys comes at once from etcd 3.4.25 and 3.5.8 on, every
 //! ten minutes before.

@@ -235,7 +235,7 @@ impl Shared {
         Ok((keys.len() <= CANDIDATES_MAX).then_some((keys, revision)))
     }
 
-    /// Waits a moment for the index to come to a revision. True if it is there.
+    /// Waits a moment for the index to reach a revision. True if it has.
     pub(super) async fn index_reached(&self, revision: Revision) -> bool {
         let there = || self.index.revision().map(|at| at >= revision);
         match there() {

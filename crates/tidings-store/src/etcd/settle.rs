@@ -6,7 +6,7 @@
 //!   change was the first behind r is ours, or ours was not done and never will be, for its
 //!   condition can hold no more. The key's own history tells which.
 //! - **Not done**, if etcd said that its space is used up and the key is as it was: absent, or at
-//!   revision r. A create that somebody has deleted since counts as not done; nothing of it is
+//!   revision r. A create whose key a client has deleted since counts as not done; nothing of it is
 //!   left.
 //! - **Unknown** otherwise: above all while the key is as it was, since the lost request may still
 //!   be on its way.
@@ -103,7 +103,8 @@ impl Shared {
     ) -> Option<KeyValue> {
         for _ in 0..VERSIONS_MAX {
             let at = unsigned(version.mod_revision);
-            // A key that was created anew has no version before, or one of another life.
+            // A key that was created again has no version before, or one from before it was
+            // deleted.
             if at <= expected || unsigned(version.create_revision) > expected {
                 return None;
             }

@@ -225,10 +225,10 @@ impl Shared {
         (now, confirmed.at(now))
     }
 
-    /// Waits for the feed to come to a revision, for so long at most.
+    /// Waits for the feed to reach a revision, for `at_most` at the longest.
     pub(super) async fn until_fed(&self, revision: Revision, at_most: Duration) {
         let mut fed = self.fed.subscribe();
-        // Whoever waits looks for itself how far it has come.
+        // Each caller checks for itself how far the feed has come.
         let _ = timeout(at_most, fed.wait_for(|fed| *fed >= revision)).await;
     }
 }

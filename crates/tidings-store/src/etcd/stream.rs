@@ -17,7 +17,7 @@ use crate::Revision;
 pub(super) enum Ended {
     /// etcd has forgotten changes that were not delivered yet, up to this revision.
     Compacted(Revision),
-    /// The member or the connection failed; another stream can go on where this one stopped.
+    /// The member or the connection failed; another stream can continue where this one stopped.
     Failed(Failure),
 }
 

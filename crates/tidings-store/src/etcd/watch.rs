@@ -222,7 +222,7 @@ impl EtcdWatch {
             }
         };
         // From here on the delivery is out of the stream: should this future be dropped while a
-        // lease is looked up, the stream is opened anew at the unmoved position.
+        // lease is looked up, the stream is opened again at the unmoved position.
         let stream = direct.stream.take();
         let Some(changes) = self.shared.changes_of(&delivery.events).await else {
             return Err(compacted(delivery.revision));

@@ -4,8 +4,8 @@
 //!
 //! - An update or a delete on revision r: yes. The key can be at r only before it, so of all copies
 //!   one takes effect.
-//! - A create: no. The key could have been created by the first copy, deleted by somebody, and
-//!   created anew by the second.
+//! - A create: no. The key could have been created by the first copy, deleted by another client,
+//!   and created again by the second.
 //!
 //! What was done is then told by reading the key and, for an update, its history (`settle.rs`).
 //! Where that cannot tell, the outcome is [`Fault::Unknown`].
@@ -32,7 +32,7 @@ use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, VALUE_LEN_MA
 /// transaction of its own inside.
 const EXPIRE_BATCH: usize = 64;
 
-/// What a transaction takes besides value and key, in bytes, generously.
+/// Bytes of a transaction in addition to value and key, a generous estimate.
 const REQUEST_OVERHEAD: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
