@@ -196,8 +196,8 @@ fn panicked() -> Response {
     Status::internal("this request made the server panic; its log says how").into_response()
 }
 
-/// Its other end is dropped when nobody waits for the answer any more. Without one that drops the
-/// request itself.
+/// Its other end is dropped when the client no longer waits for the answer. If there is no sender,
+/// the request itself is dropped then.
 type Gone = Option<oneshot::Sender<Infallible>>;
 
 async fn is_gone(gone: Gone) {

@@ -28,7 +28,7 @@ use crate::http::stored::{Key, Stored};
 use tidings_api::codec::json::{Reading, TypeMeta, complaint};
 use tidings_api::codec::{self, Api};
 
-/// So many events of a collection are deleted at once, so that the store writes them together.
+/// Maximum concurrent deletions of a collection's events; the store writes these together.
 const DELETES_AT_ONCE: usize = 128;
 
 /// DELETE of an event.
@@ -122,8 +122,9 @@ async fn remove(
     }
 }
 
-/// Whether a deletion waits for a finalizer: nobody collects what belongs to events, so that it
-/// does not for those who would (`deletionFinalizersForGarbageCollection`).
+/// Whether a deletion waits for a finalizer. Events have no dependents to collect, so a deletion
+/// does not wait for the finalizers of the garbage collector
+/// (`deletionFinalizersForGarbageCollection`).
 fn is_waited_for(finalizer: &str) -> bool {
     !["orphan", "foregroundDeletion"].contains(&finalizer)
 }
@@ -206,7 +207,7 @@ async fn remove_listed(
         match removed {
             Ok(Removed::Gone | Removed::Waiting(_)) => return Ok(()),
             Ok(Removed::Overtaken) => {}
-            // What somebody else deleted first is deleted all the same.
+            // An event that another request deleted first counts as deleted.
             Err(status) if status.code() == StatusCode::NOT_FOUND => return Ok(()),
             Err(status) => return Err(status),
         }

@@ -10,7 +10,7 @@ use crate::clock;
 /// An answer is as good as new for this long.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The latest answer. Health checks are open to everybody, and counting in a store is not free.
+/// The latest answer. Health checks are open to all clients, and counting in a store is not free.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedStore(Mutex<Option<(Instant, Result<Stats, String>)>>);
 
