@@ -94,8 +94,8 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Reads what `kubectl get namespaces -o yaml` (or `-o json`) prints: a list of namespaces, of
-    /// each its name and `status.phase`. Everything else in it is passed over.
+    /// Reads what `kubectl get namespaces -o yaml` (or `-o json`) prints: a list of namespaces, and
+    /// of each its name and `status.phase`. Everything else in it is ignored.
     ///
     /// # Errors
     /// What is wrong, and on which line.
@@ -148,7 +148,7 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// What a namespace is up to; `None` if it is not there.
+    /// The state of a namespace; `None` if it does not exist.
     pub fn find(&self, name: &str) -> Option<Namespace> {
         match &self.named {
             Some(named) => named.get(name).copied(),

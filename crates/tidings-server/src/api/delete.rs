@@ -187,8 +187,8 @@ impl Batches for Deleting {
     }
 }
 
-/// Removes an event that was listed, whatever became of it since, if the preconditions hold of what
-/// it has become.
+/// Removes an event that was listed, even if it has changed since, if the preconditions hold for
+/// its present state.
 async fn remove_listed(
     server: &ApiServer,
     api: Api,
@@ -252,7 +252,7 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     if !errors.is_empty() {
         return Err(Status::invalid(OPTIONS, "meta.k8s.io", "", &errors));
     }
-    // A body takes the place of the query; who asks for a dry run in either gets one.
+    // A body takes the place of the query; a dry run may be asked for in either.
     let dry_run = !dry_run.is_empty()
         || call
             .info
