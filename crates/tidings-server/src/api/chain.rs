@@ -130,8 +130,8 @@ async fn let_in(
     tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
 }
 
-/// Writes down what came of a request: now, or where the answer is made while it is sent, at its
-/// end.
+/// Writes the result of a request to the audit log: now, or at the end of an answer that is made
+/// while it is sent.
 async fn write_down(
     entry: audit::Entry,
     server: Arc<ApiServer>,
@@ -186,7 +186,7 @@ impl Drop for Unwritten {
     }
 }
 
-/// A panic of a handler is one request's, and no end of its connection.
+/// A panic of a handler fails its request, and does not end the connection.
 async fn unharmed(answer: impl Future<Output = Response>) -> Response {
     let answer = AssertUnwindSafe(answer).catch_unwind();
     answer.await.unwrap_or_else(|_| panicked())
@@ -196,8 +196,8 @@ fn panicked() -> Response {
     Status::internal("this request made the server panic; its log says how").into_response()
 }
 
-/// Its other end is dropped when nobody waits for the answer any more. Without one that drops the
-/// request itself.
+/// Its other end is dropped when the client no longer waits for the answer. If there is no sender,
+/// the request itself is dropped then.
 type Gone = Option<oneshot::Sender<Infallible>>;
 
 async fn is_gone(gone: Gone) {
@@ -207,8 +207,8 @@ async fn is_gone(gone: Gone) {
     }
 }
 
-/// Serves what the user may do. A cluster may be asked for long about that: who waits for it holds
-/// no place.
+/// Serves what the user may do. The question to a cluster about that may take long, and a request
+/// that waits for it holds no place.
 async fn allowed(
     server: &Arc<ApiServer>,
     info: &RequestInfo,

@@ -182,7 +182,8 @@ pub(crate) async fn below(
     }
 }
 
-/// What is below a version that is served is answered in its terms; anything else is nobody's.
+/// A path below a served version is answered with a Status, as its API does; any other path is
+/// unknown.
 pub(super) fn no_such_path(path: &str) -> Response {
     let roots = DOCUMENTS.iter().map(|(root, _)| *root);
     let mut roots = roots.filter(|root| *root != "/apis").chain(["/version"]);

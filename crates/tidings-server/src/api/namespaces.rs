@@ -19,7 +19,7 @@ use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::table::IncludeObject;
 
-/// What everybody accepts; there is no protobuf of namespaces here.
+/// The media types a client may ask for; namespaces have no protobuf form here.
 const ACCEPTED: &str = "application/json, application/yaml";
 
 /// GET /api/v1/namespaces/{namespace}
@@ -150,8 +150,8 @@ fn partial(version: &str, (name, _): &(String, Namespace)) -> Value {
     })
 }
 
-/// The columns of `printNamespace` in `pkg/printers/internalversion/printers.go`. Nobody knows when
-/// a namespace was made.
+/// The columns of `printNamespace` in `pkg/printers/internalversion/printers.go`. The creation time
+/// of a namespace is not known.
 fn table(
     version: &str,
     query: &Query,

@@ -21,7 +21,7 @@ use crate::http::status::Status;
 use crate::http::stored::selects;
 use tidings_api::selector::Selector;
 
-/// So many records are read from the store at a time.
+/// Maximum records read from the store at a time.
 const STORE_PAGE_LEN: usize = 500;
 
 type Ahead = MaybeDone<BoxFuture<'static, Result<Page, Status>>>;
@@ -31,12 +31,12 @@ pub(crate) struct Pages {
     server: Arc<ApiServer>,
     selector: Selector,
     request: ListRequest,
-    /// How many bytes of each key are the namespace that the list is of, and its slash; continue
-    /// tokens go without.
+    /// Bytes of each key that are the namespace of the list and its slash; continue tokens leave
+    /// them out.
     namespace_len: usize,
     /// How many records may still come.
     left: Option<usize>,
-    /// No key behind this one is wanted.
+    /// The list ends at this key.
     until: Option<Bytes>,
     /// The page behind the last batch, as far as it was read.
     ahead: Option<Pin<Box<Ahead>>>,
@@ -233,7 +233,7 @@ async fn read_page(
         .list(request)
         .await
         .map_err(|error: ReadError| {
-            // A list that cannot go on at its own revision may go on at the latest.
+            // A list that cannot continue at its own revision may continue at the latest.
             let resume = after.map(|after| {
                 Continuation {
                     revision: None,

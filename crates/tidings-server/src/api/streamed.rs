@@ -1,9 +1,8 @@
 //! A list on its way out: read, encoded and sent batch by batch, so that one of any length takes
 //! the memory of two pages.
 //!
-//! What goes wrong before the first byte is told by a [`Status`]. Once the answer has begun,
-//! cutting it off is the only way left to say that it is not whole; what became of it is then known
-//! by its [`Outcome`].
+//! An error before the first byte is answered with a [`Status`]. Once the answer has begun, the
+//! only way to show that it is not complete is to cut it off; its [`Outcome`] tells how it ended.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::vec;

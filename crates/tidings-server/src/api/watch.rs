@@ -1,9 +1,10 @@
-//! Watches: what exists, if asked for, then every change in order, until time or server end it.
+//! Watches: what exists, if asked for, then every change in order, until the timeout or the end of
+//! the server.
 //!
-//! A watch answers 200 at once; whatever goes wrong later is one `ERROR` in the stream, for not
-//! every client reads the HTTP status of a watch. A change is judged by the selector before and
-//! after it: an event that enters the selection is `ADDED`, one that leaves it `DELETED`. A client
-//! that reads slowly makes its own watch wait, nobody else's.
+//! A watch answers 200 at once; any later failure is one `ERROR` in the stream, because not every
+//! client reads the HTTP status of a watch. A change is judged by the selector before and after it:
+//! an event that enters the selection is `ADDED`, one that leaves it `DELETED`. A client that reads
+//! slowly delays its own watch and no other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -118,8 +119,8 @@ pub(crate) async fn watch(
         ended,
     );
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))];
-    // The stream ends in time only if somebody reads it; the connection looks after those that
-    // nobody does.
+    // The stream ends in time only while the client reads it; the connection ends streams that are
+    // not read.
     let lasting = Extension(Lasting(timeout));
     Ok((
         StatusCode::OK,
@@ -328,7 +329,8 @@ impl Watching {
         }
         let mut frames: Vec<Bytes> = Vec::new();
         let mut len = 0;
-        // A revision is told in whole: a client that goes on behind it would miss the rest.
+        // All changes of a revision are sent together: a client that continues after it would miss
+        // the rest.
         while let Some(change) = pending.front()
             && (len < CHUNK_LEN || change.revision() == self.sent_revision)
             && let Some(change) = pending.pop_front()

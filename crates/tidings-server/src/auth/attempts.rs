@@ -25,7 +25,7 @@ const KNOWN_USERS: [&str; 5] = [
 pub(crate) enum Attempt<'a> {
     /// The user of this name was let in.
     Success(&'a str),
-    /// Nobody was found.
+    /// No user was found.
     Failure,
     /// It could not be checked.
     Error,
@@ -63,7 +63,7 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Somebody asked to be let in.
+    /// Counts an attempt to be let in.
     pub(crate) fn authenticated(&self, attempt: Attempt<'_>, took: Duration) {
         let result = match attempt {
             Attempt::Success(user) => {
@@ -79,7 +79,7 @@ impl Attempts {
             .observe_duration(took);
     }
 
-    /// Somebody asked to do something.
+    /// Counts an attempt to do something.
     pub(crate) fn authorized(&self, permission: Permission, took: Duration) {
         let result = match permission {
             Permission::Allowed => "allowed",

@@ -1,6 +1,6 @@
 //! Whose request it is. A client certificate, a token this server knows, a token a cluster knows:
-//! the first that is good counts. Credentials of which none is good are refused, also where
-//! anonymous requests are let in.
+//! the first valid one counts. Credentials of which none is valid are refused, also where anonymous
+//! requests are let in.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,8 +16,8 @@ use super::counters::AccessCounters;
 use super::reviewer::{ReviewError, Reviewer};
 use super::tokens::{Token, TokenTable, token_digest};
 
-/// Open to those who show nothing, as kube-apiserver's default policy and its aggregated servers
-/// have it: a probe has no credentials.
+/// Open to clients without credentials, as in kube-apiserver's default policy and its aggregated
+/// servers: a probe has no credentials.
 const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
 /// Knows users by their tokens and certificates.
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Authenticator {
     }
 }
 
-/// Why nobody was found.
+/// Why no user was found.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// The credentials are wrong, or there are none. If there is a certificate among them, why it

@@ -14,8 +14,8 @@ use super::rbac::{RbacPolicy, Rule};
 use super::reviewer::{ReviewError, Reviewer};
 
 /// Decides what a user may do. The default allows what kube-apiserver's default policy does:
-/// everything to `system:masters`, discovery and reviews of oneself to whoever is authenticated,
-/// health and version to everybody.
+/// everything to `system:masters`, discovery and reviews of oneself to authenticated users, health
+/// and version to all clients.
 #[derive(Debug, Default)]
 pub struct Authorizer {
     allows_everything: bool,
@@ -23,7 +23,7 @@ pub struct Authorizer {
     cluster: Option<AccessReviews>,
 }
 
-/// Every rule that holds for somebody somewhere.
+/// Every rule that applies to a user in a namespace.
 pub(crate) struct Rules {
     pub(crate) rules: Vec<Rule>,
     /// Why there may be more, if so.
@@ -31,7 +31,7 @@ pub(crate) struct Rules {
 }
 
 impl Authorizer {
-    /// Allows everything to everybody who is let in; kube-apiserver's `AlwaysAllow`.
+    /// Allows everything to all users who are let in; kube-apiserver's `AlwaysAllow`.
     pub fn always_allow() -> Self {
         Self {
             allows_everything: true,
@@ -71,7 +71,7 @@ impl Authorizer {
     }
 
     /// # Errors
-    /// Whoever would have to be asked gives no answer. The request is not allowed then.
+    /// The cluster that would have to be asked gives no answer. The request is not allowed then.
     pub(crate) async fn authorize(
         &self,
         user: &User,

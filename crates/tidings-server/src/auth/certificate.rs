@@ -30,8 +30,9 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::User;
 
-/// What was found of a certificate holds for this long, unless its time begins or ends before. To
-/// look at it costs many times what a request does, for one that is not good above all.
+/// A result of the check of a certificate is valid for this long, unless the certificate's time
+/// begins or ends before. A check costs many times what a request does, above all of a bad
+/// certificate.
 const HOLDS_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// Refused certificates that are remembered for all connections.
 const REFUSED_MAX: usize = 1024;

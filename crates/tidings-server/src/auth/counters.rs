@@ -1,5 +1,5 @@
-//! How often a cluster was asked who somebody is and what they may do, and how often replaced files
-//! were taken over.
+//! How often a cluster was asked who a user is and what the user may do, and how often replaced
+//! files were loaded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

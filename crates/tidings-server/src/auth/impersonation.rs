@@ -1,5 +1,5 @@
-//! Acting as somebody else (`Impersonate-User` and its kin, `kubectl --as`). Whoever asks for it
-//! needs the verb `impersonate` on everything it wants to be
+//! Acting as another user (`Impersonate-User` and its kin, `kubectl --as`). The user who asks for
+//! it needs the verb `impersonate` on the name, the uid, and each group and extra of the other user
 //! (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 /// Maximum of permissions that one request asks about: each may be a question to a cluster.
 const NEEDED_MAX: usize = 100;
 
-/// Whom a request wants to be, and what it takes.
+/// The user a request wants to act as, and the permissions it needs for that.
 #[derive(Debug)]
 pub(crate) struct Impersonation {
     pub(crate) user: User,

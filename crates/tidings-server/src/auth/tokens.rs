@@ -12,7 +12,7 @@ use super::User;
 pub struct Token {
     /// The secret.
     pub token: String,
-    /// Who shows it.
+    /// The user who shows it.
     pub user: User,
 }
 

@@ -1,8 +1,8 @@
-//! What happens on one connection: which requests are open, since when nothing was asked, and what
-//! a client leaves lying.
+//! What happens on one connection: which requests are open, how long it has been idle, and which
+//! answers a client does not take.
 //!
-//! The connection's place is told when something is asked and when nothing is any more, under the
-//! lock of the open requests: it hears of both in the order in which they happen.
+//! The connection's place is told when the first request opens and when the last one ends, under
+//! the lock of the open requests, so that it hears of both in the order in which they happen.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,8 +80,8 @@ impl Activity {
         self.too_many_unproven.notified().await;
     }
 
-    /// Resolves when nothing was going on for some time: `first` if no request ever came, otherwise
-    /// between `pause` and twice that.
+    /// Resolves when the connection was idle for some time: `first` if no request ever came,
+    /// otherwise between `pause` and twice that.
     pub(crate) async fn idle(&self, first: Duration, pause: Duration) {
         let mut before = (0, 0);
         loop {

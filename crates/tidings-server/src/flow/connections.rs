@@ -1,15 +1,16 @@
 //! Places for connections, and which connection ends where there is none left.
 //!
-//! A connection is a stranger's until a request on it has shown good credentials. Invariants:
-//! - No more connections than there are places hold one, and none of those that were told to end is
+//! A connection is a stranger until a request on it has shown good credentials. Invariants:
+//! - No more connections hold places than there are, and a connection that was told to end is not
 //!   counted twice.
 //! - A tenth of the places is kept from strangers, and a tenth from connections with credentials:
 //!   idle strangers cannot shut out clients, and clients cannot shut out a probe, which has no
 //!   credentials.
-//! - A new connection that finds no place is given that of a stranger of the peer that has the most
-//!   of them: of its oldest, one that asks nothing before all others. So one peer's strangers push
-//!   out each other first. A connection with credentials is never ended for another. If all places
-//!   of those are taken, one more stays a stranger among the places.
+//! - A new connection that finds no place gets that of a stranger of the peer with the most
+//!   strangers: the oldest without an open request, or else the oldest. So the strangers of one
+//!   peer push out each other first. A connection with credentials is never ended for another. If
+//!   all places for connections with credentials are taken, a further one remains among the
+//!   strangers.
 //! - The same holds among the connections of one peer address, if these are bounded.
 
 use std::cmp::Reverse;
@@ -22,7 +23,7 @@ use tokio::sync::Notify;
 
 use super::connection_counters::{ConnectionMetrics, Ending};
 
-/// One place in so many is kept from connections without credentials, and one from those with
+/// One place in this number is kept from connections without credentials, and one from those with
 /// credentials.
 const KEPT: usize = 10;
 
@@ -57,9 +58,9 @@ type Rank = (bool, u64);
 #[derive(Debug)]
 pub(crate) struct Connections {
     max: usize,
-    /// As many have credentials at most, and as many have none.
+    /// The maximum of connections with credentials, and of those without.
     kind_max: usize,
-    /// 0 is no limit.
+    /// 0 means no limit.
     peer_max: usize,
     taken: Mutex<Taken>,
     /// A place was given back.
@@ -103,7 +104,8 @@ enum Entry {
 }
 
 impl Connections {
-    /// So many places, and so many of them for one peer address; 0 for the latter is no limit.
+    /// `max` places, of which one peer address may have `peer_max`; 0 for the latter means no
+    /// limit.
     pub(crate) fn new(max: usize, peer_max: usize) -> Self {
         let max = max.max(1);
         let kept = max.div_ceil(KEPT).min(max - 1);
@@ -554,7 +556,7 @@ mod tests {
         probe.visitor().authenticate();
         assert_eq!(door.connections.counts(), (1, 0));
 
-        // A single place is everybody's.
+        // A single place is open to connections of both kinds.
         let door = Door::new(1, 0);
         let only = door.place(A);
         only.visitor().authenticate();

@@ -1,4 +1,4 @@
-//! What goes on at the same time: connections, requests in flight, and answers written no faster
+//! What happens at the same time: connections, requests in flight, and answers written no faster
 //! than they are read.
 
 pub(crate) mod activity;

@@ -22,7 +22,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        // What has a semicolon or an escape that is none is passed over, as Go does.
+        // A pair with a semicolon or an invalid escape is skipped, as in Go.
         let is_escape = |digits: &str| {
             let mut digits = digits.bytes();
             let mut is_digit = || digits.next().is_some_and(|digit| digit.is_ascii_hexdigit());
@@ -78,7 +78,7 @@ impl Query {
         ))
     }
 
-    /// An integer; given without one it is none.
+    /// An integer; `None` without the parameter.
     ///
     /// # Errors
     /// 400 in the words of Go's `strconv.ParseInt`.
@@ -218,7 +218,7 @@ pub(crate) struct WriteOptions {
     pub(crate) force: bool,
 }
 
-/// A manager's name may have so many bytes.
+/// Maximum bytes of a manager's name.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 fn check_field_manager(manager: &str, errors: &mut FieldErrors) {
@@ -462,7 +462,7 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
             "ns" => 1,
             _ => return None,
         };
-        // More than a billionth of an hour is lost here, which is less than a clock can tell.
+        // Digits beyond these are less than 1e-15 of an hour, which is less than a nanosecond.
         let fraction = fraction.get(..fraction.len().min(FRACTION_DIGITS_MAX))?;
         let number = |digits: &str| match digits {
             "" => Some(0),
@@ -479,7 +479,7 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(Duration::from_nanos(nanos))
 }
 
-/// So many digits behind the point are read.
+/// Digits after the point that are read.
 const FRACTION_DIGITS_MAX: usize = 15;
 
 fn leading_digits(text: &str) -> (&str, &str) {

@@ -159,7 +159,8 @@ impl Status {
         Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// Whoever has to be asked about a token or a permission does not answer. Worth another try.
+    /// The cluster that has to be asked about a token or a permission does not answer. A retry may
+    /// succeed.
     pub(crate) fn cannot_check() -> Self {
         let mut status = Self::unavailable(
             "the credentials or permissions of this request could not be checked",
@@ -175,7 +176,7 @@ impl Status {
         Self::of(StatusCode::NOT_FOUND, "NotFound", message).about(api, name)
     }
 
-    /// The path is none of ours.
+    /// The path is unknown.
     pub(crate) fn no_such_path() -> Self {
         Self::of(
             StatusCode::NOT_FOUND,
@@ -274,7 +275,7 @@ impl Status {
         })
     }
 
-    /// Recorders know this one by its cause and drop the event in silence.
+    /// Recorders recognize this one by its cause and drop the event silently.
     pub(crate) fn namespace_terminating(api: Api, name: &str, namespace: &str) -> Self {
         let message = format!(
             "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \

@@ -100,8 +100,8 @@ impl Running {
     }
 
     /// Looks at once at the files of tokens, permissions and certificates, which it otherwise does
-    /// every so often ([`SecurityOptions::reload_interval`]). Whether every one that changed is in
-    /// force now.
+    /// once per [`SecurityOptions::reload_interval`]. Returns whether every changed file is now in
+    /// force.
     pub async fn reload(&self) -> bool {
         let (asked, answered) = oneshot::channel();
         self.reload.send(asked).await.is_ok() && answered.await.unwrap_or(false)

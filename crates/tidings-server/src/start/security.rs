@@ -76,15 +76,15 @@ impl Default for SecurityOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthorizationMode {
-    /// Roles and their bindings; without a file next to nothing, but for members of
+    /// Roles and their bindings; without a file next to nothing is allowed, except to members of
     /// `system:masters`.
     #[default]
     Rbac,
-    /// Whoever is let in may do everything.
+    /// All users who are let in may do everything.
     AlwaysAllow,
 }
 
-/// What the options and their files amount to.
+/// The result of the options and their files.
 pub(crate) struct Security {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
@@ -233,12 +233,12 @@ pub(crate) struct FileWatcher {
     files: Files,
 }
 
-/// Somebody who wants to know whether all files are usable.
+/// A request to look at the files now; the answer is whether all of them are usable.
 pub(crate) type ReloadRequest = oneshot::Sender<bool>;
 
 impl FileWatcher {
-    /// Looks at the files every so often, and whenever it is asked to, until nobody can ask any
-    /// more.
+    /// Looks at the files once per `interval`, and whenever it is asked to, until all senders of
+    /// requests are dropped.
     pub(crate) async fn run(
         mut self,
         interval: Duration,
@@ -252,7 +252,7 @@ impl FileWatcher {
                 },
                 () = tokio::time::sleep(interval) => None,
             };
-            // Files may lie on slow disks.
+            // Files may be on slow disks.
             let reloaded = tokio::task::spawn_blocking(move || {
                 let usable = self.reload();
                 (self, usable)
@@ -262,7 +262,7 @@ impl FileWatcher {
             };
             self = watcher;
             if let Some(request) = request {
-                // Whoever asked may be gone.
+                // The requester may be gone.
                 let _ = request.send(usable);
             }
         }

@@ -1,11 +1,11 @@
 //! Connections: accepted, put behind TLS, served, and ended in good order.
 //!
-//! Nobody holds one for nothing: the handshake, the first request, and the pause between two
-//! requests each have a deadline, whichever protocol is spoken. A request that is being answered, a
-//! watch above all, keeps its connection until its time is over; what the client has not taken some
-//! time after that, it never will, and its connection is ended. Connections on which no request has
-//! shown good credentials have a time of their own, and one answer where HTTP/2 is spoken; how many
-//! connections there are is bounded in `connections.rs`.
+//! No client holds one without using it: the handshake, the first request, and the pause between
+//! two requests each have a deadline, in either protocol. A request that is being answered, a watch
+//! above all, keeps its connection until its time is over; if the client has not taken the rest
+//! some time after that, the connection is ended. Connections on which no request has shown good
+//! credentials have a limit of time of their own, and one answer where HTTP/2 is spoken; the number
+//! of connections is bounded in `connections.rs`.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -147,8 +147,8 @@ async fn connection(
         clock::deadline(clock::timer(), options.unauthenticated_connection_timeout);
     // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
     let _ = stream.set_nodelay(true);
-    // Who is gone without a word is found out also where there is nothing to say to it, as on a
-    // quiet watch.
+    // Detects clients that disappeared without closing the connection, also when there is nothing
+    // to send, as on a quiet watch.
     let keepalive = TcpKeepalive::new()
         .with_time(KEEP_ALIVE)
         .with_interval(KEEP_ALIVE);
@@ -254,8 +254,8 @@ async fn drive<C>(
                 if activity.all_are_overdue() {
                     return;
                 }
-                // Others of the same connection are read: they go on, new ones have to come by
-                // another.
+                // Other answers on the connection are still read: they continue, and new requests
+                // need another connection.
                 overdue.set(activity.overdue(longest, Overdue::All));
             }
             () = activity.strangers_answers_pile_up() => {

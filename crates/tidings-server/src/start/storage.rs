@@ -49,8 +49,8 @@ impl Storage {
     pub(crate) async fn open(self, data_dir: &Path) -> Result<Arc<dyn Store>, StartError> {
         match self {
             Self::Embedded(options) => {
-                // Events are nobody else's business, also where the folder around them was there
-                // before.
+                // No other user of the machine may read events, even if the folder around them
+                // existed before.
                 let folder = data_dir.join("store");
                 private_dir(&folder)?;
                 Ok(Arc::new(EmbeddedStore::open(folder, options)?))

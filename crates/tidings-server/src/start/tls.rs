@@ -1,7 +1,7 @@
-//! The server's certificate. A certificate authority of our own is made on first start and kept in
-//! the data folder, so that clients which trust it still do after a restart; from it a serving
-//! certificate is made anew at every start. Or the certificate is somebody else's affair
-//! (`--tls-cert-file`), and then it is only read.
+//! The server's certificate. At first start a certificate authority of the server's own is made and
+//! kept in the data folder, so that clients which trust it still do after a restart; at every start
+//! it issues a new serving certificate. If a certificate is given (`--tls-cert-file`), it is only
+//! read.
 
 use std::fs;
 use std::io;

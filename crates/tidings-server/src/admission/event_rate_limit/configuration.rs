@@ -86,7 +86,7 @@ impl EventRateLimitOptions {
 
     /// Reads what an `AdmissionConfiguration` of `apiserver.config.k8s.io/v1` says of the plugin
     /// `EventRateLimit`: in place, or in a file named relative to `folder`. Without that plugin
-    /// nothing is limited; others are passed over.
+    /// nothing is limited; other plugins are ignored.
     ///
     /// # Errors
     /// What is wrong, where.

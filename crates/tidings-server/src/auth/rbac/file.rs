@@ -149,7 +149,7 @@ impl LabelSelector {
     }
 }
 
-/// Reads every object of a file. An empty document (two separators in a row, a comment) is none.
+/// Reads every object of a file. Empty documents (two separators in a row, a comment) are skipped.
 pub(super) fn read(text: &str) -> Result<Vec<Object>, RbacError> {
     // A user or namespace may be called y or no.
     let options = serde_saphyr::options! { strict_booleans: true };

@@ -19,7 +19,7 @@ use file::{Binding, Object, Role, Subject};
 use super::User;
 use super::attributes::{Attributes, ResourceAttributes};
 
-/// What everybody may, and the roles one can bind without defining them.
+/// What all clients may do, and the roles that can be bound without a definition.
 const DEFAULTS: &str = include_str!("defaults.yaml");
 
 /// Who may do what. See [`RbacPolicy::parse`].
@@ -32,10 +32,10 @@ pub struct RbacPolicy {
 /// One role, given to one subject.
 #[derive(Clone, Debug)]
 struct Grant {
-    /// Where it holds; everywhere if there is none.
+    /// Where it applies; without a namespace, everywhere.
     namespace: Option<String>,
     rules: Arc<[Rule]>,
-    /// What is said of a request it allows.
+    /// The reason given for a request that it allows.
     reason: String,
 }
 
@@ -45,7 +45,7 @@ impl RbacPolicy {
     /// Reads Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, one or more YAML documents
     /// as `kubectl get -o yaml` prints them. They add to the roles `cluster-admin`, `admin`, `edit`
     /// and `view` (as far as these concern Events) and to what kube-apiserver's default policy
-    /// grants everybody; an object with the same kind and name replaces a default.
+    /// grants to all clients; an object with the same kind and name replaces a default.
     ///
     /// # Errors
     /// [`RbacError`] says which document is wrong and how.
