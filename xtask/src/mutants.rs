@@ -1,7 +1,8 @@
-//! `cargo xtask mutants`: faults put into a crate one at a time (cargo-mutants), and which of them no
-//! test notices. The crate's own tests run first; what survives them is tried against the tests of
-//! the crates that reach it. `.cargo/mutants.toml` says what is left out, and why.
+//! `cargo xtask mutants`: faults put into a crate one at a time (cargo-mutants), and which of them
+//! no test notices. The crate's own tests run first; what survives them is tried against the tests
+//! of the crates that reach it. `.cargo/mutants.toml` says what is left out, and why.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,6 +16,9 @@ const REACHED_FROM: [(&str, &[&str]); 5] = [
     ("tidings-server", &["tidings-cli"]),
     ("tidings-cli", &[]),
 ];
+
+/// What cargo-mutants writes.
+const LISTS: [&str; 4] = ["missed.txt", "caught.txt", "timeout.txt", "unviable.txt"];
 
 /// Fewer cases of each property than usual: what survives them is tried with all.
 const PROPERTY_CASES: &str = "32";
@@ -56,27 +60,26 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         println!("skipped: no cargo-mutants (`cargo install cargo-mutants --locked`)");
         return Ok(());
     }
-    let drawn = match args.sample {
-        None => Vec::new(),
-        Some(number) => {
-            let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-            println!("seed {seed}");
-            let listed = output(&mut cargo(
-                root,
-                &["mutants", "--list", "-p", &args.package],
-            ))?;
-            draw(&listed, number, seed)
-        }
-    };
-    let mut own = mutants(root, args, &[args.package.as_str()], &drawn);
+    let list = ["mutants", "--list", "-p", args.package.as_str()];
+    let listed = output(&mut cargo(root, &list))?;
+    let listed: Vec<&str> = listed.lines().collect();
+    let mut drawn = listed.clone();
+    if let Some(number) = args.sample {
+        let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+        println!("seed {seed}");
+        fastrand::Rng::with_seed(seed).shuffle(&mut drawn);
+        drawn.truncate(number);
+    }
+    let mut own = mutants(root, &[&args.package]);
     own.env("PROPTEST_CASES", PROPERTY_CASES);
-    let mut found = tried(root, &mut own)?;
+    let mut found = tried(root, &mut own, &listed, &drawn)?;
 
     let reached_from = REACHED_FROM.iter().find(|(name, _)| *name == args.package);
-    let further = reached_from.map_or(&[][..], |(_, further)| further);
     if !args.own && !found.survived.is_empty() {
-        let packages = [&[args.package.as_str()], further].concat();
-        let again = tried(root, &mut mutants(root, args, &packages, &found.survived))?;
+        let others = reached_from.map_or(&[][..], |(_, packages)| packages);
+        let packages = [&[args.package.as_str()], others].concat();
+        let survived: Vec<&str> = found.survived.iter().map(String::as_str).collect();
+        let again = tried(root, &mut mutants(root, &packages), &listed, &survived)?;
         found.caught += again.caught;
         found.survived = again.survived;
     }
@@ -95,27 +98,21 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// `number` of the lines, in their order.
-fn draw(listed: &str, number: usize, seed: u64) -> Vec<String> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut drawn: Vec<_> = listed.lines().enumerate().collect();
-    random.shuffle(&mut drawn);
-    drawn.truncate(number);
-    drawn.sort_unstable();
-    drawn.into_iter().map(|(_, line)| line.to_owned()).collect()
-}
-
-/// cargo-mutants with the tests of `packages`, for these faults, or for every one if there are none.
-fn mutants(root: &Path, args: &Args, packages: &[&str], faults: &[String]) -> Command {
-    let mut command = cargo(root, &["mutants", "-p", &args.package, "--colors", "never"]);
+/// cargo-mutants on the first of these packages, with the tests of them all.
+fn mutants(root: &Path, packages: &[&str]) -> Command {
+    let mut command = cargo(root, &["mutants", "--iterate", "--colors", "never"]);
+    command.args(
+        packages
+            .first()
+            .map(|package| ["-p", package])
+            .into_iter()
+            .flatten(),
+    );
     for package in packages {
         command.args(["--test-package", package]);
     }
-    for fault in faults {
-        command.args(["--re", &format!("^{}$", escaped(fault))]);
-    }
     command.arg("--output").arg(folder(root));
-    // Unit and integration tests: an example in the documentation takes a build of its own.
+    // Without the examples of the documentation, each of which is a program of its own.
     command.args(["--", "--tests"]);
     // A build for each fault: no more than the tests need, and apart from our own.
     command
@@ -125,35 +122,34 @@ fn mutants(root: &Path, args: &Args, packages: &[&str], faults: &[String]) -> Co
     command
 }
 
-/// A fault's name as a regular expression.
-fn escaped(name: &str) -> String {
-    let mut pattern = String::with_capacity(name.len());
-    for character in name.chars() {
-        if character.is_ascii_punctuation() {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern
-}
-
 fn folder(root: &Path) -> PathBuf {
     command::target(root).join("mutants")
 }
 
-/// Runs cargo-mutants and reads what it wrote down.
-fn tried(root: &Path, command: &mut Command) -> Result<Outcome> {
+/// Runs cargo-mutants on these of the listed faults, and reads what it wrote down.
+fn tried(root: &Path, command: &mut Command, listed: &[&str], faults: &[&str]) -> Result<Outcome> {
     let written = folder(root).join("mutants.out");
-    // An earlier run's would be taken for this one's if this one cannot begin.
-    let _ = std::fs::remove_dir_all(&written);
+    // It continues where an earlier run ended. Its patterns would do, but it does not ask them of
+    // every kind of fault.
+    let faults: HashSet<_> = faults.iter().collect();
+    let others = listed.iter().filter(|fault| !faults.contains(fault));
+    let others: String = others.flat_map(|fault| [fault, "\n"]).collect();
+    let here = |error: std::io::Error| format!("cannot write {}: {error}", written.display());
+    std::fs::create_dir_all(&written).map_err(here)?;
+    for list in LISTS {
+        std::fs::write(written.join(list), "").map_err(here)?;
+    }
+    std::fs::write(written.join("caught.txt"), others).map_err(here)?;
+    let earlier = written.join("previously_caught.txt");
+    let _ = std::fs::remove_file(&earlier);
     // Fails when a fault survives, too, so its answer says less than what it wrote.
     let finished = command::run(command);
     let read = |name: &str| std::fs::read_to_string(written.join(name));
-    let lists = ["missed.txt", "caught.txt", "timeout.txt", "unviable.txt"].map(read);
-    let [Ok(missed), Ok(caught), Ok(timeout), Ok(unviable)] = lists else {
-        return Err(finished
-            .err()
-            .unwrap_or_else(|| format!("cargo-mutants left no lists in {}", written.display())));
+    let (true, [Ok(missed), Ok(caught), Ok(timeout), Ok(unviable)]) =
+        (earlier.is_file(), LISTS.map(read))
+    else {
+        let begun = || format!("cargo-mutants left no lists in {}", written.display());
+        return Err(finished.err().unwrap_or_else(begun));
     };
     let outcome = Outcome {
         caught: caught.lines().count() + timeout.lines().count(),
@@ -164,35 +160,4 @@ fn tried(root: &Path, command: &mut Command) -> Result<Outcome> {
         finished?;
     }
     Ok(outcome)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_draws_the_same_lines_again_in_their_order() {
-        let listed = (0..100).map(|n| format!("{n}\n")).collect::<String>();
-        let numbers = |seed| {
-            let drawn = draw(&listed, 10, seed);
-            drawn
-                .iter()
-                .map(|line| line.parse::<u32>())
-                .collect::<Vec<_>>()
-        };
-        let drawn = numbers(1);
-        assert_eq!(drawn.len(), 10);
-        assert!(drawn.is_sorted_by_key(|number| number.clone().ok()));
-        assert_eq!(drawn, numbers(1));
-        assert_ne!(drawn, numbers(2));
-        assert_eq!(draw(&listed, 1000, 1).len(), 100);
-    }
-
-    #[test]
-    fn a_name_is_a_pattern_of_itself_only() {
-        assert_eq!(
-            escaped("src/a_b.rs:1:2: replace * with +"),
-            r"src\/a\_b\.rs\:1\:2\: replace \* with \+"
-        );
-    }
 }

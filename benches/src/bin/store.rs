@@ -40,6 +40,10 @@ enum Part {
     Lists,
     /// Half of the events expire beside other writers
     Expiry,
+    /// Ends of records of mixed lives
+    Mixture,
+    /// A few records that are patched again and again
+    Patches,
     /// Real events, from a folder of JSON Lines
     Real {
         /// The folder.
@@ -75,6 +79,8 @@ async fn run() -> ExitCode {
         Part::Reads => storing::reads(&folder, events).await,
         Part::Lists => storing::lists(&folder, events).await,
         Part::Expiry => storing::expiry(&folder, events).await,
+        Part::Mixture => storing::mixture(&folder, events).await,
+        Part::Patches => storing::patches(&folder, events).await,
         Part::Real { captures } => storing::real_events(&folder, &captures, events).await,
         Part::Etcd { program } => storing::etcd(&program, &folder, events, updates, writers).await,
         Part::Log => storing::log(&folder, events, updates, writers).await,

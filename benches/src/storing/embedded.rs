@@ -40,12 +40,17 @@ struct Embedded {
 
 impl Embedded {
     fn open(folder: &Path) -> Result<Self, Failure> {
+        Self::with(folder, true)
+    }
+
+    fn with(folder: &Path, learns: bool) -> Result<Self, Failure> {
         // A clock moved by hand: what expires does when the part says so, and nothing else takes
         // time of the figures.
         let clock = ManualClock::at(UnixMillis(START));
         let mut options = EmbeddedOptions::default();
         options.clock = Arc::new(clock.clone());
         options.expire_by_itself = false;
+        options.learn_to_compress = learns;
         Ok(Self {
             store: EmbeddedStore::open(folder, options)?,
             clock,
@@ -269,7 +274,34 @@ pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
 /// The captures cannot be read, or what the store answered.
 pub async fn real_events(folder: &Path, captures: &Path, count: u64) -> Result<(), Failure> {
     let real = RealEvents::read(captures)?;
-    let target = Embedded::open(folder)?;
+    let learned = store_real(&folder.join("learned"), &real, count, true).await?;
+    let built_in = store_real(&folder.join("built-in"), &real, count, false).await?;
+    figure(NAME, "real")
+        .with("events", learned.events)
+        .with("distinct", real.distinct() as f64)
+        .with("skipped", real.skipped as f64)
+        .with("payload_bytes_per_event", learned.payload)
+        .with("disk_bytes_per_event", learned.disk)
+        .with("disk_bytes_per_event_built_in", built_in.disk)
+        .print();
+    Ok(())
+}
+
+/// What was stored of real events, and bytes of each.
+struct Stored {
+    events: f64,
+    payload: f64,
+    disk: f64,
+}
+
+/// Stores them with a dictionary that is learned from them, or with the built-in one alone.
+async fn store_real(
+    folder: &Path,
+    real: &RealEvents,
+    count: u64,
+    learns: bool,
+) -> Result<Stored, Failure> {
+    let target = Embedded::with(folder, learns)?;
     let mut payload = 0;
     let mut stored = 0;
     let mut number = 0;
@@ -294,15 +326,9 @@ pub async fn real_events(folder: &Path, captures: &Path, count: u64) -> Result<(
         }
     }
     target.store.close().await;
-    figure(NAME, "real")
-        .with("events", stored as f64)
-        .with("distinct", real.distinct() as f64)
-        .with("skipped", real.skipped as f64)
-        .with("payload_bytes_per_event", payload as f64 / number as f64)
-        .with(
-            "disk_bytes_per_event",
-            disk_bytes(folder)? as f64 / stored as f64,
-        )
-        .print();
-    Ok(())
+    Ok(Stored {
+        events: stored as f64,
+        payload: payload as f64 / number as f64,
+        disk: disk_bytes(folder)? as f64 / stored as f64,
+    })
 }

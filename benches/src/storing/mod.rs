@@ -20,6 +20,7 @@ mod figures;
 mod load;
 mod log;
 mod messages;
+mod mixed;
 mod process;
 mod real;
 
@@ -27,3 +28,4 @@ pub use embedded::{expiry, lists, reads, real_events, writes};
 pub use etcd::etcd;
 pub use failure::Failure;
 pub use log::log;
+pub use mixed::{mixture, patches};

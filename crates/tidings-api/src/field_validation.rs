@@ -17,11 +17,17 @@ impl FieldValidation {
     /// # Errors
     /// The complaint, in Go's words, if they are not accepted.
     pub fn heed(self, notes: Vec<String>) -> Result<Vec<String>, String> {
+        self.heed_as("strict decoding error: ", notes)
+    }
+
+    /// The same with the beginning of the complaint.
+    ///
+    /// # Errors
+    /// That and the notes, if they are not accepted.
+    pub fn heed_as(self, complaint: &str, notes: Vec<String>) -> Result<Vec<String>, String> {
         match self {
             Self::Ignore => Ok(Vec::new()),
-            Self::Strict if !notes.is_empty() => {
-                Err(format!("strict decoding error: {}", notes.join(", ")))
-            }
+            Self::Strict if !notes.is_empty() => Err(format!("{complaint}{}", notes.join(", "))),
             Self::Warn | Self::Strict => Ok(notes),
         }
     }

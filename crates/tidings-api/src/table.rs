@@ -5,9 +5,11 @@ use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use serde::Serialize;
+use tidings_core::fields::Type;
+use tidings_core::fields::core_v1::{EVENT_SOURCE, OBJECT_REFERENCE};
 use tidings_core::validate::go_quote;
+use tidings_core::wire::{write_integer, write_members, write_string};
 
-use crate::codec::json::{write_integer, write_members, write_string};
 use crate::codec::stored::{StoredEvent, field};
 use crate::codec::time::Moment;
 use crate::codec::{self, Api};
@@ -107,18 +109,20 @@ impl<'a> Cells<'a> {
     }
 
     fn of_stored(stored: &StoredEvent<'a>) -> Option<Self> {
-        let object = |number| stored.text_of(field::INVOLVED_OBJECT, number);
+        let text = |object, of: &Type, name| stored.text_of(object, of.number(name) as usize);
+        let object = |name| text(field::INVOLVED_OBJECT, &OBJECT_REFERENCE, name);
+        let source = |name| text(field::SOURCE, &EVENT_SOURCE, name);
         Some(Self {
             series: stored.series()?,
             first_timestamp: stored.time(field::FIRST_TIMESTAMP)?,
             last_timestamp: stored.time(field::LAST_TIMESTAMP)?,
             event_time: stored.time(field::EVENT_TIME)?,
             count: stored.count()?,
-            kind: object(1)?,
-            name_of_object: object(3)?,
-            field_path: object(7)?,
-            component: stored.text_of(field::SOURCE, 1)?,
-            host: stored.text_of(field::SOURCE, 2)?,
+            kind: object("kind")?,
+            name_of_object: object("name")?,
+            field_path: object("fieldPath")?,
+            component: source("component")?,
+            host: source("host")?,
             reporting_component: stored.text(field::REPORTING_COMPONENT)?,
             reporting_instance: stored.text(field::REPORTING_INSTANCE)?,
             r#type: stored.text(field::TYPE)?,

@@ -7,17 +7,19 @@
 
 use serde_json::{Map, Value};
 
+use crate::fields::{Field, core_v1, events_v1};
+
 /// The fields that differ: the name in core/v1, then the name in events.k8s.io/v1. Every other
 /// field has one name.
-pub const RENAMED_FIELDS: [(&str, &str); 7] = [
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-];
+pub fn renamed_fields() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
+    let of_core =
+        |field: &Field| (core_v1::EVENT.fields.iter()).find(|core| core.number == field.stored);
+    let pairs = events_v1::EVENT
+        .fields
+        .iter()
+        .filter_map(move |field| Some((of_core(field)?.name(), field.name())));
+    pairs.filter(|(core, events)| core != events)
+}
 
 /// Why an event's JSON could not be converted; the event is left as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +52,7 @@ pub enum ConvertError {
 ///
 /// [`ConvertError::BothNames`] when a field is there under both names.
 pub fn to_core_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
-    rename(event, RENAMED_FIELDS.map(|(core, events)| (events, core)))?;
+    rename(event, renamed_fields().map(|(core, events)| (events, core)))?;
     event.insert("apiVersion".to_owned(), "v1".into());
     event.insert("kind".to_owned(), "Event".into());
     Ok(())
@@ -63,7 +65,7 @@ pub fn to_core_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
 ///
 /// [`ConvertError::BothNames`] when a field is there under both names.
 pub fn to_events_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
-    rename(event, RENAMED_FIELDS)?;
+    rename(event, renamed_fields())?;
     event.insert("apiVersion".to_owned(), "events.k8s.io/v1".into());
     event.insert("kind".to_owned(), "Event".into());
     Ok(())
@@ -71,10 +73,10 @@ pub fn to_events_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> 
 
 fn rename(
     event: &mut Map<String, Value>,
-    names: [(&'static str, &'static str); RENAMED_FIELDS.len()],
+    names: impl Iterator<Item = (&'static str, &'static str)> + Clone,
 ) -> Result<(), ConvertError> {
     // Looked at as a whole first: a refused event is left untouched.
-    for (from, to) in names {
+    for (from, to) in names.clone() {
         if event.contains_key(from) && event.contains_key(to) {
             return Err(ConvertError::BothNames { from, to });
         }

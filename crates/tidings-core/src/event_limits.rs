@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(accepted_metadata(None, Some(&Map::default())), (None, None));
     }
 
-    /// Annotations of so many bytes each, under keys of one letter, and which of them are kept.
+    /// Annotations of a number of bytes each, under keys of one letter, and which of them are kept.
     #[test]
     fn annotations_are_kept_as_far_as_there_is_room() {
         const ROOM: usize = ANNOTATIONS_BYTES_MAX - OMITTED_ANNOTATION.len() - OMITTED_BYTES_MAX;

@@ -19,6 +19,7 @@ mod delivery;
 mod event;
 mod event_limits;
 mod field_selector;
+pub mod fields;
 mod key;
 mod name;
 mod outcome;
@@ -29,8 +30,7 @@ mod retry;
 mod source;
 mod time;
 pub mod validate;
-mod wire_json;
-mod wire_protobuf;
+pub mod wire;
 
 pub use bucket::{TokenBucket, TokenRate};
 pub use cache::CacheStats;

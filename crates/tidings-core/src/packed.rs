@@ -253,9 +253,9 @@ mod tests {
         }
         // A third text of two is left out.
         let mut packer = Packer::<2>::with_capacity(8);
-        ["a", "b", "c"]
-            .into_iter()
-            .for_each(|text| packer.push(text));
+        for text in ["a", "b", "c"] {
+            packer.push(text);
+        }
         let packed = packer.finish();
         assert_eq!((packed.get(0), packed.get(1)), ("a", "b"));
         let mut shown = String::new();

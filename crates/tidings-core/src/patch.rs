@@ -5,8 +5,10 @@
 //! empty and whose last timestamp is the Unix epoch (`eventLogger.eventObserve`); what follows from
 //! that for odd events is in [`client_go`].
 
+use jiff::Timestamp;
+
 use crate::correlator::PatchForm;
-use crate::wire_json::{Precision, object, set};
+use crate::wire::{Moment, write_members, write_string};
 use crate::{LAST_NOTE_ANNOTATION, Occurrence};
 
 impl Occurrence {
@@ -49,21 +51,23 @@ impl Occurrence {
 /// from 0, the epoch and nothing.
 fn client_go(occurrence: &Occurrence) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
-    object(&mut out, |o| {
-        o.number("count", occurrence.count().into());
+    write_members(&mut out, |o| {
+        o.integer("count", occurrence.count().into());
         let last = occurrence.last_timestamp();
         // Compared as written, in whole seconds.
         let at_epoch = last.is_some_and(|last| last.as_nanosecond().div_euclid(1_000_000_000) == 0);
         if !at_epoch {
-            o.time("lastTimestamp", last, Precision::Seconds);
+            o.time("lastTimestamp", last.and_then(set));
         }
-        o.optional("message", Some(occurrence.message()));
+        o.optional("message", occurrence.message());
         // Comparing sorts the one side's finalizers and not the other's, and so finds a new order
         // in any that were not sorted.
         let finalizers = occurrence.event().finalizers();
         if !finalizers.is_sorted() {
             o.object("metadata", |o| {
-                o.strings("$setElementOrder/finalizers", finalizers);
+                o.raw("$setElementOrder/finalizers", |out| {
+                    strings(finalizers, out);
+                });
             });
         }
     });
@@ -74,19 +78,19 @@ fn client_go(occurrence: &Occurrence) -> Vec<u8> {
 /// from the stored ones come along. Of the stored event's version, unless that is empty.
 fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
-    object(&mut out, |o| {
-        o.number("count", occurrence.count().into());
+    write_members(&mut out, |o| {
+        o.integer("count", occurrence.count().into());
         if let Some(last) = occurrence.last_timestamp().and_then(set) {
-            o.time("lastTimestamp", Some(last), Precision::Seconds);
+            o.time("lastTimestamp", Some(last));
         }
-        o.optional("message", Some(occurrence.message()));
+        o.optional("message", occurrence.message());
         let changed = occurrence.changed_metadata();
         if changed.is_some() || !resource_version.is_empty() {
             let (annotations, labels) = changed.unwrap_or_default();
             o.object("metadata", |o| {
                 o.map("annotations", annotations);
                 o.map("labels", labels);
-                o.optional("resourceVersion", Some(resource_version));
+                o.optional("resourceVersion", resource_version);
             });
         }
     });
@@ -101,26 +105,42 @@ fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
         return Vec::new();
     }
     let mut out = Vec::with_capacity(96);
-    object(&mut out, |o| {
+    write_members(&mut out, |o| {
         let note = occurrence.last_note();
         if note.is_some() || !resource_version.is_empty() {
             o.object("metadata", |o| {
                 if let Some(note) = &note {
                     o.object("annotations", |o| o.text(LAST_NOTE_ANNOTATION, note));
                 }
-                o.optional("resourceVersion", Some(resource_version));
+                o.optional("resourceVersion", resource_version);
             });
         }
         o.object("series", |o| {
-            o.number("count", occurrence.count().into());
-            o.time(
+            o.integer("count", occurrence.count().into());
+            o.micro_time(
                 "lastObservedTime",
-                occurrence.last_timestamp(),
-                Precision::Micros,
+                occurrence.last_timestamp().and_then(set),
             );
         });
     });
     out
+}
+
+/// A list of strings.
+fn strings(strings: &[String], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (place, text) in strings.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        write_string(text, out);
+    }
+    out.push(b']');
+}
+
+/// A time, unless it is Go's zero.
+fn set(time: Timestamp) -> Option<Moment> {
+    Some(Moment::from(time)).filter(|time| !time.is_zero())
 }
 
 #[cfg(test)]

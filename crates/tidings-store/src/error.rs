@@ -1,4 +1,5 @@
-//! What can go wrong, one enum per kind of operation. Messages are lowercase fragments that fit after "failed to …: ".
+//! What can go wrong, one enum per kind of operation. Messages are lowercase fragments that fit
+//! after "failed to …: ".
 
 use std::sync::Arc;
 
@@ -20,8 +21,9 @@ pub enum Fault {
     /// The disk or the backend refused; nothing was written.
     #[error("the store's storage failed: {0}")]
     Storage(Arc<dyn std::error::Error + Send + Sync>),
-    /// The write was handed over but its fate could not be learned (the disk failed while syncing, say, or the store's
-    /// committer panicked in the middle of the commit): it may turn out to be done. Read before trying again.
+    /// The write was handed over but its fate could not be learned (the disk failed while syncing,
+    /// say, or the store's committer panicked in the middle of the commit): it may turn out to be
+    /// done. Read before trying again.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(Arc<dyn std::error::Error + Send + Sync>),
 }

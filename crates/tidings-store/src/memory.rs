@@ -1,7 +1,8 @@
 //! The contract in memory: for tests, and the model the other backends are compared with.
 //!
-//! One lock around everything; simple first. Nothing survives the process. The end of an expired record is written down
-//! before the next write of anything, or by [`Store::expire`]; there is no thread that does it meanwhile.
+//! One lock around everything; simple first. Nothing survives the process. The end of an expired
+//! record is written down before the next write of anything, or by [`Store::expire`]; there is no
+//! thread that does it meanwhile.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

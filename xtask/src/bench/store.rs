@@ -184,6 +184,8 @@ fn round(
     }
     all.extend(bench.fresh(&["lists"], &[("--events", sizes.events)])?);
     all.extend(bench.fresh(&["expiry"], &[("--events", sizes.events)])?);
+    all.extend(bench.fresh(&["mixture"], &[("--events", sizes.updates)])?);
+    all.extend(bench.fresh(&["patches"], &[("--events", sizes.events)])?);
     if let Some(captures) = real {
         let captures = captures.to_string_lossy();
         all.extend(bench.fresh(&["real", &captures], &[("--events", sizes.real)])?);

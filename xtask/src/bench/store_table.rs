@@ -199,9 +199,57 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Megabytes,
         ),
         (
+            "mixed lives: end told after its time, p99",
+            "mixture",
+            "late_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "mixed lives: the latest end",
+            "mixture",
+            "late_most_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "patches under 14 days: values that live",
+            "patches",
+            "value_bytes",
+            Unit::Megabytes,
+        ),
+        (
+            "patches under 14 days: disk at most",
+            "patches",
+            "disk_bytes_most",
+            Unit::Megabytes,
+        ),
+        (
+            "patches under 14 days: disk afterwards",
+            "patches",
+            "disk_bytes_after",
+            Unit::Megabytes,
+        ),
+        (
+            "patches, p99 while space is given back",
+            "patches",
+            "during_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "patches, p99 before",
+            "patches",
+            "idle_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
             "real events: disk per event",
             "real",
             "disk_bytes_per_event",
+            Unit::Bytes,
+        ),
+        (
+            "real events: disk per event, nothing learned from them",
+            "real",
+            "disk_bytes_per_event_built_in",
             Unit::Bytes,
         ),
         (

@@ -5,8 +5,9 @@
 //! selfLink, as kube-apiserver keeps it in etcd, but that kube-apiserver also writes what is empty.
 //! On the wire it is either API version's JSON, YAML or protobuf.
 
+mod compare;
 pub mod json;
-mod objects;
+pub(crate) mod objects;
 pub mod protobuf;
 pub mod stored;
 pub mod time;
@@ -16,13 +17,15 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta};
 use prost::Message;
 use serde::Deserializer;
-use tidings_core::validate::go_quote;
+use tidings_core::fields::{Type, core_v1, events_v1};
+use tidings_core::wire::{Members, write_fields, write_members, write_object};
 
-use json::{Members, Object, Reading, TypeMeta};
-use objects::{Anything, CoreV1, EventsV1};
+pub(crate) use compare::compare;
+use json::{Reading, TypeMeta};
+use objects::{Anything, Written};
 use time::Moment;
 
-use crate::managed::Changes;
+pub use crate::go::{not_registered, unknown_kind};
 
 /// The two API versions an event is served in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +62,14 @@ impl Api {
         }
     }
 
+    /// What an event is made of.
+    pub fn event(self) -> &'static Type {
+        match self {
+            Self::Core => &core_v1::EVENT,
+            Self::Events => &events_v1::EVENT,
+        }
+    }
+
     /// `events` or `events.events.k8s.io`, as messages name the resource.
     pub fn resource(self) -> &'static str {
         match self {
@@ -66,63 +77,6 @@ impl Api {
             Self::Events => "events.events.k8s.io",
         }
     }
-}
-
-/// Kinds of `v1` that a body may turn out to be by mistake.
-const CORE_KINDS: [&str; 16] = [
-    "Binding",
-    "ConfigMap",
-    "Endpoints",
-    "EventList",
-    "LimitRange",
-    "List",
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PodTemplate",
-    "ReplicationController",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-];
-
-/// Kinds of every version.
-const META_KINDS: [&str; 7] = [
-    "CreateOptions",
-    "DeleteOptions",
-    "GetOptions",
-    "ListOptions",
-    "PatchOptions",
-    "Status",
-    "UpdateOptions",
-];
-
-/// What kube-apiserver says of a kind other than Event: that it is another one, or that no client
-/// knows it.
-pub fn unknown_kind(group_version: &str, kind: &str) -> String {
-    match group_version {
-        "v1" | "events.k8s.io/v1" if META_KINDS.contains(&kind) => {
-            format!("converting (v1.{kind}) to (core.Event): unknown conversion")
-        }
-        "v1" if CORE_KINDS.contains(&kind) => {
-            format!("converting (v1.{kind}) to (core.Event): unknown conversion")
-        }
-        "events.k8s.io/v1" if kind == "EventList" => {
-            "converting (v1.EventList) to (core.Event): unknown conversion".to_owned()
-        }
-        _ => not_registered(group_version, kind),
-    }
-}
-
-/// No such kind is known in this version.
-pub fn not_registered(group_version: &str, kind: &str) -> String {
-    format!(
-        "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-        go_quote(kind),
-        go_quote(group_version)
-    )
 }
 
 /// A body that could not be read: a fragment for the message.
@@ -134,10 +88,7 @@ pub fn read_event<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
 ) -> Result<(TypeMeta, Event), D::Error> {
-    let (type_meta, mut event) = match api {
-        Api::Core => json::read_document::<CoreV1, Event, D>(value, reading)?,
-        Api::Events => json::read_document::<EventsV1, Event, D>(value, reading)?,
-    };
+    let (type_meta, mut event) = json::read_document::<Event, D>(api.event(), value, reading)?;
     canonicalize(&mut event);
     Ok((type_meta, event))
 }
@@ -145,7 +96,7 @@ pub fn read_event<'de, D: Deserializer<'de>>(
 /// Reads of a document only what it says it is.
 pub fn read_type_meta<'de, D: Deserializer<'de>>(value: D) -> Result<TypeMeta, D::Error> {
     let (type_meta, _) =
-        json::read_document::<CoreV1, Anything, D>(value, &mut Reading::default())?;
+        json::read_document::<Anything, D>(&objects::ANYTHING, value, &mut Reading::default())?;
     Ok(type_meta)
 }
 
@@ -154,7 +105,8 @@ pub fn read_delete_options<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
 ) -> Result<DeleteOptions, D::Error> {
-    let (_, options) = json::read_document::<CoreV1, DeleteOptions, D>(value, reading)?;
+    let (_, options) =
+        json::read_document::<DeleteOptions, D>(&objects::DELETE_OPTIONS, value, reading)?;
     Ok(options)
 }
 
@@ -165,90 +117,48 @@ pub fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
         Api::Events => k8s_pb::api::events::v1::Event::decode(raw).map(protobuf::from_events),
     }
     .map_err(|error| error.to_string())?;
-    let metadata = event.metadata.as_ref();
-    let times = [
-        (
-            "metadata.creationTimestamp",
-            metadata.and_then(|metadata| metadata.creation_timestamp),
-        ),
-        (
-            "metadata.deletionTimestamp",
-            metadata.and_then(|metadata| metadata.deletion_timestamp),
-        ),
-        ("firstTimestamp", event.first_timestamp),
-        ("lastTimestamp", event.last_timestamp),
-    ];
-    let series = event
-        .series
-        .as_ref()
-        .and_then(|series| series.last_observed_time);
-    let micro_times = [
-        ("eventTime", event.event_time),
-        ("series.lastObservedTime", series),
-    ];
-    let times = times.map(|(field, time)| (field, time.map(|time| (time.seconds, time.nanos))));
-    let micro_times =
-        micro_times.map(|(field, time)| (field, time.map(|time| (time.seconds, time.nanos))));
-    for (field, time) in times.into_iter().chain(micro_times) {
-        if let Some((Some(seconds), nanos)) = time
-            && Moment::new(seconds, nanos.unwrap_or(0)).is_none()
-        {
-            return Err(format!(
-                "{field}: {seconds} s is not in the years 0 to 9999"
-            ));
-        }
-    }
+    objects::check_times(Api::Core.event(), &mut event, "")?;
     canonicalize(&mut event);
     Ok(event)
 }
 
 fn canonicalize(event: &mut Event) {
-    Object::<CoreV1>::canonicalize(event);
-}
-
-/// Which fields of a version a write changed.
-pub fn compare(api: Api, old: &Event, new: &Event) -> Changes {
-    let mut changes = Changes::default();
-    match api {
-        Api::Core => Object::<CoreV1>::compare(Some(old), Some(new), &mut changes),
-        Api::Events => Object::<EventsV1>::compare(Some(old), Some(new), &mut changes),
-    }
-    changes
+    objects::canonicalize(Api::Core.event(), event);
 }
 
 /// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go
 /// without).
 pub fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
-    json::write_members(out, |members| {
+    write_members(out, |members| {
         if alone {
             write_type(members, "Event", api.api_version());
         }
-        match api {
-            Api::Core => Object::<CoreV1>::write_fields(event, members),
-            Api::Events => Object::<EventsV1>::write_fields(event, members),
-        }
+        // What is decoded can be written.
+        members.rest(|out| {
+            let _ = write_fields(api.event(), &Written(event), out);
+        });
     });
 }
 
 /// Appends the members every document starts with.
-pub fn write_type(members: &mut Members<'_>, kind: &str, api_version: &str) {
-    members.string("kind", kind);
-    members.string("apiVersion", api_version);
+pub(crate) fn write_type(members: &mut Members<'_>, kind: &str, api_version: &str) {
+    members.text("kind", kind);
+    members.text("apiVersion", api_version);
 }
 
 /// Appends a list's metadata.
 pub fn write_list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
-    json::write_members(out, |members| Object::<CoreV1>::write_fields(meta, members));
+    let _ = write_object(&objects::LIST_META, &Written(meta), out);
 }
 
 /// Appends a `PartialObjectMetadata`, with `kind` and `apiVersion` when it stands alone.
 pub fn write_partial(metadata: &ObjectMeta, api_version: &str, alone: bool, out: &mut Vec<u8>) {
-    json::write_members(out, |members| {
+    write_members(out, |members| {
         if alone {
             write_type(members, "PartialObjectMetadata", api_version);
         }
         members.raw("metadata", |out| {
-            json::write_members(out, |m| Object::<CoreV1>::write_fields(metadata, m));
+            let _ = write_object(&core_v1::OBJECT_META, &Written(metadata), out);
         });
     });
 }
@@ -304,14 +214,8 @@ pub fn micro_time(
     time::moment(time.map(|time| (time.seconds, time.nanos)))
 }
 
-/// The names of an event's fields in JSON.
 #[cfg(test)]
-pub fn names(api: Api) -> &'static [&'static str] {
-    match api {
-        Api::Core => <Event as Object<CoreV1>>::NAMES,
-        Api::Events => <Event as Object<EventsV1>>::NAMES,
-    }
-}
+mod walk_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {

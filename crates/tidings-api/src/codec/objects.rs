@@ -1,162 +1,365 @@
-//! The JSON tables of everything an event is made of, in the order of the Go structs
-//! (`k8s.io/api/{core,events}/v1/types.go`, `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`).
-//!
-//! One stored object has two views. What differs between them is only stated here, and for protobuf
-//! in [`super::protobuf`].
+//! The types that events are made of in memory (k8s-pb's), by the numbers of their fields: what a
+//! table says of a field can be done to its value, whichever it is.
+
+use std::any::Any;
+use std::collections::BTreeMap;
 
 use k8s_pb::api::core::v1::{Event, EventSeries, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{
-    DeleteOptions, ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference, Preconditions,
+    DeleteOptions, FieldsV1, ListMeta, ManagedFieldsEntry, MicroTime, ObjectMeta, OwnerReference,
+    Preconditions, Time,
 };
+use tidings_core::fields::{Field, Kind, Type};
+use tidings_core::wire::{Moment, Nothing, Sink, Source, moment};
 
-use serde::de::MapAccess;
-
-use super::json::{Members, Object, Reading, object};
-use crate::managed::Changes;
-
-/// An object of whatever kind, whose fields are passed over.
-#[derive(Default, Clone, PartialEq)]
-pub(crate) struct Anything;
-
-impl<V> Object<V> for Anything {
-    const GO_NAME: &'static str = "Unknown";
-    const NAMES: &'static [&'static str] = &[];
-    const ATOMIC: bool = true;
-    fn write_fields(&self, _members: &mut Members<'_>) {}
-    fn read_field<'de, A: MapAccess<'de>>(
-        &mut self,
-        _name: &'static str,
-        _map: &mut A,
-        _reading: &mut Reading,
-    ) -> Result<(), A::Error> {
-        Ok(())
-    }
-    fn canonicalize(&mut self) {}
-    fn compare(_old: Option<&Self>, _new: Option<&Self>, _changes: &mut Changes) {}
+/// An object, by the numbers of its fields.
+pub(crate) trait Object {
+    /// What a field holds.
+    fn value(&self, number: u32) -> Value<'_>;
+    /// Where a field is.
+    fn place(&mut self, number: u32) -> Place<'_>;
+    /// Whether the other is of the same type and has the same values.
+    fn is_same(&self, other: &dyn Object) -> bool;
+    /// For [`Object::is_same`].
+    fn as_any(&self) -> &dyn Any;
 }
 
-/// The JSON of `v1`.
-pub struct CoreV1;
+/// What a field holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Value<'a> {
+    Text(&'a str),
+    Integer(Option<i64>),
+    Bool(Option<bool>),
+    Time(Option<Moment>),
+    Map(&'a BTreeMap<String, String>),
+    Set(&'a [String]),
+    Json(Option<&'a [u8]>),
+    Object(Option<&'a dyn Object>),
+    List(&'a dyn List),
+    /// There is no such field.
+    Nothing,
+}
 
-/// The JSON of `events.k8s.io/v1`.
-pub struct EventsV1;
+/// Where a field is.
+pub(crate) enum Place<'a> {
+    Text(&'a mut Option<String>),
+    Int32(&'a mut Option<i32>),
+    Int64(&'a mut Option<i64>),
+    Bool(&'a mut Option<bool>),
+    Time(&'a mut dyn TimePlace),
+    Map(&'a mut BTreeMap<String, String>),
+    Set(&'a mut Vec<String>),
+    Json(&'a mut Option<FieldsV1>),
+    Object(&'a mut dyn ObjectPlace),
+    List(&'a mut dyn List),
+    Nothing,
+}
 
-object! { impl CoreV1 => Event {
-    "metadata": metadata always,
-    "involvedObject": involved_object always,
-    "reason": reason omitted,
-    "message": message omitted,
-    "source": source always,
-    "firstTimestamp": first_timestamp always,
-    "lastTimestamp": last_timestamp always,
-    "count": count omitted,
-    "type": r#type omitted,
-    "eventTime": event_time always,
-    "series": series omitted,
-    "action": action omitted,
-    "related": related omitted,
-    "reportingComponent": reporting_component always,
-    "reportingInstance": reporting_instance always,
-} }
+/// A time of either precision, in the two parts it is sent in.
+pub(crate) trait TimePlace {
+    fn get(&self) -> Option<(Option<i64>, Option<i32>)>;
+    fn set(&mut self, moment: Option<Moment>);
+}
 
-object! { impl EventsV1 => Event {
-    "metadata": metadata always,
-    "eventTime": event_time always,
-    "series": series omitted,
-    "reportingController": reporting_component omitted,
-    "reportingInstance": reporting_instance omitted,
-    "action": action omitted,
-    "reason": reason omitted,
-    "regarding": involved_object always,
-    "related": related omitted,
-    "note": message omitted,
-    "type": r#type omitted,
-    "deprecatedSource": source always,
-    "deprecatedFirstTimestamp": first_timestamp always,
-    "deprecatedLastTimestamp": last_timestamp always,
-    "deprecatedCount": count omitted,
-} }
+/// Where an object may be.
+pub(crate) trait ObjectPlace {
+    fn get(&mut self) -> Option<&mut dyn Object>;
+    fn clear(&mut self);
+    /// Puts an empty object there.
+    fn fresh(&mut self) -> &mut dyn Object;
+}
 
-object! { impl CoreV1 => EventSeries {
-    "count": count omitted,
-    "lastObservedTime": last_observed_time always,
-} }
+/// A list of objects.
+pub(crate) trait List {
+    fn len(&self) -> usize;
+    fn get(&self, place: usize) -> Option<&dyn Object>;
+    fn get_mut(&mut self, place: usize) -> Option<&mut dyn Object>;
+    fn clear(&mut self);
+    /// Appends an empty object.
+    fn push(&mut self) -> &mut dyn Object;
+}
 
-object! { impl EventsV1 => EventSeries {
-    "count": count always,
-    "lastObservedTime": last_observed_time always,
-} }
+/// The value of a field in memory.
+trait Held {
+    fn value(&self) -> Value<'_>;
+    fn place(&mut self) -> Place<'_>;
+}
 
-object! { impl<V> for EventSource {
-    "component": component omitted,
-    "host": host omitted,
-} }
+macro_rules! held {
+    ($($type:ty: |$held:ident| $value:expr, $place:path;)+) => {$(
+        impl Held for $type {
+            fn value(&self) -> Value<'_> {
+                let $held = self;
+                $value
+            }
+            fn place(&mut self) -> Place<'_> {
+                $place(self)
+            }
+        }
+    )+};
+}
+held! {
+    Option<String>: |text| Value::Text(text.as_deref().unwrap_or_default()), Place::Text;
+    Option<i32>: |integer| Value::Integer(integer.map(i64::from)), Place::Int32;
+    Option<i64>: |integer| Value::Integer(*integer), Place::Int64;
+    Option<bool>: |boolean| Value::Bool(*boolean), Place::Bool;
+    Option<Time>: |time| Value::Time(moment(time.get())), Place::Time;
+    Option<MicroTime>: |time| Value::Time(moment(time.get())), Place::Time;
+    BTreeMap<String, String>: |map| Value::Map(map), Place::Map;
+    Vec<String>: |texts| Value::Set(texts), Place::Set;
+    Option<FieldsV1>: |fields| Value::Json(fields.as_ref().map(FieldsV1::raw)), Place::Json;
+}
 
-object! { impl<V> for atomic ObjectReference {
-    "kind": kind omitted,
-    "namespace": namespace omitted,
-    "name": name omitted,
-    "uid": uid omitted,
-    "apiVersion": api_version omitted,
-    "resourceVersion": resource_version omitted,
-    "fieldPath": field_path omitted,
-} }
+macro_rules! times {
+    ($($type:ident)+) => {$(
+        impl TimePlace for Option<$type> {
+            fn get(&self) -> Option<(Option<i64>, Option<i32>)> {
+                self.map(|time| (time.seconds, time.nanos))
+            }
+            fn set(&mut self, moment: Option<Moment>) {
+                *self = moment.map(|moment| $type {
+                    seconds: Some(moment.seconds),
+                    nanos: Some(moment.nanos),
+                });
+            }
+        }
+    )+};
+}
+times!(Time MicroTime);
 
-object! { impl<V> for ObjectMeta {
-    "name": name omitted,
-    "generateName": generate_name omitted,
-    "namespace": namespace omitted,
-    "selfLink": self_link omitted,
-    "uid": uid omitted,
-    "resourceVersion": resource_version omitted,
-    "generation": generation omitted,
-    "creationTimestamp": creation_timestamp omitted,
-    "deletionTimestamp": deletion_timestamp omitted,
-    "deletionGracePeriodSeconds": deletion_grace_period_seconds pointer,
-    "labels": labels omitted,
-    "annotations": annotations omitted,
-    "ownerReferences": owner_references omitted,
-    "finalizers": finalizers omitted,
-    "managedFields": managed_fields omitted,
-} }
+impl<T: Object + Default + 'static> Held for Option<T> {
+    fn value(&self) -> Value<'_> {
+        Value::Object(self.as_ref().map(|object| object as &dyn Object))
+    }
+    fn place(&mut self) -> Place<'_> {
+        Place::Object(self)
+    }
+}
 
-object! { impl<V> for atomic ManagedFieldsEntry {
-    "manager": manager omitted,
-    "operation": operation omitted,
-    "apiVersion": api_version omitted,
-    "time": time omitted,
-    "fieldsType": fields_type omitted,
-    "fieldsV1": fields_v1 omitted,
-    "subresource": subresource omitted,
-} }
+impl<T: Object + Default + 'static> ObjectPlace for Option<T> {
+    fn get(&mut self) -> Option<&mut dyn Object> {
+        self.as_mut().map(|object| object as &mut dyn Object)
+    }
+    fn clear(&mut self) {
+        *self = None;
+    }
+    fn fresh(&mut self) -> &mut dyn Object {
+        self.insert(T::default())
+    }
+}
 
-object! { impl<V> for atomic OwnerReference {
-    "apiVersion": api_version always,
-    "kind": kind always,
-    "name": name always,
-    "uid": uid always,
-    "controller": controller omitted,
-    "blockOwnerDeletion": block_owner_deletion omitted,
-} }
+impl<T: Object + Default + 'static> Held for Vec<T> {
+    fn value(&self) -> Value<'_> {
+        Value::List(self)
+    }
+    fn place(&mut self) -> Place<'_> {
+        Place::List(self)
+    }
+}
 
-object! { impl<V> for ListMeta {
-    "selfLink": self_link omitted,
-    "resourceVersion": resource_version omitted,
-    "continue": r#continue omitted,
-    "remainingItemCount": remaining_item_count pointer,
-} }
+impl<T: Object + Default + 'static> List for Vec<T> {
+    fn len(&self) -> usize {
+        Vec::len(self)
+    }
+    fn get(&self, place: usize) -> Option<&dyn Object> {
+        self.as_slice()
+            .get(place)
+            .map(|object| object as &dyn Object)
+    }
+    fn get_mut(&mut self, place: usize) -> Option<&mut dyn Object> {
+        let object = self.as_mut_slice().get_mut(place);
+        object.map(|object| object as &mut dyn Object)
+    }
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+    fn push(&mut self) -> &mut dyn Object {
+        Vec::push(self, T::default());
+        let last = self.len() - 1;
+        &mut self[last]
+    }
+}
 
-object! { impl<V> for DeleteOptions {
-    "gracePeriodSeconds": grace_period_seconds pointer,
-    "preconditions": preconditions omitted,
-    "orphanDependents": orphan_dependents omitted,
-    "propagationPolicy": propagation_policy omitted,
-    "dryRun": dry_run omitted,
-    "ignoreStoreReadErrorWithClusterBreakingPotential":
-        ignore_store_read_error_with_cluster_breaking_potential omitted,
-} }
+/// Makes an object of each type that a table names.
+macro_rules! objects {
+    ($($table:ident $type:ident $($atomic:ident)? $about:literal {
+        $($field:ident: $kind:ident $(($($of:tt)+))? = $number:literal $name:literal $rule:ident
+            $what:literal $(| $other:ident $events_number:literal $events_name:literal
+            $events_rule:ident $events_what:literal)?;)+
+    })+) => {$(
+        impl Object for $type {
+            fn value(&self, number: u32) -> Value<'_> {
+                match number {
+                    $($number => self.$field.value(),)+
+                    _ => Value::Nothing,
+                }
+            }
+            fn place(&mut self, number: u32) -> Place<'_> {
+                match number {
+                    $($number => self.$field.place(),)+
+                    _ => Place::Nothing,
+                }
+            }
+            fn is_same(&self, other: &dyn Object) -> bool {
+                other.as_any().downcast_ref() == Some(self)
+            }
+            fn as_any(&self) -> &dyn Any {
+                self
+            }
+        }
+    )+};
+}
+tidings_core::event_types!(objects);
 
-object! { impl<V> for Preconditions {
-    "uid": uid omitted,
-    "resourceVersion": resource_version omitted,
-} }
+/// What goes with events, but is no part of them.
+macro_rules! companions {
+    ($then:path $(, $version:ident)?) => { $then! { $($version;)?
+
+LIST_META ListMeta "What all lists have in common." {
+    self_link: Text = 1 "selfLink" omitted "";
+    resource_version: Text = 2 "resourceVersion" omitted "";
+    r#continue: Text = 3 "continue" omitted "";
+    remaining_item_count: Int64 = 4 "remainingItemCount" pointer "";
+}
+
+DELETE_OPTIONS DeleteOptions "How to delete." {
+    grace_period_seconds: Int64 = 1 "gracePeriodSeconds" pointer "";
+    preconditions: Object(PRECONDITIONS) = 2 "preconditions" omitted "";
+    orphan_dependents: Bool = 3 "orphanDependents" omitted "";
+    propagation_policy: Text = 4 "propagationPolicy" omitted "";
+    dry_run: Set = 5 "dryRun" omitted "";
+    ignore_store_read_error_with_cluster_breaking_potential: Bool
+        = 6 "ignoreStoreReadErrorWithClusterBreakingPotential" omitted "";
+}
+
+PRECONDITIONS Preconditions "What has to hold of an object that is deleted." {
+    uid: Text = 1 "uid" omitted "";
+    resource_version: Text = 2 "resourceVersion" omitted "";
+}
+
+    } };
+}
+companions!(tidings_core::field_tables, core);
+companions!(objects);
+
+/// An object of whatever kind, whose fields are passed over and of which nothing is set.
+#[derive(Default)]
+pub(crate) struct Anything;
+
+/// It has no fields.
+pub(crate) static ANYTHING: Type = Type {
+    name: "Unknown",
+    about: "",
+    atomic: true,
+    fields: &[],
+    by_number: &[],
+};
+
+impl Object for Anything {
+    fn value(&self, _number: u32) -> Value<'_> {
+        Value::Nothing
+    }
+    fn place(&mut self, _number: u32) -> Place<'_> {
+        Place::Nothing
+    }
+    fn is_same(&self, other: &dyn Object) -> bool {
+        other.as_any().is::<Self>()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An object as it is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Written<'a>(pub(crate) &'a dyn Object);
+
+impl Source for Written<'_> {
+    fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()> {
+        match self.0.value(field.stored) {
+            Value::Text(text) => sink.text(text),
+            Value::Integer(integer) => sink.integer(integer),
+            Value::Bool(boolean) => sink.boolean(boolean),
+            Value::Time(time) => sink.time(time),
+            Value::Map(map) => map.iter().for_each(|(key, value)| sink.entry(key, value)),
+            Value::Set(texts) => texts.iter().for_each(|text| sink.text_item(text)),
+            Value::Json(json) => {
+                sink.json(json.map(|json| if json.is_empty() { b"null" } else { json }));
+            }
+            Value::Object(object) => sink.object(object.map(Written).as_ref())?,
+            Value::List(list) => {
+                for place in 0..list.len() {
+                    sink.item(&Written(list.get(place)?))?;
+                }
+            }
+            Value::Nothing => Nothing.give(field, sink)?,
+        }
+        Some(())
+    }
+}
+
+/// Brings equal objects to equal bytes: what is empty is unset, an object that is always there is
+/// set, and times have their field's precision.
+pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
+    for field in of.fields {
+        match object.place(field.stored) {
+            Place::Text(text) if text.as_deref() == Some("") => *text = None,
+            Place::Int32(integer) if *integer == Some(0) => *integer = None,
+            Place::Int64(integer)
+                if *integer == Some(0) && field.rule == tidings_core::fields::Rule::Omitted =>
+            {
+                *integer = None;
+            }
+            Place::Time(time) => {
+                let moment = moment(time.get()).map(|moment| match field.kind {
+                    Kind::MicroTime => moment.truncated_to_micros(),
+                    _ => Moment { nanos: 0, ..moment },
+                });
+                time.set(moment);
+            }
+            Place::Object(place) => {
+                if field.is_always_there() && place.get().is_none() {
+                    place.fresh();
+                }
+                if let (Some(object), Kind::Object(of)) = (place.get(), field.kind) {
+                    canonicalize(of, object);
+                }
+            }
+            Place::List(list) => {
+                if let Kind::List(of, _) = field.kind {
+                    for place in 0..list.len() {
+                        list.get_mut(place)
+                            .into_iter()
+                            .for_each(|item| canonicalize(of, item));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Refuses times that cannot be printed; `around` is the path to the object, with a dot behind it.
+pub(crate) fn check_times(of: &Type, object: &mut dyn Object, around: &str) -> Result<(), String> {
+    for field in of.fields {
+        match object.place(field.stored) {
+            Place::Time(time) => {
+                if let Some((Some(seconds), nanos)) = time.get()
+                    && Moment::new(seconds, nanos.unwrap_or(0)).is_none()
+                {
+                    let name = field.name();
+                    return Err(format!(
+                        "{around}{name}: {seconds} s is not in the years 0 to 9999"
+                    ));
+                }
+            }
+            Place::Object(place) => {
+                if let (Some(object), Kind::Object(of)) = (place.get(), field.kind) {
+                    check_times(of, object, &format!("{around}{}.", field.name()))?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

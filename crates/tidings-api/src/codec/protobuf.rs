@@ -5,11 +5,11 @@
 //! `runtime.Unknown`.
 
 use bytes::Bytes;
-use k8s_pb::api::{core::v1 as core, events::v1 as events};
+use k8s_pb::api::core::v1::{Event as CoreEvent, EventSeries as CoreSeries};
+use k8s_pb::api::events::v1::{Event as EventsEvent, EventSeries as EventsSeries};
 use prost::Message;
-
-/// What every enveloped message starts with.
-pub const MAGIC: &[u8] = b"k8s\0";
+pub use tidings_core::wire::MAGIC;
+use tidings_core::wire::put_varint;
 
 #[derive(Clone, PartialEq, Message)]
 struct TypeMeta {
@@ -100,10 +100,10 @@ fn envelop_with(
     let mut out = Vec::with_capacity(len + api_version.len() + kind.len() + 32);
     out.extend_from_slice(MAGIC);
     out.push(0x0a);
-    put_len(type_meta.encoded_len(), &mut out);
+    put_varint(type_meta.encoded_len() as u64, &mut out);
     put(&type_meta, &mut out);
     out.push(0x12);
-    put_len(len, &mut out);
+    put_varint(len as u64, &mut out);
     put_message(&mut out);
     // contentEncoding and contentType, empty but present.
     out.extend_from_slice(&[0x1a, 0, 0x22, 0]);
@@ -133,55 +133,59 @@ fn put(message: &impl Message, out: &mut Vec<u8>) {
     message.encode_raw(out);
 }
 
-fn put_len(len: usize, out: &mut Vec<u8>) {
-    // Fails only for want of room, which a Vec makes.
-    let _ = prost::encode_length_delimiter(len, out);
+/// A value of one version's message in another's.
+trait Across<T> {
+    fn across(self) -> T;
 }
 
-/// The stored event as an `events.k8s.io/v1` message.
-pub fn to_events(event: core::Event) -> events::Event {
-    events::Event {
-        metadata: event.metadata,
-        event_time: event.event_time,
-        series: event.series.map(|series| events::EventSeries {
-            count: series.count,
-            last_observed_time: series.last_observed_time,
-        }),
-        reporting_controller: event.reporting_component,
-        reporting_instance: event.reporting_instance,
-        action: event.action,
-        reason: event.reason,
-        regarding: event.involved_object,
-        related: event.related,
-        note: event.message,
-        r#type: event.r#type,
-        deprecated_source: event.source,
-        deprecated_first_timestamp: event.first_timestamp,
-        deprecated_last_timestamp: event.last_timestamp,
-        deprecated_count: event.count,
+impl<T> Across<T> for T {
+    fn across(self) -> T {
+        self
     }
 }
 
-/// An `events.k8s.io/v1` message as the event to store.
-pub fn from_events(event: events::Event) -> core::Event {
-    core::Event {
-        metadata: event.metadata,
-        involved_object: event.regarding,
-        reason: event.reason,
-        message: event.note,
-        source: event.deprecated_source,
-        first_timestamp: event.deprecated_first_timestamp,
-        last_timestamp: event.deprecated_last_timestamp,
-        count: event.deprecated_count,
-        r#type: event.r#type,
-        event_time: event.event_time,
-        series: event.series.map(|series| core::EventSeries {
-            count: series.count,
-            last_observed_time: series.last_observed_time,
-        }),
-        action: event.action,
-        related: event.related,
-        reporting_component: event.reporting_controller,
-        reporting_instance: event.reporting_instance,
-    }
+/// Takes the fields of the two types that both versions have, from one to the other.
+macro_rules! across {
+    ($($table:ident $type:ident $($atomic:ident)? $about:literal { $($rows:tt)+ })+) => {
+        $(across!(@$table $($rows)+);)+
+    };
+    (@EVENT $($rows:tt)+) => {
+        /// The stored event as an `events.k8s.io/v1` message.
+        pub fn to_events(event: CoreEvent) -> EventsEvent {
+            across!(event => EventsEvent, other { $($rows)+ })
+        }
+
+        /// An `events.k8s.io/v1` message as the event to store.
+        pub(crate) fn from_events(event: EventsEvent) -> CoreEvent {
+            across!(event => CoreEvent, own { $($rows)+ })
+        }
+    };
+    (@EVENT_SERIES $($rows:tt)+) => {
+        impl Across<Option<EventsSeries>> for Option<CoreSeries> {
+            fn across(self) -> Option<EventsSeries> {
+                self.map(|series| across!(series => EventsSeries, other { $($rows)+ }))
+            }
+        }
+
+        impl Across<Option<CoreSeries>> for Option<EventsSeries> {
+            fn across(self) -> Option<CoreSeries> {
+                self.map(|series| across!(series => CoreSeries, own { $($rows)+ }))
+            }
+        }
+    };
+    ($from:ident => $to:ident, $side:ident {
+        $($field:ident: $kind:ident $(($($of:tt)+))? = $number:literal $name:literal $rule:ident
+            $what:literal | $other:ident $events_number:literal $events_name:literal
+            $events_rule:ident $events_what:literal;)+
+    }) => {
+        across!(@$side $from $to, $($field $other)+)
+    };
+    (@other $from:ident $to:ident, $($field:ident $other:ident)+) => {
+        $to { $($other: $from.$field.across(),)+ }
+    };
+    (@own $from:ident $to:ident, $($field:ident $other:ident)+) => {
+        $to { $($field: $from.$other.across(),)+ }
+    };
+    (@$table:ident $($rows:tt)+) => {};
 }
+tidings_core::event_types!(across);

@@ -1,28 +1,27 @@
-//! Kubernetes' two time forms: `Time` (whole seconds) and `MicroTime` (exactly six fractional
-//! digits), always printed in UTC, as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go`
-//! read and write them.
-
-mod layout;
-mod moment;
+//! Kubernetes' two time forms, read: `Time` (whole seconds) and `MicroTime` (exactly six fractional
+//! digits), as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` read them.
 
 use jiff::civil;
 
-pub use moment::{Moment, moment};
+use crate::go;
+
+pub use tidings_core::wire::Moment;
+pub(crate) use tidings_core::wire::moment;
 
 /// Reads a `Time`: any RFC 3339 text; what is below a second is dropped.
-pub fn parse_time(text: &str) -> Result<Moment, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Moment, String> {
     let moment = match parse(text) {
         Some((moment, _)) => moment,
-        None => layout::parse(text, false)?,
+        None => go::time::parse(text, false)?,
     };
     Ok(Moment { nanos: 0, ..moment })
 }
 
 /// Reads a `MicroTime`: RFC 3339 with exactly six digits behind the point.
-pub fn parse_micro_time(text: &str) -> Result<Moment, String> {
+pub(crate) fn parse_micro_time(text: &str) -> Result<Moment, String> {
     match parse(text) {
         Some((moment, 6)) => Ok(moment),
-        _ => layout::parse(text, true),
+        _ => go::time::parse(text, true),
     }
 }
 
@@ -86,75 +85,10 @@ fn parse(text: &str) -> Option<(Moment, usize)> {
     ))
 }
 
-/// Appends a `Time` in quotes.
-pub fn write_time(moment: Moment, out: &mut Vec<u8>) {
-    write(moment, None, out);
-}
-
-/// Appends a `MicroTime` in quotes.
-pub fn write_micro_time(moment: Moment, out: &mut Vec<u8>) {
-    write(moment, Some(moment.nanos / 1000), out);
-}
-
-fn write(moment: Moment, micros: Option<i32>, out: &mut Vec<u8>) {
-    let (days, of_day) = (
-        moment.seconds.div_euclid(86_400),
-        moment.seconds.rem_euclid(86_400),
-    );
-    let [year, month, day] = civil_from_days(days);
-    let mut text = *b"\"0000-00-00T00:00:00";
-    let fields = [
-        (1, 4, year),
-        (6, 2, month),
-        (9, 2, day),
-        (12, 2, of_day / 3600),
-        (15, 2, of_day / 60 % 60),
-        (18, 2, of_day % 60),
-    ];
-    for (at, width, value) in fields {
-        if let Some(place) = text.get_mut(at..at + width) {
-            digits(place, value);
-        }
-    }
-    out.extend_from_slice(&text);
-    if let Some(micros) = micros {
-        let mut fraction = *b".000000";
-        digits(&mut fraction[1..], i64::from(micros));
-        out.extend_from_slice(&fraction);
-    }
-    out.extend_from_slice(b"Z\"");
-}
-
-/// Year, month and day of a day counted from 1970-01-01 in the Gregorian calendar, for the years 0
-/// to 9999 that a [`Moment`] can be in (one day more than jiff's timestamps reach). A year here
-/// begins in March, so that the leap day is its last.
-fn civil_from_days(days: i64) -> [i64; 3] {
-    const DAYS_OF_400_YEARS: i64 = 146_097;
-    let from_march_of_year_0 = days + 719_468;
-    let era = from_march_of_year_0.div_euclid(DAYS_OF_400_YEARS);
-    let day_of_era = from_march_of_year_0.rem_euclid(DAYS_OF_400_YEARS);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    [era * 400 + year_of_era + i64::from(month <= 2), month, day]
-}
-
-fn digits(place: &mut [u8], mut value: i64) {
-    for byte in place.iter_mut().rev() {
-        *byte = b'0' + u8::try_from(value % 10).unwrap_or(0);
-        value /= 10;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tidings_core::wire::{write_micro_time, write_time};
+
     use super::*;
 
     fn printed(moment: Moment, micro: bool) -> String {

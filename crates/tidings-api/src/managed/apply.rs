@@ -221,7 +221,7 @@ fn conflicts(managed: &Managed, written: &FieldSet) -> Vec<(Arc<str>, Vec<PathEl
 
 /// What kubectl applied on the client's side and what is still so: `kubectl apply --server-side`
 /// may take it over.
-fn applied_by_client(schema: &Schema, event: &Event, live: &Value, api: Api) -> FieldSet {
+fn applied_by_client(schema: Schema, event: &Event, live: &Value, api: Api) -> FieldSet {
     let metadata = event.metadata.as_ref();
     let applied: Option<Value> = metadata
         .and_then(|metadata| metadata.annotations.get(LAST_APPLIED))

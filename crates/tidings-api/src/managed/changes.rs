@@ -1,24 +1,24 @@
 //! What a write did to an object's fields, found by walking two typed events side by side: no JSON
 //! is made.
 //!
-//! The tables of [`crate::codec`] say which fields there are in which version, and call back here
-//! for each.
+//! The table says which fields there are in which version; [`crate::codec`] walks it and calls
+//! here for each.
 
 use super::set::{FieldSet, PathElement};
 
 /// The differences of two objects (`typed.Comparison` upstream).
 #[derive(Debug, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     path: Vec<PathElement>,
     /// What was added or got another value.
-    pub written: FieldSet,
+    pub(crate) written: FieldSet,
     /// What is not there any more.
-    pub removed: FieldSet,
+    pub(crate) removed: FieldSet,
 }
 
 impl Changes {
     /// A field that is written as a whole. `None` is a side that does not have it.
-    pub fn leaf<T: PartialEq + ?Sized>(
+    pub(crate) fn leaf<T: PartialEq + ?Sized>(
         &mut self,
         element: PathElement,
         old: Option<&T>,
@@ -33,7 +33,7 @@ impl Changes {
     }
 
     /// A field whose parts are written one by one; `parts` walks them.
-    pub fn inside(
+    pub(crate) fn inside(
         &mut self,
         element: PathElement,
         was: bool,
@@ -52,7 +52,7 @@ impl Changes {
     }
 
     /// The field the walk stands at was or is there, and differs.
-    pub fn note(&mut self, was: bool, is: bool) {
+    pub(crate) fn note(&mut self, was: bool, is: bool) {
         if is {
             self.written.insert(&self.path);
         } else if was {

@@ -10,11 +10,11 @@ use super::schema::{Schema, field_set};
 use super::set::{FieldSet, PathElement};
 
 /// The live value with the applied one laid over it.
-pub(super) fn merge(schema: &Schema, live: &Value, applied: &Value) -> Value {
+pub(super) fn merge(schema: Schema, live: &Value, applied: &Value) -> Value {
     merge_at(schema, Some(live), Some(applied)).unwrap_or(Value::Null)
 }
 
-fn merge_at(schema: &Schema, live: Option<&Value>, applied: Option<&Value>) -> Option<Value> {
+fn merge_at(schema: Schema, live: Option<&Value>, applied: Option<&Value>) -> Option<Value> {
     let whole = || applied.or(live).cloned();
     match schema {
         Schema::Struct(_) | Schema::Texts => {
@@ -94,7 +94,7 @@ fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) 
 }
 
 /// The value without the fields of a set; `null` if nothing is left of it.
-fn remove(schema: &Schema, value: &Value, set: &FieldSet) -> Value {
+fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
     match (schema, value) {
         (Schema::Struct(_) | Schema::Texts, Value::Object(members)) => {
             let kept = members.iter().filter_map(|(name, value)| {
@@ -136,12 +136,7 @@ fn remove(schema: &Schema, value: &Value, set: &FieldSet) -> Value {
 
 /// Takes out of a merged value what its applier applied `last` time and no manager has now;
 /// `managed` is what all managers have, the applier's new fields among them.
-pub(super) fn prune(
-    schema: &'static Schema,
-    merged: Value,
-    last: &FieldSet,
-    managed: &FieldSet,
-) -> Value {
+pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &FieldSet) -> Value {
     if last.is_empty() {
         return merged;
     }
@@ -164,14 +159,14 @@ pub(super) fn prune(
 
 /// The set with the named members around its fields (`EnsureNamedFieldsAreMembers`): `source.host`
 /// brings `source`, but `labels.app` does not bring the map of labels' own inner maps.
-fn with_named(schema: &'static Schema, set: &FieldSet) -> FieldSet {
-    let member = |schema: &'static Schema, element: &PathElement| match element {
+fn with_named(schema: Schema, set: &FieldSet) -> FieldSet {
+    let member = |schema: Schema, element: &PathElement| match element {
         PathElement::Field(name) => schema.declared(name),
         _ => None,
     };
     set.with_members(
         schema,
         &|schema, element| member(schema, element).is_some(),
-        &|schema, element| member(schema, element).unwrap_or(&Schema::Any),
+        &|schema, element| member(schema, element).unwrap_or(Schema::Any),
     )
 }

@@ -23,10 +23,10 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 pub use apply::{ApplyError, Conflict, apply};
-pub use changes::Changes;
+pub(crate) use changes::Changes;
 use entries::{Managed, Manager, Operation};
 use set::FieldSet;
-pub use set::{Atom, PathElement};
+pub(crate) use set::{Atom, PathElement};
 pub use writer::Writer;
 
 use crate::codec;
@@ -138,6 +138,23 @@ pub fn manager_of(user_agent: &str) -> String {
         name.push(character);
     }
     name
+}
+
+/// Whether the schema of applying declares the field that a JSON pointer leads to.
+#[cfg(test)]
+pub(crate) fn declares(api: codec::Api, pointer: &str) -> bool {
+    let mut schema = schema::Schema::of(api);
+    for name in pointer.split('/').skip(1) {
+        let inner = match name {
+            "0" => Some(schema.item()),
+            name => schema.declared(name),
+        };
+        match inner {
+            Some(inner) => schema = inner,
+            None => return false,
+        }
+    }
+    true
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
 //! What an event looks like as JSON, as far as applying needs to know: which objects are owned as a
-//! whole, which lists are sets or maps. From the markers in `k8s.io/api/{core,events}/v1/types.go`
-//! and `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+//! whole, which lists are sets or maps. All of it follows from the table of an event's fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
+use tidings_core::fields::{Kind, Type};
 
 use super::Changes;
 use super::set::{Atom, FieldSet, PathElement, Shown};
 use crate::bounded::BoundedList;
 use crate::codec::Api;
-use crate::quote::{GoSyntax, GoValue, go_type};
+use crate::go::{GoSyntax, GoValue, go_type};
 
 /// Longest text about what does not fit, in bytes.
 const UNFIT_BYTES_MAX: usize = 16 * 1024;
 
 /// The form of a value.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Schema {
     Text,
     Number,
@@ -24,146 +24,72 @@ pub(super) enum Schema {
     /// A scalar of any kind; times are such.
     Any,
     /// An object with these members.
-    Struct(&'static [(&'static str, Schema)]),
+    Struct(&'static Type),
     /// An object with these members that is owned as a whole.
-    Atomic(&'static [(&'static str, Schema)]),
+    Atomic(&'static Type),
     /// An object of texts.
     Texts,
     /// A list of texts without order or repetition.
     Set,
     /// A list of objects told apart by a member; each is owned as a whole.
-    Keyed(&'static str, &'static [(&'static str, Schema)]),
+    Keyed(&'static str, &'static Type),
 }
 
 use Schema::{Any, Atomic, Bool, Keyed, Number, Set, Struct, Text, Texts};
 
-const REFERENCE: Schema = Atomic(&[
-    ("apiVersion", Text),
-    ("fieldPath", Text),
-    ("kind", Text),
-    ("name", Text),
-    ("namespace", Text),
-    ("resourceVersion", Text),
-    ("uid", Text),
-]);
-
-const SOURCE: Schema = Struct(&[("component", Text), ("host", Text)]);
-
-const SERIES: Schema = Struct(&[("count", Number), ("lastObservedTime", Any)]);
-
-const METADATA: Schema = Struct(&[
-    ("annotations", Texts),
-    ("creationTimestamp", Any),
-    ("deletionGracePeriodSeconds", Number),
-    ("deletionTimestamp", Any),
-    ("finalizers", Set),
-    ("generateName", Text),
-    ("generation", Number),
-    ("labels", Texts),
-    ("managedFields", Any),
-    ("name", Text),
-    ("namespace", Text),
-    (
-        "ownerReferences",
-        Keyed(
-            "uid",
-            &[
-                ("apiVersion", Text),
-                ("blockOwnerDeletion", Bool),
-                ("controller", Bool),
-                ("kind", Text),
-                ("name", Text),
-                ("uid", Text),
-            ],
-        ),
-    ),
-    ("resourceVersion", Text),
-    ("selfLink", Text),
-    ("uid", Text),
-]);
-
-static CORE: Schema = Struct(&[
-    ("action", Text),
-    ("apiVersion", Text),
-    ("count", Number),
-    ("eventTime", Any),
-    ("firstTimestamp", Any),
-    ("involvedObject", REFERENCE),
-    ("kind", Text),
-    ("lastTimestamp", Any),
-    ("message", Text),
-    ("metadata", METADATA),
-    ("reason", Text),
-    ("related", REFERENCE),
-    ("reportingComponent", Text),
-    ("reportingInstance", Text),
-    ("series", SERIES),
-    ("source", SOURCE),
-    ("type", Text),
-]);
-
-static EVENTS: Schema = Struct(&[
-    ("action", Text),
-    ("apiVersion", Text),
-    ("deprecatedCount", Number),
-    ("deprecatedFirstTimestamp", Any),
-    ("deprecatedLastTimestamp", Any),
-    ("deprecatedSource", SOURCE),
-    ("eventTime", Any),
-    ("kind", Text),
-    ("metadata", METADATA),
-    ("note", Text),
-    ("reason", Text),
-    ("regarding", REFERENCE),
-    ("related", REFERENCE),
-    ("reportingController", Text),
-    ("reportingInstance", Text),
-    ("series", SERIES),
-    ("type", Text),
-]);
+impl From<Kind> for Schema {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Text => Text,
+            Kind::Int32 | Kind::Int64 => Number,
+            Kind::Bool => Bool,
+            Kind::Time | Kind::MicroTime | Kind::Json | Kind::List(_, None) => Any,
+            Kind::Map => Texts,
+            Kind::Set => Set,
+            Kind::Object(of) if of.atomic => Atomic(of),
+            Kind::Object(of) => Struct(of),
+            Kind::List(of, Some(key)) => Keyed(key, of),
+        }
+    }
+}
 
 impl Schema {
-    pub(super) fn of(api: Api) -> &'static Self {
-        match api {
-            Api::Core => &CORE,
-            Api::Events => &EVENTS,
-        }
+    pub(super) fn of(api: Api) -> Self {
+        Struct(api.event())
     }
 
     /// The form of a member, if the schema names it.
-    pub(super) fn declared(&self, name: &str) -> Option<&'static Self> {
+    pub(super) fn declared(self, name: &str) -> Option<Self> {
         match self {
-            Struct(fields) | Atomic(fields) => fields
-                .iter()
-                .find(|(field, _)| *field == name)
-                .map(|(_, schema)| schema),
+            Struct(of) if of.name == "Event" && matches!(name, "apiVersion" | "kind") => Some(Text),
+            Struct(of) | Atomic(of) => of.field(name).map(|field| field.kind.into()),
             _ => None,
         }
     }
 
     /// The form of a member of an object.
-    pub(super) fn member(&self, name: &str) -> &'static Self {
+    pub(super) fn member(self, name: &str) -> Self {
         self.declared(name)
-            .unwrap_or(if matches!(self, Texts) { &Text } else { &Any })
+            .unwrap_or(if matches!(self, Texts) { Text } else { Any })
     }
 
     /// The form of the items of a list.
-    fn item(&self) -> Self {
+    pub(super) fn item(self) -> Self {
         match self {
-            Keyed(_, fields) => Atomic(fields),
+            Keyed(_, of) => Atomic(of),
             _ => Text,
         }
     }
 
     /// What tells an item of a list from others.
-    pub(super) fn item_element(&self, item: &Value) -> Result<PathElement, String> {
+    pub(super) fn item_element(self, item: &Value) -> Result<PathElement, String> {
         match self {
             Keyed(key, _) => match item {
                 // The schema's default for what is left out is the empty text.
                 Value::Object(fields) => Ok(PathElement::keyed(
                     key,
                     fields
-                        .get(*key)
+                        .get(key)
                         .map_or(Atom::Text(String::new()), Atom::from_json),
                 )),
                 Value::Null => Err("associative list with keys may not have a null element".into()),
@@ -189,7 +115,7 @@ impl Schema {
 ///
 /// # Errors
 /// The places that do not, in one text.
-pub(super) fn check(schema: &Schema, value: &Value) -> Result<(), String> {
+pub(super) fn check(schema: Schema, value: &Value) -> Result<(), String> {
     let mut errors = BoundedList::new("\n  ", UNFIT_BYTES_MAX);
     check_at(schema, value, &mut Vec::new(), &mut errors);
     match errors.items() {
@@ -199,7 +125,7 @@ pub(super) fn check(schema: &Schema, value: &Value) -> Result<(), String> {
     }
 }
 
-fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors: &mut BoundedList) {
+fn check_at(schema: Schema, value: &Value, path: &mut Vec<PathElement>, errors: &mut BoundedList) {
     let mut expected = |expected: &str| {
         let place = format_args!("{}: expected {expected}, got ", Shown(path));
         // Upstream prints each with another verb, and with what it wraps values in.
@@ -259,7 +185,7 @@ fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors:
                 }
                 path.push(element.clone());
                 seen.insert(element);
-                check_at(&schema.item(), item, path, errors);
+                check_at(schema.item(), item, path, errors);
                 path.pop();
             }
         }
@@ -268,13 +194,13 @@ fn check_at(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, errors:
 }
 
 /// Every field that a value mentions (`TypedValue.ToFieldSet`).
-pub(super) fn field_set(schema: &Schema, value: &Value) -> FieldSet {
+pub(super) fn field_set(schema: Schema, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
     collect(schema, value, &mut Vec::new(), &mut set);
     set
 }
 
-fn collect(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, set: &mut FieldSet) {
+fn collect(schema: Schema, value: &Value, path: &mut Vec<PathElement>, set: &mut FieldSet) {
     match schema {
         Struct(_) | Texts => {
             for (name, value) in value.as_object().into_iter().flatten() {
@@ -300,7 +226,7 @@ fn collect(schema: &Schema, value: &Value, path: &mut Vec<PathElement>, set: &mu
 }
 
 /// Which fields differ (`TypedValue.Compare`).
-pub(super) fn compare(schema: &Schema, old: &Value, new: &Value) -> Changes {
+pub(super) fn compare(schema: Schema, old: &Value, new: &Value) -> Changes {
     let mut changes = Changes::default();
     if let (Some(old), Some(new)) = (old.as_object(), new.as_object()) {
         compare_members(schema, old, new, &mut changes);
@@ -309,7 +235,7 @@ pub(super) fn compare(schema: &Schema, old: &Value, new: &Value) -> Changes {
 }
 
 fn compare_members(
-    schema: &Schema,
+    schema: Schema,
     old: &Map<String, Value>,
     new: &Map<String, Value>,
     changes: &mut Changes,
@@ -323,7 +249,7 @@ fn compare_members(
 }
 
 fn compare_at(
-    schema: &Schema,
+    schema: Schema,
     element: PathElement,
     old: Option<&Value>,
     new: Option<&Value>,
@@ -366,7 +292,7 @@ fn compare_at(
 }
 
 /// The items of a list that can be told apart.
-fn items<'a>(schema: &Schema, list: Option<&'a Value>) -> Vec<(PathElement, &'a Value)> {
+fn items(schema: Schema, list: Option<&Value>) -> Vec<(PathElement, &Value)> {
     let items = list.and_then(Value::as_array).into_iter().flatten();
     items
         .filter_map(|item| Some((schema.item_element(item).ok()?, item)))

@@ -11,11 +11,11 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::codec::json::write_string;
+use tidings_core::wire::write_string;
 
 /// One step of a path. The order is upstream's `PathElement.Compare`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PathElement {
+pub(crate) enum PathElement {
     /// `f:`, a member of an object.
     Field(Cow<'static, str>),
     /// `k:`, an item of a list, by the fields that tell its items apart.
@@ -28,7 +28,7 @@ pub enum PathElement {
 
 /// A value that tells items of a list apart, in the order of upstream's `value.Compare`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Atom {
+pub(crate) enum Atom {
     /// A whole number.
     Integer(i64),
     /// A string.
@@ -41,7 +41,7 @@ pub enum Atom {
 
 impl Atom {
     /// The key of a JSON value.
-    pub fn from_json(value: &Value) -> Self {
+    pub(crate) fn from_json(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text.clone()),
             Value::Bool(bool) => Self::Bool(*bool),
@@ -67,17 +67,17 @@ impl fmt::Display for Atom {
 
 impl PathElement {
     /// A member whose name is known at compile time.
-    pub const fn known(name: &'static str) -> Self {
+    pub(crate) const fn known(name: &'static str) -> Self {
         Self::Field(Cow::Borrowed(name))
     }
 
     /// The member of this name.
-    pub fn named(name: impl Into<String>) -> Self {
+    pub(crate) fn named(name: impl Into<String>) -> Self {
         Self::Field(Cow::Owned(name.into()))
     }
 
     /// The item of a list with this key field.
-    pub fn keyed(field: &str, value: Atom) -> Self {
+    pub(crate) fn keyed(field: &str, value: Atom) -> Self {
         Self::Key(vec![(field.to_owned(), value)])
     }
 
@@ -154,7 +154,7 @@ impl fmt::Display for Shown<'_> {
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldSet(BTreeMap<PathElement, Node>);
+pub(crate) struct FieldSet(BTreeMap<PathElement, Node>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
@@ -169,12 +169,12 @@ impl Node {
 }
 
 impl FieldSet {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds one field, not those around it. The empty path names no field.
-    pub fn insert(&mut self, path: &[PathElement]) {
+    /// Adds one field, not those around it. The empty path adds nothing.
+    pub(crate) fn insert(&mut self, path: &[PathElement]) {
         let Some((last, way)) = path.split_last() else {
             return;
         };
@@ -186,12 +186,12 @@ impl FieldSet {
     }
 
     /// Whether this very element is a member.
-    pub fn has(&self, element: &PathElement) -> bool {
+    pub(crate) fn has(&self, element: &PathElement) -> bool {
         self.0.get(element).is_some_and(|node| node.member)
     }
 
     /// Whether the field a path leads to is a member.
-    pub fn has_path(&self, path: &[PathElement]) -> bool {
+    pub(crate) fn has_path(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
             [last] => self.has(last),
@@ -200,12 +200,12 @@ impl FieldSet {
     }
 
     /// The members below an element, if there are any.
-    pub fn below(&self, element: &PathElement) -> Option<&Self> {
+    pub(crate) fn below(&self, element: &PathElement) -> Option<&Self> {
         let below = &self.0.get(element)?.below;
         (!below.is_empty()).then_some(below)
     }
 
-    pub fn unite(&mut self, other: &Self) {
+    pub(crate) fn unite(&mut self, other: &Self) {
         for (element, theirs) in &other.0 {
             let node = self.0.entry(element.clone()).or_default();
             node.member |= theirs.member;
@@ -213,7 +213,7 @@ impl FieldSet {
         }
     }
 
-    pub fn intersection(&self, other: &Self) -> Self {
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
         let both = self.0.iter().filter_map(|(element, node)| {
             let theirs = other.0.get(element)?;
             let node = Node {
@@ -226,7 +226,7 @@ impl FieldSet {
     }
 
     /// Takes the other's members out. What lies below such a member stays.
-    pub fn subtract(&mut self, other: &Self) {
+    pub(crate) fn subtract(&mut self, other: &Self) {
         self.0.retain(|element, node| {
             if let Some(theirs) = other.0.get(element) {
                 node.member &= !theirs.member;
@@ -236,8 +236,8 @@ impl FieldSet {
         });
     }
 
-    /// Takes out members of the object below one element; used for fields without a manager.
-    pub fn strip(&mut self, element: &PathElement, names: &[&'static str]) {
+    /// Takes out members of the object below one element; used for fields without managers.
+    pub(crate) fn strip(&mut self, element: &PathElement, names: &[&'static str]) {
         let Some(node) = self.0.get_mut(element) else {
             return;
         };
@@ -257,7 +257,7 @@ impl FieldSet {
     }
 
     /// Makes members of all inner nodes for which `is_named` holds, level by level.
-    pub fn with_members<C: Copy>(
+    pub(crate) fn with_members<C: Copy>(
         &self,
         context: C,
         is_named: &impl Fn(C, &PathElement) -> bool,
@@ -277,7 +277,7 @@ impl FieldSet {
     }
 
     /// All paths, the members of a level before those below it.
-    pub fn paths(&self) -> Vec<Vec<PathElement>> {
+    pub(crate) fn paths(&self) -> Vec<Vec<PathElement>> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
         paths
@@ -297,7 +297,7 @@ impl FieldSet {
     }
 
     /// The set as `FieldsV1`.
-    pub fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         self.write(false, &mut out);
         out
@@ -323,7 +323,7 @@ impl FieldSet {
     ///
     /// # Errors
     /// What is no such set.
-    pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+    pub(crate) fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice::<Node>(json).map(|node| node.below)
     }
 }

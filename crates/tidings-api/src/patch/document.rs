@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hasher};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::codec::json::{Notes, complaint, replace_what_is_no_text};
+use crate::go::{Notes, complaint, replace_what_is_no_text};
 
 /// Reads a patch and notes the keys that it gives twice, such as `duplicate field "a[0].b"`; the
 /// last one counts.
@@ -30,18 +30,6 @@ fn parse(body: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
     let value = (&mut reader).deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, reader.notes.texts))
-}
-
-/// What Go calls a value, where it expected another kind of one.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// Where the reader is. Of the path, which a name can make as long as the patch, it keeps a digest,

@@ -12,8 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::codec::json::Reading;
 use crate::field_validation::FieldValidation;
-use crate::quote::GoMap;
-use document::kind;
+use crate::go::{GoMap, cannot_unmarshal, kind};
 pub use error::PatchError;
 use operations::{OPERATIONS_MAX, Operation};
 use strategic::Refused;
@@ -177,8 +176,7 @@ impl Patch {
 }
 
 fn no_object(found: &Value) -> String {
-    let found = kind(found);
-    format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")
+    cannot_unmarshal(kind(found), "value of type map[string]interface {}")
 }
 
 #[cfg(test)]

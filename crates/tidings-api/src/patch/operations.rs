@@ -4,8 +4,7 @@
 
 use serde_json::Value;
 
-use super::document::kind;
-use crate::codec::json::Notes;
+use crate::go::{Notes, cannot_unmarshal, kind};
 
 /// So deep may a patch reach; an event has no more than five levels.
 const POINTER_DEPTH_MAX: usize = 64;
@@ -82,7 +81,7 @@ pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String
 }
 
 fn mismatch(found: &Value, place: &str) -> String {
-    format!("json: cannot unmarshal {} into Go {place}", kind(found))
+    cannot_unmarshal(kind(found), place)
 }
 
 /// Values that operations may still look through or move along: each operation may be short, and go

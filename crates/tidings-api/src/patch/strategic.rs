@@ -10,10 +10,11 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
+use tidings_core::fields::{Field, Kind, core_v1, events_v1};
 use tidings_core::validate::{Quoted, bounded_text};
 
 use super::operations::size;
-use crate::quote::{GoList, GoMap, GoValue, go_type};
+use crate::go::{GoList, GoMap, GoValue, go_type};
 
 /// Longest text about what is refused, in bytes; no answer says more.
 const REFUSAL_BYTES_MAX: usize = 32 * 1024;
@@ -80,13 +81,39 @@ fn unexpected(why: impl std::fmt::Display) -> Refused {
     Refused::Unexpected(bounded_text(why, REFUSAL_BYTES_MAX))
 }
 
-/// How a list merges, by its path.
-fn is_set(path: &[String]) -> bool {
-    path == ["metadata", "finalizers"]
+/// The field of an event, in either version, that a path leads to.
+fn field(path: &[String]) -> Option<&'static Field> {
+    core_v1::EVENT
+        .at(path)
+        .or_else(|| events_v1::EVENT.at(path))
+}
+
+/// How the list at a path merges, if there is one.
+fn list_at(path: &[String]) -> Option<ListKind> {
+    match field(path)?.kind {
+        Kind::Set => Some(ListKind::Set),
+        Kind::List(_, Some(key)) => Some(ListKind::Keyed(key)),
+        Kind::List(_, None) => Some(ListKind::Whole),
+        _ => None,
+    }
+}
+
+/// How a list merges.
+#[derive(Clone, Copy, PartialEq)]
+enum ListKind {
+    /// As a set.
+    Set,
+    /// By this member of its items.
+    Keyed(&'static str),
+    /// Not at all: it is replaced.
+    Whole,
 }
 
 fn merge_key(path: &[String]) -> Option<&'static str> {
-    (path == ["metadata", "ownerReferences"]).then_some("uid")
+    match list_at(path)? {
+        ListKind::Keyed(key) => Some(key),
+        ListKind::Set | ListKind::Whole => None,
+    }
 }
 
 fn merge(
@@ -132,8 +159,8 @@ fn merge(
             }
             (Value::Object(patch), Some(Value::Object(inner))) => merge(inner, patch, place)?,
             (Value::Array(patch), Some(Value::Array(items))) => {
-                let path = &place.path;
-                if deletion.is_some() || is_set(path) || merge_key(path).is_some() {
+                let merges = list_at(&place.path).is_some_and(|list| list != ListKind::Whole);
+                if deletion.is_some() || merges {
                     let merged =
                         merge_lists(std::mem::take(items), patch, place, deletion.is_some())?;
                     *items = merged;
@@ -192,7 +219,7 @@ fn merge_in_order(
     place.path.push(name.to_owned());
     let path = &place.path;
     let key = merge_key(path);
-    if key.is_none() && !is_set(path) && *path != ["metadata", "managedFields"] {
+    if list_at(path).is_none() {
         let known = before.is_some() || target.contains_key(name);
         return Err(no_list(path, known));
     }
@@ -390,12 +417,9 @@ fn no_list(path: &[String], known: bool) -> Refused {
     let (name, around) = path
         .split_last()
         .map_or(("", path), |(name, around)| (name.as_str(), around));
-    let of = match around.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => "Event",
-        ["metadata"] => "ObjectMeta",
-        ["source" | "deprecatedSource"] => "EventSource",
-        ["involvedObject" | "regarding" | "related"] => "ObjectReference",
-        ["series"] => "EventSeries",
+    let of = match field(around).map(|field| field.kind) {
+        _ if around.is_empty() => core_v1::EVENT.name,
+        Some(Kind::Object(of)) => of.name,
         _ => {
             let why = "merging an object in json but data type is not struct, instead is: map";
             return Refused::Unexpected(why.to_owned());

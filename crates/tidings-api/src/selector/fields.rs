@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_pb::api::core::v1::Event;
+use tidings_core::fields::Type;
+use tidings_core::fields::core_v1::{EVENT_SOURCE, OBJECT_REFERENCE};
 
 use crate::codec::Api;
-use crate::codec::stored::{StoredEvent, field};
+use crate::codec::objects::{Object, Value};
+use crate::codec::stored::{StoredEvent, field, meta};
 
 /// A parsed field selector; the empty one matches everything. What it says of one field is held
 /// together, so that a field is looked at once, however long the selector is.
@@ -33,99 +35,80 @@ impl Wanted {
 /// The fields one can select by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EventField {
-    Kind,
-    Namespace,
-    Name,
-    Uid,
-    ApiVersion,
-    ResourceVersion,
-    FieldPath,
-    Reason,
-    ReportingComponent,
+    /// A text of the event, by its number.
+    Own(usize),
+    /// A text of an object in the event, by the numbers of both.
+    Of(usize, usize),
+    /// The component of the source, or else the reporting one.
     Source,
-    Type,
-    MetadataName,
-    MetadataNamespace,
 }
 
 impl EventField {
+    const NAME: Self = Self::Of(field::METADATA, meta::NAME);
+    const NAMESPACE: Self = Self::Of(field::METADATA, meta::NAMESPACE);
+
     fn parse(api: Api, label: &str) -> Option<Self> {
-        let reference = match api {
-            Api::Core => label.strip_prefix("involvedObject."),
-            Api::Events => label.strip_prefix("regarding."),
-        };
-        if let Some(field) = reference {
-            return Some(match field {
-                "kind" => Self::Kind,
-                "namespace" => Self::Namespace,
-                "name" => Self::Name,
-                "uid" => Self::Uid,
-                "apiVersion" => Self::ApiVersion,
-                "resourceVersion" => Self::ResourceVersion,
-                "fieldPath" => Self::FieldPath,
-                _ => return None,
-            });
-        }
-        Some(match (label, api) {
-            ("reason", _) => Self::Reason,
-            ("reportingComponent", Api::Core) | ("reportingController", Api::Events) => {
-                Self::ReportingComponent
+        let number = |of: &Type, name: &str| Some(of.field(name)?.stored as usize);
+        match label.split_once('.') {
+            None if label == "source" && api == Api::Core => Some(Self::Source),
+            None => Some(number(api.event(), label)?)
+                .filter(|number| {
+                    matches!(
+                        *number,
+                        field::REASON | field::TYPE | field::REPORTING_COMPONENT
+                    )
+                })
+                .map(Self::Own),
+            Some(("metadata", "name")) => Some(Self::NAME),
+            Some(("metadata", "namespace")) => Some(Self::NAMESPACE),
+            Some((object, name)) => {
+                let object = number(api.event(), object)?;
+                let name = number(&OBJECT_REFERENCE, name)?;
+                (object == field::INVOLVED_OBJECT).then_some(Self::Of(object, name))
             }
-            ("source", Api::Core) => Self::Source,
-            ("type", _) => Self::Type,
-            ("metadata.name", _) => Self::MetadataName,
-            ("metadata.namespace", _) => Self::MetadataNamespace,
-            _ => return None,
-        })
+        }
+    }
+
+    /// A field of the object that the event is about.
+    fn of_object(name: &str) -> Self {
+        let number = OBJECT_REFERENCE.number(name) as usize;
+        Self::Of(field::INVOLVED_OBJECT, number)
     }
 
     fn of(self, event: &Event) -> &str {
-        let object = event.involved_object.as_ref();
-        let metadata = event.metadata.as_ref();
         match self {
-            Self::Kind => object.map(ObjectReference::kind),
-            Self::Namespace => object.map(ObjectReference::namespace),
-            Self::Name => object.map(ObjectReference::name),
-            Self::Uid => object.map(ObjectReference::uid),
-            Self::ApiVersion => object.map(ObjectReference::api_version),
-            Self::ResourceVersion => object.map(ObjectReference::resource_version),
-            Self::FieldPath => object.map(ObjectReference::field_path),
-            Self::Reason => Some(event.reason()),
-            Self::ReportingComponent => Some(event.reporting_component()),
-            Self::Source => event
-                .source
-                .as_ref()
-                .map(EventSource::component)
-                .filter(|component| !component.is_empty())
-                .or(Some(event.reporting_component())),
-            Self::Type => Some(event.r#type()),
-            Self::MetadataName => metadata.map(ObjectMeta::name),
-            Self::MetadataNamespace => metadata.map(ObjectMeta::namespace),
+            Self::Own(number) => text(event, number),
+            Self::Of(object, number) => match event.value(object as u32) {
+                Value::Object(Some(object)) => text(object, number),
+                _ => "",
+            },
+            Self::Source => match Self::SOURCE_COMPONENT.of(event) {
+                "" => event.reporting_component(),
+                component => component,
+            },
         }
-        .unwrap_or_default()
     }
 
     /// The same from the event's bytes.
     fn of_stored<'a>(self, stored: &StoredEvent<'a>) -> Option<&'a str> {
-        let object = |number| stored.text_of(field::INVOLVED_OBJECT, number);
         match self {
-            Self::Kind => object(1),
-            Self::Namespace => object(2),
-            Self::Name => object(3),
-            Self::Uid => object(4),
-            Self::ApiVersion => object(5),
-            Self::ResourceVersion => object(6),
-            Self::FieldPath => object(7),
-            Self::Reason => stored.text(field::REASON),
-            Self::ReportingComponent => stored.text(field::REPORTING_COMPONENT),
-            Self::Source => match stored.text_of(field::SOURCE, 1)? {
+            Self::Own(number) => stored.text(number),
+            Self::Of(object, number) => stored.text_of(object, number),
+            Self::Source => match Self::SOURCE_COMPONENT.of_stored(stored)? {
                 "" => stored.text(field::REPORTING_COMPONENT),
                 component => Some(component),
             },
-            Self::Type => stored.text(field::TYPE),
-            Self::MetadataName => stored.text_of(field::METADATA, 1),
-            Self::MetadataNamespace => stored.text_of(field::METADATA, 3),
         }
+    }
+
+    const SOURCE_COMPONENT: Self =
+        Self::Of(field::SOURCE, EVENT_SOURCE.number("component") as usize);
+}
+
+fn text(object: &(impl Object + ?Sized), number: usize) -> &str {
+    match object.value(number as u32) {
+        Value::Text(text) => text,
+        _ => "",
     }
 }
 
@@ -205,7 +188,7 @@ impl FieldSelector {
 
     /// Narrows the selection to one name.
     pub fn require_name(&mut self, name: &str) {
-        self.add(EventField::MetadataName, true, name.into());
+        self.add(EventField::NAME, true, name.into());
     }
 
     /// The one value a field must have, if there is such a term.
@@ -215,24 +198,27 @@ impl FieldSelector {
 
     /// The one name that can match.
     pub fn name(&self) -> Option<&str> {
-        self.required(EventField::MetadataName)
+        self.required(EventField::NAME)
     }
 
     /// The one namespace that can match.
     pub fn namespace(&self) -> Option<&str> {
-        self.required(EventField::MetadataNamespace)
+        self.required(EventField::NAMESPACE)
     }
 
     /// The one object, or those of one name, that can match, if the selector says enough.
     pub fn object(&self) -> Option<SelectedObject<'_>> {
-        if let Some(uid) = self.required(EventField::Uid).filter(|uid| !uid.is_empty()) {
+        if let Some(uid) = self
+            .required(EventField::of_object("uid"))
+            .filter(|uid| !uid.is_empty())
+        {
             return Some(SelectedObject::Uid(uid));
         }
-        let name = self.required(EventField::Name);
+        let name = self.required(EventField::of_object("name"));
         Some(SelectedObject::Name {
             name: name.filter(|name| !name.is_empty())?,
-            kind: self.required(EventField::Kind),
-            namespace: self.required(EventField::Namespace),
+            kind: self.required(EventField::of_object("kind")),
+            namespace: self.required(EventField::of_object("namespace")),
         })
     }
 }
@@ -309,6 +295,9 @@ fn unescape(value: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_pb::api::core::v1::{EventSource, ObjectReference};
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
     use super::*;
 
     fn event() -> Event {

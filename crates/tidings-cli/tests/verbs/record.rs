@@ -159,7 +159,7 @@ async fn the_exit_code_says_what_became_of_it() {
 async fn a_server_that_is_away_is_waited_for() {
     let mut cluster = Cluster::start().await;
     for (object, code, said) in [
-        ("pod/web", 0, "pod/web is not there"),
+        ("pod/web", 0, "pod/web does not exist"),
         // Whether there is such a kind is asked for, too.
         ("widget/left", 1, "has no such kind"),
     ] {

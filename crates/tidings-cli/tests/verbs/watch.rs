@@ -82,7 +82,7 @@ async fn every_event_is_printed_once_through_restarts() {
         let port = cluster.stop().await;
         let note = watching.notes.recv_timeout(PATIENCE).unwrap();
         // The server may have ended the watch in good order; then only the next one is cut off.
-        assert!(note.starts_with("the watch was cut off"), "{note}");
+        assert!(note.starts_with("the watch was interrupted"), "{note}");
         cluster.go_on(port).await;
         cluster.import(&[named(&format!("away.{round}"))]);
         assert_eq!(watching.next(), format!("event/away.{round}"));

@@ -169,8 +169,8 @@ mod tests {
         let start = Monotonic::ZERO;
         let later = start.saturating_add(2 * second);
         let member = |text: &str| size_of::<Member>() + text.len();
-        // The text, when it is said, whether it is combined, and the members then: by our rules, and by client-go's,
-        // where two are enough and none stays for another.
+        // The text, when it is said, whether it is combined, and the members then: by our rules,
+        // and by client-go's, where two are enough and none stays for another.
         let rows = [
             ("a", start, false, member("a"), false, member("a")),
             ("bc", start, false, member("a") + member("bc"), true, 0),

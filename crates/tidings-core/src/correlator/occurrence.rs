@@ -16,7 +16,8 @@ use crate::context::absorb;
 use crate::event_limits::cut;
 use crate::key::CountKey;
 use crate::validate::MESSAGE_BYTES_MAX;
-use crate::{Event, EventApi, EventContext, wire_json, wire_protobuf};
+use crate::wire::recorded;
+use crate::{Event, EventApi, EventContext};
 
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -267,18 +268,12 @@ impl Occurrence {
 
     /// The body of its creation: JSON as client-go sends it, in the shape of [`Occurrence::api`].
     pub fn create_body(&self) -> Vec<u8> {
-        match self.api() {
-            EventApi::Core => wire_json::event(&self.to_wire()),
-            EventApi::Events => wire_json::events_v1(&self.to_wire()),
-        }
+        recorded::json(self.api(), self.to_wire())
     }
 
     /// The same as Kubernetes protobuf, in its envelope: about half the bytes.
     pub fn create_body_protobuf(&self) -> Vec<u8> {
-        match self.api() {
-            EventApi::Core => wire_protobuf::event(&self.to_wire()),
-            EventApi::Events => wire_protobuf::events_v1(&self.to_wire()),
-        }
+        recorded::protobuf(self.api(), self.to_wire())
     }
 
     /// What its patch is made of.

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use crate::wire::escape;
+
 /// Prints a text in quotes as Go's `%q` does.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
@@ -45,21 +47,7 @@ pub(super) struct JsonString<'a>(pub(super) &'a str);
 impl Display for JsonString<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
-        for character in self.0.chars() {
-            match character {
-                '"' => f.write_str("\\\""),
-                '\\' => f.write_str("\\\\"),
-                '\u{8}' => f.write_str("\\b"),
-                '\u{c}' => f.write_str("\\f"),
-                '\n' => f.write_str("\\n"),
-                '\r' => f.write_str("\\r"),
-                '\t' => f.write_str("\\t"),
-                '\0'..' ' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                    write!(f, "\\u{:04x}", u32::from(character))
-                }
-                _ => f.write_char(character),
-            }?;
-        }
+        escape(self.0, |part| f.write_str(part))?;
         f.write_char('"')
     }
 }
@@ -68,9 +56,8 @@ impl Display for JsonString<'_> {
 /// escapes in debug output is not printable to Go either.
 pub fn is_printable(character: char) -> bool {
     match character {
-        ' ' | '\'' | '"' | '\\' => true,
-        // Marks that join to what is before them are escaped by Rust alone.
-        '\u{300}'..='\u{36f}' => true,
+        // Combining marks are escaped by Rust alone.
+        ' ' | '\'' | '"' | '\\' | '\u{300}'..='\u{36f}' => true,
         _ => character.escape_debug().len() == 1,
     }
 }

@@ -1,8 +1,9 @@
 //! EventRateLimit: token buckets for the server, each namespace, each user, each source and object
 //! (`k8s.io/kubernetes/plugin/pkg/admission/eventratelimit`).
 //!
-//! Buckets are kept under 128 bits of a hash keyed at start, so that memory does not depend on what clients send, and
-//! nobody can aim at another's bucket. The least recently used ones go first, and are full when they come back.
+//! Buckets are kept under 128 bits of a hash keyed at start, so that memory does not depend on what
+//! clients send, and nobody can aim at another's bucket. The least recently used ones go first, and
+//! are full when they come back.
 
 mod configuration;
 
@@ -66,7 +67,8 @@ pub struct EventLimit {
     pub qps: u32,
     /// So many at once.
     pub burst: u32,
-    /// So many buckets are kept; the least recently used goes first. A bucket takes about 100 bytes.
+    /// So many buckets are kept; the least recently used goes first. A bucket takes about 100
+    /// bytes.
     pub cache_size: u32,
 }
 
@@ -92,7 +94,8 @@ pub struct EventLimit {
 pub struct EventRateLimitOptions {
     /// Every event has to be within all of them.
     pub limits: Vec<EventLimit>,
-    /// Whether events written through events.k8s.io go unlimited, as behind a kube-apiserver. Default: they do not.
+    /// Whether events written through events.k8s.io go unlimited, as behind a kube-apiserver.
+    /// Default: they do not.
     pub core_only: bool,
     /// Whether limits are only counted, and nothing is refused. Default: no.
     pub dry_run: bool,
@@ -133,7 +136,8 @@ impl EventRateLimit {
         }
     }
 
-    /// Takes a token from each of the event's buckets; if one is empty, says which. All are asked, whatever they say.
+    /// Takes a token from each of the event's buckets; if one is empty, says which. All are asked,
+    /// whatever they say.
     pub(super) fn accept(
         &self,
         now: Monotonic,

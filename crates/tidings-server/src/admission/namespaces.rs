@@ -1,5 +1,5 @@
-//! NamespaceLifecycle for a server whose namespaces are a setting: which there are, and which are about to go
-//! (`k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`).
+//! NamespaceLifecycle for a server whose namespaces are a setting: which there are, and which are
+//! about to go (`k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ impl Namespace {
     }
 }
 
-/// Which namespaces there are. Only creates look at them: reading, changing and deleting events never does.
+/// Which namespaces there are. Only creates look at them: reading, changing and deleting events
+/// never does.
 ///
 /// ```
 /// use tidings_server::{Namespace, Namespaces};
@@ -80,7 +81,8 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Adds a namespace, or says anew what it is up to. From the first one on, only those that were added are there.
+    /// Adds a namespace, or says anew what it is up to. From the first one on, only those that were
+    /// added are there.
     ///
     /// # Errors
     /// A name that is none.
@@ -93,8 +95,8 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Reads what `kubectl get namespaces -o yaml` (or `-o json`) prints: a list of namespaces, of each its name and
-    /// `status.phase`. Everything else in it is passed over.
+    /// Reads what `kubectl get namespaces -o yaml` (or `-o json`) prints: a list of namespaces, of
+    /// each its name and `status.phase`. Everything else in it is passed over.
     ///
     /// # Errors
     /// What is wrong, and on which line.

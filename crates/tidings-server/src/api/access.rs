@@ -1,4 +1,5 @@
-//! What every request passes before it is served: whose it is, whom it wants to act as, and whether that is allowed.
+//! What every request passes before it is served: whose it is, whom it wants to act as, and whether
+//! that is allowed.
 
 use std::sync::Arc;
 
@@ -21,10 +22,12 @@ use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec::Api;
 
-/// Finds out whose request it is, and takes the credentials away. What is known of it is known in spite of an error.
+/// Finds out whose request it is, and takes the credentials away. What is known of it is known in
+/// spite of an error.
 ///
 /// # Errors
-/// 401 for whoever is not known, 500 if that cannot be checked, and whatever is wrong with impersonation.
+/// 401 for whoever is not known, 500 if that cannot be checked, and whatever is wrong with
+/// impersonation.
 pub(super) async fn authenticate(
     server: &ApiServer,
     parts: &mut request::Parts,
@@ -127,7 +130,8 @@ pub(super) async fn authorize(
     let began = clock::monotonic();
     let decision = decide(server, user, &asked).await;
     let took = clock::monotonic().saturating_duration_since(began);
-    // Once for each request, as kube-apiserver does: not for what is asked besides, of impersonation say.
+    // Once for each request, as kube-apiserver does: not for what is asked besides, of
+    // impersonation say.
     let permission = match &decision {
         Ok(decision) if decision.allowed => Permission::Allowed,
         Ok(decision) if decision.denied => Permission::Denied,
@@ -138,8 +142,9 @@ pub(super) async fn authorize(
     allow(user, &asked, decision)
 }
 
-/// Asks a cluster now, as far as can be told, what would otherwise be asked once the request has its place in flight. Were
-/// those places held for as long as a cluster takes, there would soon be none for anybody else.
+/// Asks a cluster now, as far as can be told, what would otherwise be asked once the request has
+/// its place in flight. Were those places held for as long as a cluster takes, there would soon be
+/// none for anybody else.
 pub(super) async fn foresee_create(
     server: &ApiServer,
     info: &RequestInfo,
@@ -158,7 +163,8 @@ pub(super) async fn foresee_create(
     }
 }
 
-/// A PUT or an apply of an event that is not there creates it, which takes more than the permission to change it.
+/// A PUT or an apply of an event that is not there creates it, which takes more than the permission
+/// to change it.
 ///
 /// # Errors
 /// 403 if the user may not create it.

@@ -17,9 +17,12 @@ use crate::api::server::ApiServer;
 use crate::http::negotiate::Form;
 use crate::http::query::WriteOptions;
 use crate::http::status::Status;
-use tidings_api::field_validation::FieldValidation;
 use tidings_api::managed::{self, ApplyError, Writer};
 use tidings_api::yaml;
+
+/// What is said before the key that is given twice.
+const KEYS_TWICE: &str =
+    "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  ";
 
 /// Applies the configuration in the body.
 pub(super) async fn apply(
@@ -42,7 +45,10 @@ pub(super) async fn apply(
         };
         let live = stored.as_ref().map(|stored| &stored.event);
         let mut event = managed::apply(live, &config, writer, options.force).map_err(refusal)?;
-        let mut warnings = heed(duplicates.as_deref(), options.field_validation)?;
+        let mut warnings = options
+            .field_validation
+            .heed_as(KEYS_TWICE, duplicates.clone())
+            .map_err(Status::bad_request)?;
         let metadata = event.metadata.get_or_insert_default();
         if stored.is_none() && !metadata.uid().is_empty() {
             let why = format!(
@@ -94,21 +100,22 @@ fn refusal(error: ApplyError) -> Status {
     }
 }
 
-/// Reads a configuration, YAML or JSON, and what is to say about keys given twice, of which the last counts.
-fn read(body: &[u8]) -> Result<(Value, Option<String>), Status> {
+/// Reads a configuration, YAML or JSON, and what is to say about keys given twice, of which the
+/// last counts.
+fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     if body.trim_ascii().is_empty() {
-        return Ok((Value::Null, None));
+        return Ok((Value::Null, Vec::new()));
     }
     let unreadable =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let (mut config, duplicates) = match yaml::read::<Value>(body, DuplicateKeyPolicy::Error) {
-        Ok(config) => (config, None),
+        Ok(config) => (config, Vec::new()),
         Err(strict) => {
             match yaml::read(body, DuplicateKeyPolicy::LastWins) {
-                Ok(config) => (config, Some(repeated(&strict))),
+                Ok(config) => (config, vec![repeated(&strict)]),
                 // Not all JSON is YAML: its escapes of surrogate pairs are not.
                 Err(_) => match serde_json::from_slice(body) {
-                    Ok(config) => (config, None),
+                    Ok(config) => (config, Vec::new()),
                     Err(_) => return Err(unreadable(&strict)),
                 },
             }
@@ -155,14 +162,4 @@ fn repeated(error: &serde_saphyr::Error) -> String {
         ))
     };
     said().unwrap_or_else(|| line.to_owned())
-}
-
-fn heed(duplicates: Option<&str>, validation: FieldValidation) -> Result<Vec<String>, Status> {
-    match (duplicates, validation) {
-        (None, _) | (_, FieldValidation::Ignore) => Ok(Vec::new()),
-        (Some(why), FieldValidation::Warn) => Ok(vec![why.to_owned()]),
-        (Some(why), FieldValidation::Strict) => Err(Status::bad_request(format!(
-            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {why}"
-        ))),
-    }
 }

@@ -205,7 +205,8 @@ pub(super) async fn change(
     }
 }
 
-/// An event has to have the namespace and the name of the request's path; the namespace may be left out.
+/// An event has to have the namespace and the name of the request's path; the namespace may be left
+/// out.
 pub(super) fn check_place(call: &Call, metadata: &mut ObjectMeta) -> Result<(), Status> {
     settle_namespace(metadata, &call.info.namespace)?;
     match metadata.name() {

@@ -122,8 +122,8 @@ async fn remove(
     }
 }
 
-/// Whether a deletion waits for a finalizer: nobody collects what belongs to events, so that it does not for those who
-/// would (`deletionFinalizersForGarbageCollection`).
+/// Whether a deletion waits for a finalizer: nobody collects what belongs to events, so that it
+/// does not for those who would (`deletionFinalizersForGarbageCollection`).
 fn is_waited_for(finalizer: &str) -> bool {
     !["orphan", "foregroundDeletion"].contains(&finalizer)
 }
@@ -145,8 +145,8 @@ pub(crate) async fn delete_collection(
     streamed::answer(&server, &call, form, deleting).await
 }
 
-/// A list whose pages are deleted before they are sent. No more than one page is ever on its way, so where a client does
-/// not read, or goes away, the events behind it stay.
+/// A list whose pages are deleted before they are sent. No more than one page is ever on its way,
+/// so where a client does not read, or goes away, the events behind it stay.
 struct Deleting {
     pages: Pages,
     server: Arc<ApiServer>,
@@ -186,7 +186,8 @@ impl Batches for Deleting {
     }
 }
 
-/// Removes an event that was listed, whatever became of it since, if the preconditions hold of what it has become.
+/// Removes an event that was listed, whatever became of it since, if the preconditions hold of what
+/// it has become.
 async fn remove_listed(
     server: &ApiServer,
     api: Api,
@@ -224,7 +225,8 @@ struct Deletion {
     orphan_dependents: Option<bool>,
 }
 
-/// Reads `DeleteOptions` from the body, or else from the query. Grace periods and propagation have no effect on events.
+/// Reads `DeleteOptions` from the body, or else from the query. Grace periods and propagation have
+/// no effect on events.
 fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     const OPTIONS: &str = "DeleteOptions";
     let options = if call.body.is_empty() {

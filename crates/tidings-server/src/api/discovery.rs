@@ -1,8 +1,8 @@
 //! What the server says it serves: discovery in both forms, and the version.
 //!
 //! The documents of discovery never change: each is a file, as JSON without its line breaks, and
-//! protobuf is made from it. `kubectl events --for deploy/web` learns from them what a `deploy` is: the
-//! kinds that events are about are named though they are not served, and so have no verbs. Core
+//! protobuf is made from it. `kubectl events --for deploy/web` learns from them what a `deploy` is:
+//! the kinds that events are about are named though they are not served, and so have no verbs. Core
 //! events come first, so that a bare `events` means them.
 
 mod messages;

@@ -1,8 +1,9 @@
 //! Watch events that were already encoded for one watcher and are about to be sent to the next.
 //!
-//! A change goes to every watcher; encoding it is most of the work. What is sent does not depend on who watches, only on
-//! the form asked for, so encodings are kept, in bounded number and size, and shared: each is made once for as long as
-//! watchers are not further apart than what is kept. A watcher waits for another only where both need the same encoding.
+//! A change goes to every watcher; encoding it is most of the work. What is sent does not depend on
+//! who watches, only on the form asked for, so encodings are kept, in bounded number and size, and
+//! shared: each is made once for as long as watchers are not further apart than what is kept. A
+//! watcher waits for another only where both need the same encoding.
 
 use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -16,8 +17,9 @@ use tidings_api::table::IncludeObject;
 const ENTRIES_MAX: u64 = 4096;
 /// Their bytes in all.
 const BYTES_MAX: u64 = 8 << 20;
-/// Parts of the cache, with a lock each that is held for a look or an insertion. An encoding longer than half a part is
-/// shared with those who wait for it, and not kept: it would drive out too many others.
+/// Parts of the cache, with a lock each that is held for a look or an insertion. An encoding longer
+/// than half a part is shared with those who wait for it, and not kept: it would drive out too many
+/// others.
 const PARTS: usize = 8;
 
 /// What an encoding depends on.
@@ -47,7 +49,8 @@ pub(crate) struct RowKey {
 /// The encodings that are kept.
 pub(crate) struct EncodedEvents(Cache<EncodingKey, Bytes, Weight>);
 
-/// An encoding weighs its bytes, and no less than where the bound of their number is reached with that of their bytes.
+/// An encoding weighs its bytes, and no less than where the bound of their number is reached with
+/// that of their bytes.
 #[derive(Clone)]
 struct Weight;
 
@@ -63,8 +66,8 @@ impl Default for EncodedEvents {
             .estimated_items_capacity(ENTRIES_MAX as usize)
             .weight_capacity(BYTES_MAX)
             .shards(PARTS)
-            // All watchers need a change at about the same time, and then never again: what was needed often is no better
-            // than what is new.
+            // All watchers need a change at about the same time, and then never again: what was
+            // needed often is no better than what is new.
             .hot_allocation(0.5)
             .ghost_allocation(0.0)
             .build()
@@ -75,7 +78,8 @@ impl Default for EncodedEvents {
 }
 
 impl EncodedEvents {
-    /// The encoding, made by `encode` if it is not kept. Whoever needs the same meanwhile waits for it.
+    /// The encoding, made by `encode` if it is not kept. Whoever needs the same meanwhile waits for
+    /// it.
     ///
     /// # Errors
     /// What `encode` fails with; the next one who needs it tries again.

@@ -1,11 +1,13 @@
-//! `?order=newest&limit=N`: the events last seen, first of all the latest, without reading the others.
+//! `?order=newest&limit=N`: the events last seen, first of all the latest, without reading the
+//! others.
 //!
-//! No kube-apiserver has this; like every parameter it does not know, it passes it over. So an answer in this order says so in a header, and one
-//! without the header is a list as always. Only lists of all events, or of a namespace's, are answered so: what a selector leaves out would have
+//! No kube-apiserver has this; like every parameter it does not know, it passes it over. So an
+//! answer in this order says so in a header, and one without the header is a list as always. Only
+//! lists of all events, or of a namespace's, are answered so: what a selector leaves out would have
 //! to be read first.
 //!
-//! The store finds them all at one revision and gives the values of one page. The others are read by their keys while
-//! those before them are sent, as they were at that revision.
+//! The store finds them all at one revision and gives the values of one page. The others are read
+//! by their keys while those before them are sent, as they were at that revision.
 
 use std::sync::Arc;
 use std::vec;

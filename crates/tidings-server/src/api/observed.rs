@@ -15,7 +15,8 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(crate) struct ObservedStore(Mutex<Option<(Instant, Result<Stats, String>)>>);
 
 impl ObservedStore {
-    /// The store's counts, or why it cannot tell them. Who comes while the store is being asked waits for that answer.
+    /// The store's counts, or why it cannot tell them. Who comes while the store is being asked
+    /// waits for that answer.
     pub(crate) async fn stats(&self, store: &dyn Store) -> Result<Stats, String> {
         let mut latest = self.0.lock().await;
         if let Some((at, answer)) = &*latest

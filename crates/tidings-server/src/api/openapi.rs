@@ -1,5 +1,5 @@
-//! OpenAPI v3, as far as kubectl reads it: `create`, `apply` and `replace` look for the `fieldValidation` parameter of a
-//! kind's PATCH, `explain` for the schema of a kind.
+//! OpenAPI v3, as far as kubectl reads it: `create`, `apply` and `replace` look for the
+//! `fieldValidation` parameter of a kind's PATCH, `explain` for the schema of a kind.
 
 use std::sync::LazyLock;
 
@@ -13,9 +13,7 @@ use crate::http::negotiate::Media;
 use crate::http::params::{self, Verb};
 use crate::http::status::Status;
 use tidings_api::codec::Api;
-
-/// The schemas of what all kinds have: `ObjectMeta` and what it consists of, times and patches.
-const META_SCHEMAS: &str = include_str!("meta_schemas.json");
+use tidings_core::fields::{Field, Kind, Rule, Type};
 
 /// Each version's document, in the order of [`VERSIONS`].
 static DOCUMENTS: LazyLock<[String; 2]> =
@@ -122,16 +120,9 @@ fn document(api: Api) -> Value {
         },
     });
     let mut schemas = schemas(api);
-    let required: &[&str] = match api {
-        Api::Core => &["metadata", "involvedObject"],
-        Api::Events => &["eventTime"],
-    };
-    let mut event = object(
-        api,
-        "A report of something that happened to an object, kept for a limited time.",
-        event_fields(api),
-        required,
-    );
+    let mut event = object(api, api.event());
+    event["properties"]["apiVersion"] = json!({"type": "string", "description": api.api_version()});
+    event["properties"]["kind"] = json!({"type": "string", "description": "Event"});
     event["x-kubernetes-group-version-kind"] = json!([kind]);
     schemas.insert(event_schema.into(), event);
     json!({
@@ -142,213 +133,35 @@ fn document(api: Api) -> Value {
     })
 }
 
-type Field = (&'static str, &'static str, &'static str);
-
-fn event_fields(api: Api) -> &'static [Field] {
-    match api {
-        Api::Core => &[
-            ("apiVersion", "string", "v1"),
-            ("kind", "string", "Event"),
-            (
-                "metadata",
-                "ObjectMeta",
-                "Name, namespace, labels and the like.",
-            ),
-            (
-                "involvedObject",
-                "ObjectReference",
-                "The object the event is about.",
-            ),
-            (
-                "reason",
-                "string",
-                "Why the event happened, in one word for machines.",
-            ),
-            ("message", "string", "What happened, in words for humans."),
-            ("source", "EventSource", "Who reported the event."),
-            ("firstTimestamp", "Time", "When the event was first seen."),
-            ("lastTimestamp", "Time", "When the event was last seen."),
-            ("count", "int32", "How often the event was seen."),
-            ("type", "string", "Normal or Warning."),
-            (
-                "eventTime",
-                "MicroTime",
-                "When the event was first observed.",
-            ),
-            (
-                "series",
-                "EventSeries",
-                "The repetitions of the event, if it repeats.",
-            ),
-            (
-                "action",
-                "string",
-                "What was done, or failed to be done, to the object.",
-            ),
-            (
-                "related",
-                "ObjectReference",
-                "Another object that took part.",
-            ),
-            (
-                "reportingComponent",
-                "string",
-                "The controller that reported the event, e.g. kubernetes.io/kubelet.",
-            ),
-            (
-                "reportingInstance",
-                "string",
-                "Which instance of that controller.",
-            ),
-        ],
-        Api::Events => &[
-            ("apiVersion", "string", "events.k8s.io/v1"),
-            ("kind", "string", "Event"),
-            (
-                "metadata",
-                "ObjectMeta",
-                "Name, namespace, labels and the like.",
-            ),
-            (
-                "eventTime",
-                "MicroTime",
-                "When the event was first observed.",
-            ),
-            (
-                "series",
-                "EventSeries",
-                "The repetitions of the event, if it repeats.",
-            ),
-            (
-                "reportingController",
-                "string",
-                "The controller that reported the event, e.g. kubernetes.io/kubelet.",
-            ),
-            (
-                "reportingInstance",
-                "string",
-                "Which instance of that controller.",
-            ),
-            (
-                "action",
-                "string",
-                "What was done, or failed to be done, to the object.",
-            ),
-            (
-                "reason",
-                "string",
-                "Why it was done, in one word for machines.",
-            ),
-            (
-                "regarding",
-                "ObjectReference",
-                "The object the event is about.",
-            ),
-            (
-                "related",
-                "ObjectReference",
-                "Another object that took part.",
-            ),
-            ("note", "string", "What happened, in words for humans."),
-            ("type", "string", "Normal or Warning."),
-            (
-                "deprecatedSource",
-                "EventSource",
-                "Who reported the event, in core/v1's form.",
-            ),
-            (
-                "deprecatedFirstTimestamp",
-                "Time",
-                "When the event was first seen, in core/v1's form.",
-            ),
-            (
-                "deprecatedLastTimestamp",
-                "Time",
-                "When the event was last seen, in core/v1's form.",
-            ),
-            (
-                "deprecatedCount",
-                "int32",
-                "How often the event was seen, in core/v1's form.",
-            ),
-        ],
-    }
-}
-
-/// A type of an event's own, what it is, its fields, those that are required, and whether it is owned as a whole.
-type Table = (
-    &'static str,
-    &'static str,
-    &'static [Field],
-    &'static [&'static str],
-    bool,
-);
-
-const TABLES: [Table; 3] = [
-    (
-        "ObjectReference",
-        "Points at an object, or at a part of it.",
-        &[
-            ("apiVersion", "string", "The version of the object's API."),
-            ("kind", "string", "The object's kind."),
-            ("namespace", "string", "The object's namespace."),
-            ("name", "string", "The object's name."),
-            ("uid", "string", "The object's uid."),
-            (
-                "resourceVersion",
-                "string",
-                "The version of the object the event is about.",
-            ),
-            (
-                "fieldPath",
-                "string",
-                "The part of the object, e.g. spec.containers{web}.",
-            ),
-        ],
-        &[],
-        true,
-    ),
-    (
-        "EventSource",
-        "Who reported an event.",
-        &[
-            ("component", "string", "The program."),
-            ("host", "string", "The node it runs on."),
-        ],
-        &[],
-        false,
-    ),
-    (
-        "EventSeries",
-        "The repetitions of an event.",
-        &[
-            ("count", "int32", "How often it was seen so far."),
-            ("lastObservedTime", "MicroTime", "When it was last seen."),
-        ],
-        &[],
-        false,
-    ),
-];
-
+/// The schemas of the types that an event is made of.
 fn schemas(api: Api) -> Map<String, Value> {
-    // A test reads it.
-    let mut schemas: Map<String, Value> = serde_json::from_str(META_SCHEMAS).unwrap_or_default();
-    schemas.extend(
-        TABLES
-            .into_iter()
-            .map(|(name, what, fields, required, atomic)| {
-                let required = match (name, api) {
-                    ("EventSeries", Api::Events) => &["count", "lastObservedTime"],
-                    _ => required,
-                };
-                let mut schema = object(api, what, fields, required);
-                if atomic {
-                    schema["x-kubernetes-map-type"] = "atomic".into();
-                }
-                (schema_name(api, name), schema)
-            }),
+    let mut schemas = Map::new();
+    add_schemas(api, api.event(), &mut schemas);
+    for name in ["Time", "MicroTime"] {
+        schemas.insert(
+            schema_name(api, name),
+            json!({"type": "string", "format": "date-time"}),
+        );
+    }
+    schemas.insert(
+        schema_name(api, "FieldsV1"),
+        json!({"type": "object", "description": "A set of fields, as a tree of f:, k: and v: keys."}),
+    );
+    schemas.insert(
+        PATCH_SCHEMA.into(),
+        json!({"type": "object", "description": "A patch."}),
     );
     schemas
+}
+
+/// Adds the schemas of the types below one.
+fn add_schemas(api: Api, of: &Type, schemas: &mut Map<String, Value>) {
+    for field in of.fields {
+        if let Kind::Object(inner) | Kind::List(inner, _) = field.kind {
+            schemas.insert(schema_name(api, inner.name), object(api, inner));
+            add_schemas(api, inner, schemas);
+        }
+    }
 }
 
 fn schema_name(api: Api, name: &str) -> String {
@@ -361,23 +174,62 @@ fn schema_name(api: Api, name: &str) -> String {
     }
 }
 
-/// The schema of an object. A field's kind is a JSON type or a type's name.
-fn object(api: Api, what: &str, fields: &[Field], required: &[&str]) -> Value {
-    let property = |kind: &str, what: &str| match kind {
-        "string" => json!({"type": kind, "description": what}),
-        "int32" => json!({"type": "integer", "format": kind, "description": what}),
-        name => {
-            let reference = format!("#/components/schemas/{}", schema_name(api, name));
-            json!({"allOf": [{"$ref": reference}], "description": what})
-        }
-    };
-    let properties: Map<String, Value> = fields
+/// The schema of an object.
+fn object(api: Api, of: &Type) -> Value {
+    let properties: Map<String, Value> = of
+        .fields
         .iter()
-        .map(|(name, kind, what)| ((*name).to_owned(), property(kind, what)))
+        .map(|field| (field.name().to_owned(), property(api, field)))
         .collect();
-    if required.is_empty() {
-        json!({"type": "object", "description": what, "properties": properties})
-    } else {
-        json!({"type": "object", "description": what, "properties": properties, "required": required})
+    let required: Vec<&str> = of
+        .fields
+        .iter()
+        .filter(|field| field.rule == Rule::Required)
+        .map(Field::name)
+        .collect();
+    let mut schema = json!({"type": "object", "description": of.about, "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    if of.atomic {
+        schema["x-kubernetes-map-type"] = json!("atomic");
+    }
+    schema
+}
+
+/// The schema of a field.
+fn property(api: Api, field: &Field) -> Value {
+    let reference =
+        |name: &str| json!({"$ref": format!("#/components/schemas/{}", schema_name(api, name))});
+    let what = field.what;
+    let other = |name: &str| json!({"allOf": [reference(name)], "description": what});
+    match field.kind {
+        Kind::Text => json!({"type": "string", "description": what}),
+        Kind::Bool => json!({"type": "boolean", "description": what}),
+        Kind::Int32 => json!({"type": "integer", "format": "int32", "description": what}),
+        Kind::Int64 => json!({"type": "integer", "format": "int64", "description": what}),
+        Kind::Time => other("Time"),
+        Kind::MicroTime => other("MicroTime"),
+        Kind::Json => other("FieldsV1"),
+        Kind::Object(inner) => other(inner.name),
+        Kind::Map => json!({
+            "type": "object", "additionalProperties": {"type": "string", "default": ""}, "description": what,
+        }),
+        Kind::Set => json!({
+            "type": "array", "items": {"type": "string", "default": ""}, "description": what,
+            "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge",
+        }),
+        Kind::List(item, key) => {
+            let mut list = json!({
+                "type": "array", "items": {"allOf": [reference(item.name)], "default": {}}, "description": what,
+                "x-kubernetes-list-type": if key.is_some() { "map" } else { "atomic" },
+            });
+            if let Some(key) = key {
+                list["x-kubernetes-list-map-keys"] = json!([key]);
+                list["x-kubernetes-patch-merge-key"] = json!(key);
+                list["x-kubernetes-patch-strategy"] = json!("merge");
+            }
+            list
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 
-/// The system is asked for so many bytes at a time: a call costs more than all else that is done for a uid.
+/// The system is asked for so many bytes at a time: a call costs more than all else that is done
+/// for a uid.
 const POOL_LEN: usize = 512;
 
 /// What the system gave and nobody has taken yet, of one thread.
@@ -58,7 +59,8 @@ pub(crate) fn uuid() -> Result<String, getrandom::Error> {
 /// The end of a generated name.
 pub(crate) fn name_suffix() -> Result<String, getrandom::Error> {
     let words: [u8; 5] = bytes()?;
-    // The slight preference for the first letters is of no consequence: a taken name is tried again.
+    // The slight preference for the first letters is of no consequence: a taken name is tried
+    // again.
     Ok(words
         .iter()
         .filter_map(|byte| NAME_ALPHABET.get(usize::from(byte % 27)))

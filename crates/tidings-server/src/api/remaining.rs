@@ -1,8 +1,9 @@
 //! How much is left of the lists that are being read page by page.
 //!
-//! It is counted for the first page alone: to count it again for each would make a list's cost the square of its length. A
-//! continue token is kube-apiserver's own and has no place for it, so it is kept here, for the lists last read. What is not
-//! known here, as after a restart, is counted again.
+//! It is counted for the first page alone: to count it again for each would make a list's cost the
+//! square of its length. A continue token is kube-apiserver's own and has no place for it, so it is
+//! kept here, for the lists last read. What is not known here, as after a restart, is counted
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! What somebody may ask about itself: `kubectl auth can-i`, `auth can-i --list` and `auth whoami`. The answers are the
-//! authorizer's own: what a review says is allowed is, and nothing else.
+//! What somebody may ask about itself: `kubectl auth can-i`, `auth can-i --list` and `auth whoami`.
+//! The answers are the authorizer's own: what a review says is allowed is, and nothing else.
 
 use std::sync::Arc;
 

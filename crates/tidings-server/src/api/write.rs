@@ -172,8 +172,9 @@ pub(crate) async fn patch(
             serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))?;
         patch.apply(&mut value).map_err(refused)?;
         let (mut patched, reading) = read_patched(call.api, patch, &value)?;
-        // The version the patch was applied to is not one it insists on: if somebody else is faster it is applied again. One that it
-        // does name is refused then, because it is not the stored one any more.
+        // The version the patch was applied to is not one it insists on: if somebody else is faster
+        // it is applied again. One that it does name is refused then, because it is not the stored
+        // one any more.
         let applied_to = stored.record.revision.to_string();
         if let Some(metadata) = &mut patched.metadata
             && metadata.resource_version() == applied_to

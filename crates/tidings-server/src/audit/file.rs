@@ -1,6 +1,7 @@
 //! A file that is put aside when it has grown; a bounded number of old ones is kept.
 //!
-//! Old files are named as kube-apiserver's are: `audit-2026-03-04T05-06-07.000.log` beside `audit.log`.
+//! Old files are named as kube-apiserver's are: `audit-2026-03-04T05-06-07.000.log` beside
+//! `audit.log`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -114,7 +115,8 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Removes of the files that were put aside, in their order, those that are too many or too old.
+    /// Removes of the files that were put aside, in their order, those that are too many or too
+    /// old.
     fn remove_old(&self, backups: &[PathBuf]) {
         let surplus = match self.options.backups_max {
             0 => 0,
@@ -163,7 +165,8 @@ impl RotatedFile {
         }
     }
 
-    /// A name later in order than the newest there is, also when the clock stands still or was set back.
+    /// A name later in order than the newest there is, also when the clock stands still or was set
+    /// back.
     fn backup_path(&self, newest: Option<&PathBuf>) -> PathBuf {
         let (start, end) = self.name_parts();
         let after_newest = newest

@@ -8,8 +8,8 @@
 //!   bounded time, as do at most 4,096 others. Lines are dropped, and counted, when the disk does
 //!   not take the lines that wait before one within that time, or when more would wait.
 //! - Requests of known users that were refused before they were served, because they were not
-//!   allowed or the server was busy, cost a client next to nothing. They have a part of the queue of
-//!   their own and never wait: lines that find it full are dropped and counted.
+//!   allowed or the server was busy, cost a client next to nothing. They have a part of the queue
+//!   of their own and never wait: lines that find it full are dropped and counted.
 //! - Requests without a known user, which anybody can send in any number, have files of their own,
 //!   a part of the queue of their own, and never wait: they cannot push out what is known of
 //!   others.

@@ -1,5 +1,6 @@
-//! Whether a request is allowed. In this order: members of `system:masters` may do everything; what the rules of the RBAC
-//! policy allow is allowed; what they do not, a cluster is asked about, if there is one to ask; the rest is forbidden.
+//! Whether a request is allowed. In this order: members of `system:masters` may do everything; what
+//! the rules of the RBAC policy allow is allowed; what they do not, a cluster is asked about, if
+//! there is one to ask; the rest is forbidden.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -12,8 +13,9 @@ use super::decision::Decision;
 use super::rbac::{RbacPolicy, Rule};
 use super::reviewer::{ReviewError, Reviewer};
 
-/// Decides what a user may do. The default allows what kube-apiserver's default policy does: everything to
-/// `system:masters`, discovery and reviews of oneself to whoever is authenticated, health and version to everybody.
+/// Decides what a user may do. The default allows what kube-apiserver's default policy does:
+/// everything to `system:masters`, discovery and reviews of oneself to whoever is authenticated,
+/// health and version to everybody.
 #[derive(Debug, Default)]
 pub struct Authorizer {
     allows_everything: bool,
@@ -45,8 +47,9 @@ impl Authorizer {
         }
     }
 
-    /// Asks a cluster about whatever the policy does not allow, as [`Authenticator::ask_cluster`] does about tokens; places go
-    /// round by user. Without an answer within ten seconds a request is refused.
+    /// Asks a cluster about whatever the policy does not allow, as [`Authenticator::ask_cluster`]
+    /// does about tokens; places go round by user. Without an answer within ten seconds a request
+    /// is refused.
     ///
     /// [`Authenticator::ask_cluster`]: super::Authenticator::ask_cluster
     #[must_use]

@@ -1,5 +1,6 @@
-//! What a cluster is asked: whose a token is (`TokenReview`), and what somebody may do (`SubjectAccessReview`), as the
-//! aggregated API servers of Kubernetes do (`k8s.io/apiserver/pkg/server/options/authentication.go`, `authorization.go`).
+//! What a cluster is asked: whose a token is (`TokenReview`), and what somebody may do
+//! (`SubjectAccessReview`), as the aggregated API servers of Kubernetes do
+//! (`k8s.io/apiserver/pkg/server/options/authentication.go`, `authorization.go`).
 //!
 //! No answer is no permission. How the cluster is reached is the caller's affair: see [`Reviewer`].
 

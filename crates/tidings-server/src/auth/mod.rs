@@ -1,10 +1,12 @@
 //! Who is let in, and what they may do.
 //!
-//! - [`authenticator`]: whose request it is (bearer tokens, client certificates, a cluster's `TokenReview`).
+//! - [`authenticator`]: whose request it is (bearer tokens, client certificates, a cluster's
+//!   `TokenReview`).
 //! - [`attributes`]: what it asks for, in the authorizer's terms.
 //! - [`authorizer`]: whether that is allowed (RBAC from a file, a cluster's `SubjectAccessReview`).
 //!
-//! Whatever cannot be checked is refused. Credentials are compared and kept as digests and appear in no log, error or `Debug`.
+//! Whatever cannot be checked is refused. Credentials are compared and kept as digests and appear
+//! in no log, error or `Debug`.
 
 pub(crate) mod attempts;
 pub(crate) mod attributes;
@@ -37,7 +39,8 @@ pub use rbac::{RbacError, RbacPolicy};
 pub use reviewer::{ReviewError, Reviewer};
 pub use tokens::{Token, TokenFileError, parse_token_file};
 
-/// Members may do everything. The limits of requests in flight hold for them, too: the one token most servers have is of it.
+/// Members may do everything. The limits of requests in flight hold for them, too: the one token
+/// most servers have is of it.
 pub(crate) const MASTERS: &str = "system:masters";
 /// Everybody who showed valid credentials.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
@@ -59,7 +62,8 @@ pub(crate) struct Identity {
     pub(crate) impersonated: Option<User>,
 }
 
-/// What is known of a [`User`]; Kubernetes' `user.Info`, serialized as `authentication.k8s.io/v1`'s `UserInfo`.
+/// What is known of a [`User`]; Kubernetes' `user.Info`, serialized as `authentication.k8s.io/v1`'s
+/// `UserInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UserInfo {

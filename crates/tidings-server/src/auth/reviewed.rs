@@ -1,17 +1,21 @@
 //! Answers of a cluster, kept for a while.
 //!
-//! Anybody can ask about as many tokens as they like, so what is known to be good is kept apart from what may be anything:
+//! Anybody can ask about as many tokens as they like, so what is known to be good is kept apart
+//! from what may be anything:
 //!
-//! - **What is kept.** Answers that were good are driven out by such answers alone, never by refusals. They are remembered
-//!   for longer than they hold, as questions that were good before. Askers share sixteen parts of these answers, so that one
-//!   with many questions drives out those of few others.
-//! - **Who may ask.** Of the questions that are open at once, some places are for those that were good before. The others
-//!   go round by whoever asks (a peer's address, a user): one that asks many questions makes its own wait.
+//! - **What is kept.** Answers that were good are driven out by such answers alone, never by
+//!   refusals. They are remembered for longer than they hold, as questions that were good before.
+//!   Askers share sixteen parts of these answers, so that one with many questions drives out those
+//!   of few others.
+//! - **Who may ask.** Of the questions that are open at once, some places are for those that were
+//!   good before. The others go round by whoever asks (a peer's address, a user): one that asks
+//!   many questions makes its own wait.
 //! - **Asked once.** Who asks what is being asked already waits for that answer.
-//! - **To the end.** A question that has its place keeps it until the cluster has answered or its time is over, whoever
-//!   waits for it: a client that goes away at once gives no place back that the cluster still works for.
-//! - **Failures** are kept for a second from when they were known, so that a cluster that is down is not asked by every
-//!   request that waits.
+//! - **To the end.** A question that has its place keeps it until the cluster has answered or its
+//!   time is over, whoever waits for it: a client that goes away at once gives no place back that
+//!   the cluster still works for.
+//! - **Failures** are kept for a second from when they were known, so that a cluster that is down
+//!   is not asked by every request that waits.
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -35,15 +39,16 @@ const GOOD_MAX: usize = 1024;
 const QUESTIONS_MAX: usize = 100;
 /// Of these, questions that were not good before.
 const NEW_QUESTIONS_MAX: usize = 75;
-/// Groups of those who ask: each has one question in the line for a place. Who falls into which changes from start to
-/// start, so that no one can be aimed at.
+/// Groups of those who ask: each has one question in the line for a place. Who falls into which
+/// changes from start to start, so that no one can be aimed at.
 const GROUPS: usize = 256;
-/// How long an answer holds: `k8s.io/apiserver`'s default for delegated authentication and authorization.
+/// How long an answer holds: `k8s.io/apiserver`'s default for delegated authentication and
+/// authorization.
 const ANSWER_TTL: Duration = Duration::from_secs(10);
 /// How long a failure holds.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
-/// Within this a question gets an answer or a failure; upstream's default. Also how long an answer to somebody else is waited
-/// for.
+/// Within this a question gets an answer or a failure; upstream's default. Also how long an answer
+/// to somebody else is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A question that was not good before gets a place within this, or none.
 const PLACE_PATIENCE: Duration = Duration::from_secs(5);
@@ -133,7 +138,8 @@ struct Asking<V> {
 }
 
 impl<V: Clone> Asking<V> {
-    /// Asks, and says the answer. Until the question has its place, it is given up when the other end of `sender` is gone.
+    /// Asks, and says the answer. Until the question has its place, it is given up when the other
+    /// end of `sender` is gone.
     async fn answer<F: Future<Output = Result<V, ReviewError>>>(
         self,
         ask: impl FnOnce() -> F,
@@ -227,8 +233,9 @@ impl Places {
         self.hasher.hash_one(asker) as usize % self.turns.len()
     }
 
-    /// A place, if there is one in time. Places that are free go to those who wait, in the order in which they came, and of
-    /// each group no more than one waits here: the next of it comes behind all other groups.
+    /// A place, if there is one in time. Places that are free go to those who wait, in the order in
+    /// which they came, and of each group no more than one waits here: the next of it comes behind
+    /// all other groups.
     async fn take(
         &self,
         group: usize,

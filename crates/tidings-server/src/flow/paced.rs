@@ -1,8 +1,8 @@
 //! Bodies that are made while they are sent, run by a task of their own until a deadline.
 //!
-//! Whoever makes such a body holds a place and memory for as long as it lasts. Were it only driven by the connection, a
-//! client that stops reading would stop it for ever; the task ends it at its deadline, whether or not anybody reads, and
-//! what the client gets is cut off.
+//! Whoever makes such a body holds a place and memory for as long as it lasts. Were it only driven
+//! by the connection, a client that stops reading would stop it for ever; the task ends it at its
+//! deadline, whether or not anybody reads, and what the client gets is cut off.
 
 use std::time::Duration;
 
@@ -21,8 +21,9 @@ enum Piece {
     End,
 }
 
-/// Gives a body that is not yet there in full until `deadline` from now, holding `place` until then or its end. A body
-/// that is there costs nothing any more: it goes as it is, and the place is given back.
+/// Gives a body that is not yet there in full until `deadline` from now, holding `place` until then
+/// or its end. A body that is there costs nothing any more: it goes as it is, and the place is
+/// given back.
 pub(crate) fn pace(
     body: Body,
     place: impl Send + 'static,

@@ -1,5 +1,6 @@
-//! Requests that wait for a place in flight, by the names kube-apiserver's priority and fairness has for them. A priority
-//! level is what has places of its own here; everything in it is of one flow schema.
+//! Requests that wait for a place in flight, by the names kube-apiserver's priority and fairness
+//! has for them. A priority level is what has places of its own here; everything in it is of one
+//! flow schema.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! Places for requests in flight, and the queue of those that wait for one.
 //!
-//! Reading requests, writing ones and reviews of oneself have places of their own, so that none takes those of the others.
-//! Whoever finds all of them taken waits in turn, first come, first served: in a queue of bounded length, for a bounded
-//! time, and only for as long as its client is there. What waits is a request's head; its body is not looked at before.
+//! Reading requests, writing ones and reviews of oneself have places of their own, so that none
+//! takes those of the others. Whoever finds all of them taken waits in turn, first come, first
+//! served: in a queue of bounded length, for a bounded time, and only for as long as its client is
+//! there. What waits is a request's head; its body is not looked at before.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::clock;
 pub(crate) enum Level {
     ReadOnly,
     Mutating,
-    /// What somebody may do may be for a cluster to say, which may take its time: that is nobody else's time.
+    /// What somebody may do may be for a cluster to say, which may take its time: that is nobody
+    /// else's time.
     Reviews,
 }
 
@@ -71,7 +73,8 @@ impl Places {
     /// A place, once it is this request's turn. Dropped before, the request is out of the queue.
     ///
     /// # Errors
-    /// There was none within this time, the queue is full, or `gone` resolved: the client is not there any more.
+    /// There was none within this time, the queue is full, or `gone` resolved: the client is not
+    /// there any more.
     pub(crate) async fn take(
         &self,
         metrics: &FlowMetrics,
@@ -104,7 +107,8 @@ struct Waiting<'a> {
     places: &'a Places,
     metrics: &'a FlowMetrics,
     since: Instant,
-    /// What is to be counted when it is over; what is dropped on the way was given up by its client.
+    /// What is to be counted when it is over; what is dropped on the way was given up by its
+    /// client.
     rejection: Option<Rejection>,
 }
 

@@ -1,5 +1,5 @@
-//! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`), so that a list goes on at
-//! either of two servers on one etcd.
+//! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`), so
+//! that a list goes on at either of two servers on one etcd.
 
 use base64::DecodeError;
 use base64::alphabet;
@@ -14,7 +14,8 @@ use tidings_api::codec::json::complaint;
 /// Where a list goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Continuation {
-    /// The revision the whole list is of; `None` is the latest, for a list whose revision is forgotten.
+    /// The revision the whole list is of; `None` is the latest, for a list whose revision is
+    /// forgotten.
     pub(crate) revision: Option<Revision>,
     /// The key it stopped behind, in a list of one namespace without that and the slash.
     pub(crate) after: String,

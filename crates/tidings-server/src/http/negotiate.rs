@@ -44,7 +44,8 @@ pub(crate) enum Shape {
     Table(&'static str),
     /// `PartialObjectMetadata` or its list, in this version of meta.k8s.io.
     Partial(&'static str),
-    /// The one of these two that does not fit what is answered, which is said once everything else is done.
+    /// The one of these two that does not fit what is answered, which is said once everything else
+    /// is done.
     Misfit(&'static str),
 }
 
@@ -78,8 +79,9 @@ pub(crate) const ACCEPTED: &str =
 pub(crate) const STREAMED: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Chooses the form of an answer as kube-apiserver does, in two steps: its router wants one of the media types named,
-/// whatever else is said of it; then the first clause that can be served counts, by quality.
+/// Chooses the form of an answer as kube-apiserver does, in two steps: its router wants one of the
+/// media types named, whatever else is said of it; then the first clause that can be served counts,
+/// by quality.
 ///
 /// # Errors
 /// 406 if there is none.

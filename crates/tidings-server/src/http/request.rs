@@ -3,7 +3,8 @@
 //! log, the metrics and the handlers all go by it.
 //!
 //! A path is split before it is decoded, as the router does: what is authorized is what is then
-//! served. Where the two could differ (`%2F` in a name) the path is ambiguous, and nothing is served.
+//! served. Where the two could differ (`%2F` in a name) the path is ambiguous, and nothing is
+//! served.
 
 use std::borrow::Cow;
 
@@ -31,7 +32,8 @@ pub(crate) struct RequestInfo {
     pub(crate) subresource: String,
     /// Whether the path is one of the deprecated `/watch/` ones.
     pub(crate) is_watch_path: bool,
-    /// Whether a part of the path holds an escaped slash, or is no text: the router has another path.
+    /// Whether a part of the path holds an escaped slash, or is no text: the router has another
+    /// path.
     pub(crate) is_ambiguous: bool,
     pub(crate) labels: RequestLabels,
 }

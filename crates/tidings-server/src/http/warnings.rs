@@ -1,5 +1,6 @@
-//! `Warning` headers as kube-apiserver writes them (`k8s.io/apiserver/pkg/endpoints/filters/warning.go`): each text once;
-//! when all together are too long, each is cut, and what comes once the limit is reached is left out.
+//! `Warning` headers as kube-apiserver writes them
+//! (`k8s.io/apiserver/pkg/endpoints/filters/warning.go`): each text once; when all together are too
+//! long, each is cut, and what comes once the limit is reached is left out.
 
 use std::collections::BTreeSet;
 

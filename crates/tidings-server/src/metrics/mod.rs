@@ -1,8 +1,9 @@
 //! `/metrics`: kube-apiserver's names and labels where it has them, in Prometheus' text form.
 //!
-//! Everything is counted where it happens and put into words only when somebody asks; the page is put together by its
-//! handler, which knows the rest of what it tells. Labels are words of the program's own (see [`series`]), so the number of
-//! series is bounded whatever clients send. A metric that begins with `tidings_` has no counterpart upstream.
+//! Everything is counted where it happens and put into words only when somebody asks; the page is
+//! put together by its handler, which knows the rest of what it tells. Labels are words of the
+//! program's own (see [`series`]), so the number of series is bounded whatever clients send. A
+//! metric that begins with `tidings_` has no counterpart upstream.
 
 mod process;
 mod series;

@@ -5,6 +5,7 @@ use http::{Method, Request};
 use k8s_pb::api::core::v1::Event;
 use prost::Message;
 use serde_json::{Value, json};
+use tidings_core::fields::Kind;
 
 use crate::support::{Server, event};
 
@@ -558,6 +559,24 @@ async fn discovery() {
                 found, expected,
                 "{verb} {path}: {parameter} in {declared:?}"
             );
+        }
+        // Every field of the table is declared.
+        let event = match path {
+            "api/v1" => &tidings_core::fields::core_v1::EVENT,
+            _ => &tidings_core::fields::events_v1::EVENT,
+        };
+        let mut types = vec![event];
+        while let Some(of) = types.pop() {
+            let suffix = format!(".{}", of.name);
+            let mut schemas = schemas.as_object().unwrap().iter();
+            let (_, schema) = schemas.find(|(name, _)| name.ends_with(&suffix)).unwrap();
+            for field in of.fields {
+                let declared = &schema["properties"][field.name()];
+                assert_eq!(declared["description"], field.what, "{}", field.name());
+                if let Kind::Object(inner) | Kind::List(inner, _) = field.kind {
+                    types.push(inner);
+                }
+            }
         }
         // Every type that is referred to is there.
         let text = document.to_string();

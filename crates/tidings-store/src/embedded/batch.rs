@@ -1,33 +1,32 @@
-//! One commit in the making: each request is decided against the store plus what the commit already holds.
+//! One commit in the making: each request is decided against the store plus what the commit already
+//! holds.
 //!
-//! Invariants: the name of a key points to its current version or to nothing; a version that was replaced or deleted before
-//! its time is known to have ended; every change takes the next revision; a version whose bucket was swept past it has its
-//! end in the log. The index in memory is told at once, where nobody looks at revisions that are not published yet. All of
-//! it becomes visible by [`Batch::commit`]; a batch that is dropped instead has its part of the index taken back.
+//! Invariants: the name of a key points to its current version or to nothing; a version that was
+//! replaced or deleted before its time is known to have ended; every change takes the next
+//! revision; a version whose bucket was swept past it has its end in the log
+//! ([`sweep`](super::sweep)). The index in memory is told at once, where nobody looks at revisions
+//! that are not published yet. All of it becomes visible by [`Batch::commit`]; a batch that is
+//! dropped instead has its part of the index taken back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::bucket::{Bucket, bucket_for};
+use super::bucket::bucket_for;
 use super::codec::Codec;
 use super::engine::Engine;
 use super::frame::Kind;
-use super::index::key_of;
-use super::keys::{self, Ends, NEVER, Pointer, State, Version};
+use super::keys::{Ends, NEVER, Placed, Pointer, State, Version};
 use super::log::{Failure, Frames, Unfinished};
-use super::memtable::{Found, Memtable, Placed};
+use super::memtable::{Found, Memtable};
 use super::read::View;
 use super::request::Put;
-use super::stored::{LookedUp, Stored, unpack_record};
+use super::stored::{LookedUp, Stored};
 use super::varint::put_varint;
 use crate::changes::Logged;
 use crate::clock::Reading;
 use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
-
-/// Versions a sweep looks at, at most; most of them may have ended before their time.
-const STEPS_MAX: usize = 16 * 1024;
 
 /// When a commit is made.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +37,8 @@ pub(crate) struct Times {
     pub(crate) steady: Duration,
     /// Up to when the clock is [believed](crate::confirmed): by this, ends are written down.
     pub(crate) confirmed: UnixMillis,
+    /// Buckets up to this one end before what ends now is forgotten.
+    pub(crate) spared: u64,
 }
 
 impl Times {
@@ -51,23 +52,22 @@ impl Times {
 
 /// See the module documentation.
 pub(crate) struct Batch<'a> {
-    view: View<'a>,
+    pub(crate) view: View<'a>,
     /// What it adds to the log.
     frames: Frames,
-    memtable: Arc<Memtable>,
+    pub(crate) memtable: Arc<Memtable>,
     /// Where ends go that expiry brings.
-    home: u64,
-    state: State,
+    pub(crate) home: u64,
+    pub(crate) state: State,
     now: UnixMillis,
-    confirmed: UnixMillis,
+    pub(crate) confirmed: UnixMillis,
     /// One for each revision it takes.
     logged: Vec<Logged>,
-    dirty: bool,
-    /// A bucket and a revision in it up to which no version waits for its end, as far as is known. Unlike what is
-    /// written down as swept it binds nobody, so it may lie in a bucket whose time is far off.
-    pub(crate) passed: (u64, Revision),
-    /// Bytes of the values that it ends of records that never expire.
-    ended_forever: u64,
+    pub(crate) dirty: bool,
+    /// Buckets up to this one are dropped soon.
+    spared: u64,
+    /// Bytes of the values that it ends in others.
+    ended_bytes: u64,
     /// Records whose end it writes down.
     pub(crate) expired: u64,
     /// Buckets it finished; see [`Committer`](super::committer::Committer).
@@ -77,22 +77,10 @@ pub(crate) struct Batch<'a> {
 /// What a commit did.
 pub(crate) struct Committed {
     pub(crate) state: State,
-    /// Bytes of the values that ended of records that never expire.
-    pub(crate) ended_forever: u64,
+    /// Bytes of the values that ended in buckets that are not dropped soon.
+    pub(crate) ended_bytes: u64,
     pub(crate) logged: Vec<Logged>,
     pub(crate) home: Option<u64>,
-}
-
-/// How much a sweep may still do.
-struct Budget {
-    ends: usize,
-    steps: usize,
-}
-
-impl Budget {
-    fn is_spent(&self) -> bool {
-        self.ends == 0 || self.steps == 0
-    }
 }
 
 /// A key's current version, and its record once that is known.
@@ -112,7 +100,7 @@ impl<'a> Batch<'a> {
         let view = View::new(engine, codec);
         let home = home.filter(|home| view.buckets.contains_key(home));
         Self {
-            state: view.state,
+            state: view.state.clone(),
             home: home
                 .or_else(|| view.buckets.keys().next_back().copied())
                 .unwrap_or(NEVER),
@@ -123,9 +111,9 @@ impl<'a> Batch<'a> {
             confirmed: times.confirmed,
             logged: Vec::new(),
             dirty: false,
-            passed: (0, 0),
             expired: 0,
-            ended_forever: 0,
+            spared: times.spared,
+            ended_bytes: 0,
             finished: Vec::new(),
         }
     }
@@ -170,7 +158,7 @@ impl<'a> Batch<'a> {
         let bucket = bucket_for(
             self.now,
             expires_at,
-            self.last_finished(),
+            self.state.swept.floor,
             self.view.buckets.keys(),
         );
         self.make_bucket(bucket)?;
@@ -195,6 +183,7 @@ impl<'a> Batch<'a> {
                 expires_at,
             },
             fields,
+            is_early: self.view.engine.index.order.put(bucket, expires_at),
         };
         let before = replaced.as_ref().map(|replaced| &replaced.placed);
         self.memtable.know_reason(&fields, &reason);
@@ -286,148 +275,15 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Writes down the ends of records that have expired by the confirmed time, bucket by bucket in
-    /// the order of their writing, at most about `quota` of them; whether there may be more. Must
-    /// come before anything else in the batch.
-    ///
-    /// A record that lives on holds up those written after it to the same bucket, until the bucket's end at most. Readers
-    /// do not notice: they go by each record's own time.
-    pub(crate) fn sweep(&mut self, quota: usize) -> Result<bool, Fault> {
-        let mut budget = Budget {
-            ends: quota,
-            steps: STEPS_MAX,
-        };
-        let buckets = Arc::clone(&self.view.buckets);
-        for (name, bucket) in buckets.range(self.state.swept.0..NEVER) {
-            let after = [self.state.swept, self.passed]
-                .into_iter()
-                .filter(|(reached, _)| reached == name);
-            let start = match after.map(|(_, revision)| revision).max() {
-                Some(Revision::MAX) => continue,
-                Some(revision) => revision + 1,
-                None => 0,
-            };
-            let is_over = *name <= self.confirmed.0.max(0).cast_unsigned();
-            let complete = match self.sweep_bucket(*name, bucket, start, &mut budget) {
-                // All in it has expired. It must not hold up the buckets behind it for ever.
-                Err(Fault::Corrupt(damage)) if is_over => {
-                    tracing::error!(
-                        bucket = name,
-                        damage,
-                        "a bucket whose time is over is damaged: the ends of its records from there on are not told, \
-                         and they stay in the counts"
-                    );
-                    true
-                }
-                swept => swept?,
-            };
-            if budget.is_spent() {
-                return Ok(true);
-            }
-            if !complete || !is_over {
-                break;
-            }
-            self.state.swept = (*name, Revision::MAX);
-            self.finished.push((*name, self.state.revision));
-            self.dirty = true;
-        }
-        Ok(false)
-    }
-
-    /// Whether it came to the end of the bucket. What it did before an error stands.
-    fn sweep_bucket(
-        &mut self,
-        name: u64,
-        bucket: &Bucket,
-        start: Revision,
-        budget: &mut Budget,
-    ) -> Result<bool, Fault> {
-        let first = self.state.revision + 1;
-        let mut versions = Vec::new();
-        let complete = self.sweep_versions(name, bucket, start, budget, &mut versions);
-        if !versions.is_empty() {
-            let ends = Ends {
-                expired: true,
-                bucket: name,
-                versions,
-            };
-            // What was swept is told by the state for as long as the bucket is there, and its ends by the log for as long
-            // as the history needs them, wherever they lie. So they go where this commit writes anyway.
-            self.log(self.home, Kind::Ends, first, &ends.encode());
-        }
-        complete
-    }
-
-    fn sweep_versions(
-        &mut self,
-        name: u64,
-        bucket: &Bucket,
-        start: Revision,
-        budget: &mut Budget,
-        versions: &mut Vec<Revision>,
-    ) -> Result<bool, Fault> {
-        // Both run in the order of revisions, so the marks are walked along.
-        let (first, last) = (keys::ended_key(start), keys::ended_key(Revision::MAX));
-        let mut marks = self
-            .view
-            .snapshot
-            .range(&bucket.index, &first[..]..=&last[..])
-            .map(|entry| keys::trailing_revision(&key_of(entry)?));
-        let mut mark = marks.next().transpose()?;
-        let mut walk = bucket.log.walk(start);
-        loop {
-            let found = walk.next(|entry| {
-                let revision = entry.revision;
-                if entry.kind != Kind::Version || revision < start {
-                    return Ok(None);
-                }
-                while mark.is_some_and(|mark| mark < revision) {
-                    mark = marks.next().transpose()?;
-                }
-                let memtables = &self.view.snapshot.memtables;
-                if mark == Some(revision)
-                    || memtables.have_ended(revision, self.view.state.revision)
-                {
-                    return Ok(Some(Some((revision, None))));
-                }
-                let version = Version::decode(entry.content, revision, name)?;
-                if version.expires_at.is_none_or(|at| at > self.confirmed) {
-                    return Ok(Some(None));
-                }
-                let record = unpack_record(self.view.codec, version, revision)?;
-                Ok(Some(Some((revision, Some(record)))))
-            })?;
-            let (revision, expired) = match found {
-                None => return Ok(true),
-                // It lives.
-                Some(None) => return Ok(false),
-                Some(Some(found)) => found,
-            };
-            if let Some(record) = expired {
-                let ended = self.next_revision();
-                versions.push(revision);
-                // The state tells of it, so no entry of the index need be touched.
-                self.state.swept = (name, revision);
-                self.ended(record, name, ended, true);
-                budget.ends -= 1;
-            }
-            self.passed = (name, revision);
-            budget.steps -= 1;
-            if budget.is_spent() {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn log(&mut self, bucket: u64, kind: Kind, revision: Revision, content: &[u8]) {
+    pub(crate) fn log(&mut self, bucket: u64, kind: Kind, revision: Revision, content: &[u8]) {
         self.frames
             .entry(bucket)
             .or_default()
             .push(bucket, kind, revision, content);
     }
 
-    /// Writes and syncs the commit with this number, and makes it visible; on success the changes it made, in order, and the
-    /// bucket it wrote to.
+    /// Writes and syncs the commit with this number, and makes it visible; on success the changes
+    /// it made, in order, and the bucket it wrote to.
     pub(crate) fn commit(
         mut self,
         engine: &Engine,
@@ -447,14 +303,14 @@ impl<'a> Batch<'a> {
             .max_by_key(|(_, frame)| frame.len())
             .map(|(bucket, _)| *bucket);
         let frames = std::mem::take(&mut self.frames);
-        let state = self.state;
+        let state = self.state.clone();
         engine
             .log
-            .commit(frames, number, first, state, unfinished)?;
-        engine.publish(state, number);
-        self.view.state = state;
+            .commit(frames, number, first, state.clone(), unfinished)?;
+        engine.publish(state.clone(), number);
+        self.view.state = state.clone();
         Ok(Some(Committed {
-            ended_forever: self.ended_forever,
+            ended_bytes: self.ended_bytes,
             state,
             logged: std::mem::take(&mut self.logged),
             home,
@@ -474,7 +330,7 @@ impl<'a> Batch<'a> {
             Found::Unknown => self.view.still_in_trees(key, looked_up)?,
         };
         // It may have been swept by this commit.
-        Ok(pointer.filter(|pointer| (pointer.bucket, pointer.revision) > self.state.swept))
+        Ok(pointer.filter(|pointer| !self.state.swept.has(pointer.bucket, pointer.revision)))
     }
 
     /// The version a key points to; `found` is what the caller took for it.
@@ -520,14 +376,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn last_finished(&self) -> u64 {
-        match self.state.swept {
-            (bucket, Revision::MAX) => bucket,
-            (bucket, _) => bucket.saturating_sub(1),
-        }
-    }
-
-    fn next_revision(&mut self) -> Revision {
+    pub(crate) fn next_revision(&mut self) -> Revision {
         self.state.revision += 1;
         self.state.revision
     }
@@ -550,7 +399,7 @@ impl<'a> Batch<'a> {
     }
 
     /// What every end has in common besides the log and the index.
-    fn ended(&mut self, record: Record, bucket: u64, revision: Revision, expired: bool) {
+    pub(crate) fn ended(&mut self, record: Record, bucket: u64, revision: Revision, expired: bool) {
         self.uncount(&record, bucket);
         self.expired += u64::from(expired);
         let change = Arc::new(Change::Delete {
@@ -566,8 +415,8 @@ impl<'a> Batch<'a> {
     }
 
     fn uncount(&mut self, record: &Record, bucket: u64) {
-        if bucket == NEVER {
-            self.ended_forever += record.value.len() as u64;
+        if bucket > self.spared {
+            self.ended_bytes += record.value.len() as u64;
         }
         self.state.records = self.state.records.saturating_sub(1);
         self.state.value_bytes = self

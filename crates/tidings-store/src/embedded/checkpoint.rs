@@ -1,8 +1,12 @@
-//! How far the index on disk reaches: the file `CHECKPOINT`, one line of text with a checksum, replaced as a whole.
+//! How far the index on disk reaches: the file `CHECKPOINT`, one line of text with a checksum,
+//! replaced as a whole.
 //!
-//! Invariant: the file says a commit's number only when everything up to that commit is in the index and synced. So on
-//! opening, the log need only be read from there, and a commit above it that is missing from the log is damage.
+//! Invariant: the file says a commit's number only when everything up to that commit is in the
+//! index and synced. So on opening, the log need only be read from there, and a commit above it
+//! that is missing from the log is damage.
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -12,19 +16,23 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::disk;
 use super::error::OpenError;
 use super::index::{Index, NAMES};
-use super::keys::State;
+use super::keys::{State, Swept};
 use super::log::Log;
-use crate::{REVISION_OF_NEW, Revision};
+use crate::REVISION_OF_NEW;
 
 const FILE: &str = "CHECKPOINT";
+
+/// What the line begins with; those of formats up to 3 begin with a number.
+const FORM: &str = "v4 ";
 
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) state: State,
-    /// The buckets that had something in the log.
-    pub(crate) buckets: Vec<u64>,
+    /// The buckets that had something in the log, and in which order their records end: the latest
+    /// end, and the moment before which all early ends are written down.
+    pub(crate) buckets: BTreeMap<u64, (i64, i64)>,
 }
 
 impl Default for Checkpoint {
@@ -37,13 +45,14 @@ impl Default for Checkpoint {
         Self {
             number: 0,
             state,
-            buckets: Vec::new(),
+            buckets: BTreeMap::new(),
         }
     }
 }
 
 impl Checkpoint {
-    /// The checkpoint of a store; `None` if there is none, or if it cannot be read, which is logged.
+    /// The checkpoint of a store; `None` if there is none, or if it cannot be read, which is
+    /// logged.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
         let path = folder.join(FILE);
         let text = match fs::read(&path) {
@@ -68,17 +77,39 @@ impl Checkpoint {
         if u64::from_str_radix(checksum, 16).ok()? != xxh3_64(numbers.as_bytes()) {
             return None;
         }
-        let mut numbers = numbers.split(' ').map(|number| number.parse::<u64>().ok());
-        let mut next = || numbers.next().flatten();
+        let (is_old, numbers) = match numbers.strip_prefix(FORM) {
+            Some(numbers) => (false, numbers),
+            None => (true, numbers),
+        };
+        let mut words = numbers.split(' ');
+        let mut next = || words.next()?.parse::<u64>().ok();
         let number = next()?;
-        let state = State {
+        let mut state = State {
             revision: next()?,
             compacted: next()?,
-            swept: (next()?, next()?),
+            swept: Swept::up_to(next()?, next()?),
             records: next()?,
             value_bytes: next()?,
         };
-        let buckets = numbers.collect::<Option<_>>()?;
+        let mut buckets = BTreeMap::new();
+        for word in words {
+            let mut parts = word.split(':');
+            let bucket: u64 = parts.next()?.parse().ok()?;
+            if is_old {
+                // Anything may be in it.
+                buckets.insert(
+                    bucket,
+                    (i64::try_from(bucket).unwrap_or(i64::MAX), i64::MIN),
+                );
+                continue;
+            }
+            let mark = parts.next()?.parse().ok()?;
+            if mark > 0 {
+                state.swept.set_mark(bucket, mark);
+            }
+            let mut time = || parts.next()?.parse().ok();
+            buckets.insert(bucket, (time()?, time()?));
+        }
         Some(Self {
             number,
             state,
@@ -93,21 +124,18 @@ impl Checkpoint {
             swept,
             records,
             value_bytes,
-        } = self.state;
-        let mut numbers = vec![
+        } = &self.state;
+        let mut line = format!(
+            "{FORM}{} {revision} {compacted} {} 0 {records} {value_bytes}",
             self.number,
-            revision,
-            compacted,
-            swept.0,
-            swept.1,
-            records,
-            value_bytes,
-        ];
-        numbers.extend(&self.buckets);
-        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
-        let numbers = numbers.join(" ");
-        let checksum = xxh3_64(numbers.as_bytes());
-        format!("{numbers} {checksum:016x}\n")
+            swept.begins_at()
+        );
+        for (bucket, (latest, reached)) in &self.buckets {
+            // Writing to a string cannot fail.
+            let _ = write!(line, " {bucket}:{}:{latest}:{reached}", swept.mark(*bucket));
+        }
+        let checksum = xxh3_64(line.as_bytes());
+        format!("{line} {checksum:016x}\n")
     }
 
     /// Whether every tree it speaks of is there, and none was found damaged.
@@ -124,17 +152,17 @@ impl Checkpoint {
         // A bucket may have been dropped since.
         !Index::is_distrusted(index)
             && Index::has_tree(index, NAMES)
-            && self.buckets.iter().all(|bucket| {
+            && self.buckets.keys().all(|bucket| {
                 Index::has_tree(index, &format!("{bucket:016x}")) || !has_segments(bucket)
             })
     }
 
     /// Whether a bucket it speaks of is missing from the log that was not dropped.
-    pub(crate) fn is_lost(&self, log: &Log, state: State) -> bool {
+    pub(crate) fn is_lost(&self, log: &Log, state: &State) -> bool {
         let there = log.buckets();
-        let is_dropped = |bucket: &u64| (*bucket, Revision::MAX) <= state.swept;
+        let is_dropped = |bucket: &u64| *bucket <= state.swept.floor;
         self.buckets
-            .iter()
+            .keys()
             .any(|bucket| !there.contains_key(bucket) && !is_dropped(bucket))
     }
 
@@ -151,10 +179,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn checkpoints_round_trip(numbers: [u64; 7], buckets: Vec<u64>) {
-            let [number, revision, compacted, bucket, swept, records, value_bytes] = numbers;
-            let state = State { revision, compacted, swept: (bucket, swept), records, value_bytes };
-            let checkpoint = Checkpoint { number, state, buckets };
+        fn checkpoints_round_trip(
+            numbers: [u64; 5], floor in 0..u64::MAX, buckets: BTreeMap<u64, (i64, i64, u64)>,
+        ) {
+            let [number, revision, compacted, records, value_bytes] = numbers;
+            let mut swept = Swept { floor, ..Swept::default() };
+            for (bucket, (.., mark)) in buckets.iter().filter(|(_, (.., mark))| *mark > 0) {
+                swept.set_mark(*bucket, *mark);
+            }
+            let state = State { revision, compacted, swept, records, value_bytes };
+            let buckets = buckets.into_iter();
+            let buckets = buckets.map(|(bucket, (latest, reached, _))| (bucket, (latest, reached)));
+            let checkpoint = Checkpoint { number, state, buckets: buckets.collect() };
             prop_assert_eq!(Checkpoint::decode(&checkpoint.encode()), Some(checkpoint));
         }
 

@@ -1,17 +1,19 @@
 //! The heart: one thread that owns the revision and does every write.
 //!
-//! It takes whatever requests are waiting, decides each against the state all before it leave behind, writes the outcome
-//! of all of them as one atomic batch with one `fdatasync`, publishes the changes to the watchers and answers. While one
-//! batch is being synced the next one gathers, so batches grow with the load and a lone writer waits for nobody; after a
-//! batch of several it gives them a moment to return, so that half of them do not miss the next one each time. Between
-//! requests it writes down the ends of expired records, a bounded number per batch so that writers are not held up.
+//! It takes whatever requests are waiting, decides each against the state all before it leave
+//! behind, writes the outcome of all of them as one atomic batch with one `fdatasync`, publishes
+//! the changes to the watchers and answers. While one batch is being synced the next one gathers,
+//! so batches grow with the load and a lone writer waits for nobody; after a batch of several it
+//! gives them a moment to return, so that half of them do not miss the next one each time. Between
+//! requests it writes down the ends of expired records, a bounded number per batch so that writers
+//! are not held up.
 //!
 //! ```text
 //!  queue ──take──▶ Batch: sweep, then each request ──▶ log, fdatasync ──▶ index ──▶ ring ──▶ answers
 //!                    │ on failure: nothing published, everyone told, log cut back before the next batch
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -28,6 +30,7 @@ use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
 use super::reply::{Reply, decided};
 use super::request::Request;
+use super::rewrite::Pass;
 use super::shared::Shared;
 use super::trainer::Trainer;
 use super::upkeep::Due;
@@ -35,18 +38,24 @@ use crate::clock::{Reading, timed};
 use crate::confirmed::Confirmed;
 use crate::{Fault, Revision};
 
-/// Ends written down per batch while writers wait, and while none do: a few milliseconds of work, for somebody may come.
+/// Ends written down per batch while writers wait, and while none do: a few milliseconds of work,
+/// for somebody may come.
 const SWEEP_BUSY: usize = 384;
 const SWEEP_IDLE: usize = 1024;
 
 /// Names of swept versions that are left in the index at least before it is gone through for them.
 const SWEPT_NAMES_MIN: u64 = 20_000;
 
-/// How long is waited at most for writers that were answered to write again; half as long as the commit took, mostly.
+/// How long is waited at most for writers that were answered to write again; half as long as the
+/// commit took, mostly.
 const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
 /// How often the committer looks at the clock when nothing is asked of it.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Buckets that end before what ends now is forgotten are not gone through for space, if that is
+/// not longer than this.
+const SPARED_MAX: Duration = Duration::from_secs(3600);
 
 /// How often an error is logged that comes back with every batch.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -54,8 +63,8 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Committer {
     shared: Arc<Shared>,
     state: State,
-    /// Buckets whose ends are all written down, with the revision that was reached then: they are dropped once the
-    /// history no longer needs them.
+    /// Buckets whose ends are all written down, with the revision that was reached then: they are
+    /// dropped once the history no longer needs them.
     finished: Vec<(u64, Revision)>,
     /// What revision the store was at when, one entry per tick, for forgetting history by age.
     ages: VecDeque<(Duration, Revision)>,
@@ -78,8 +87,6 @@ pub(crate) struct Committer {
     swept_names: u64,
     /// Who waits for all that has expired to be written down, with the count of ends at that time.
     demands: Vec<(u64, Reply<u64>)>,
-    /// See [`Batch::passed`].
-    passed: (u64, Revision),
     /// When all that had expired was written down.
     swept_at: Option<Duration>,
     complained_at: Option<Duration>,
@@ -108,15 +115,14 @@ impl Committer {
             _trainer: trainer,
             swept_names: 0,
             demands,
-            passed: (0, 0),
             swept_at: None,
             complained_at: None,
         }
     }
 
-    /// When opening: has all frames of the newest commit in the log, which an earlier version did not see to when it dropped
-    /// buckets. Whether some are missing is not known of a commit that the index on disk has; but then no process noted
-    /// the time as it is noted now.
+    /// When opening: has all frames of the newest commit in the log, which an earlier version did
+    /// not see to when it dropped buckets. Whether some are missing is not known of a commit that
+    /// the index on disk has; but then no process noted the time as it is noted now.
     pub(crate) fn have_newest(&mut self, was_seen_to: bool) {
         let shared = Arc::clone(&self.shared);
         let Some(engine) = &*shared.engine() else {
@@ -141,7 +147,8 @@ impl Committer {
     /// Runs until the queue is closed and empty.
     pub(crate) fn run(self) {
         let ending = Ending(Arc::clone(&self.shared));
-        // Dropped before the ending, with its threads: the folder is given back when nobody writes to it any more.
+        // Dropped before the ending, with its threads: the folder is given back when nobody writes
+        // to it any more.
         let mut committer = self;
         committer.work();
         committer.flush();
@@ -153,7 +160,8 @@ impl Committer {
         self.recall_finished();
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
-            self.give_back(engine);
+            let now = self.times();
+            self.give_back(engine, now);
         }
         let mut requests = Vec::new();
         let mut more = false;
@@ -170,7 +178,8 @@ impl Committer {
         }
     }
 
-    /// Leaves the index on disk whole, so that nothing need be replayed, and the log without room for more.
+    /// Leaves the index on disk whole, so that nothing need be replayed, and the log without room
+    /// for more.
     fn flush(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
@@ -193,15 +202,21 @@ impl Committer {
 
     fn times(&mut self) -> Times {
         let Reading { wall, steady } = Reading::of(&*self.shared.clock);
+        let confirmed = self.confirmed.at(Reading { wall, steady });
+        let retention = self.shared.options.history_retention.min(SPARED_MAX);
+        let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
+        let spared = confirmed.0.max(0).saturating_add(retention);
         Times {
             wall,
             steady,
-            confirmed: self.confirmed.at(Reading { wall, steady }),
+            confirmed,
+            spared: spared.cast_unsigned(),
         }
     }
 
-    /// Notes up to when the clock is believed, now and then, if something was written since or ends wait for it: processes
-    /// that are killed without a commit are to come nearer to believing it, too.
+    /// Notes up to when the clock is believed, now and then, if something was written since or ends
+    /// wait for it: processes that are killed without a commit are to come nearer to believing it,
+    /// too.
     fn note_time(&mut self, now: Times) {
         let (at, number) = self.noted;
         if is_within(TICK, Some(at), now) {
@@ -214,7 +229,8 @@ impl Committer {
         }
     }
 
-    /// After opening: buckets that were finished before. It is not known when, so the whole history is taken to need them.
+    /// After opening: buckets that were finished before. It is not known when, so the whole history
+    /// is taken to need them.
     fn recall_finished(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
@@ -233,7 +249,7 @@ impl Committer {
     }
 
     fn is_finished(&self, bucket: u64) -> bool {
-        (bucket, Revision::MAX) <= self.state.swept
+        bucket <= self.state.swept.floor
     }
 
     /// Does one batch; whether there is more to do at once.
@@ -261,7 +277,8 @@ impl Committer {
         }
     }
 
-    /// Waits for room in memory, and takes back what a failed commit left. An error means that nothing can be written now.
+    /// Waits for room in memory, and takes back what a failed commit left. An error means that
+    /// nothing can be written now.
     fn make_ready(&mut self, engine: &Arc<Engine>) -> Result<(), Fault> {
         if engine.index.is_full() {
             while !self.flusher.wait()? {}
@@ -294,16 +311,19 @@ impl Committer {
             }
         }
 
-        batch.passed = self.passed;
+        let order = &engine.index.order;
+        let mut before = BTreeMap::new();
         let mut more = false;
         let due = !is_within(TICK, self.swept_at, now);
         if shared.options.expire_by_itself && due || !self.demands.is_empty() {
+            before = order.all();
             match batch.sweep(quota) {
                 Ok(left) => {
                     more = left;
                     self.swept_at = (!more).then_some(now.steady);
                 }
-                // Writes go on: what cannot be read cannot be written down, but it is not served either.
+                // Writes go on: what cannot be read cannot be written down, but it is not served
+                // either.
                 Err(error) => {
                     for (_, reply) in self.demands.drain(..) {
                         reply.send(Err(error.clone().into()));
@@ -331,7 +351,7 @@ impl Committer {
         }
         self.forget_old(&mut batch, now);
 
-        let (expired, passed) = (batch.expired, batch.passed);
+        let expired = batch.expired;
         let finished = std::mem::take(&mut batch.finished);
         #[cfg(test)]
         faults::panic_at(&shared.path, Point::Decided);
@@ -350,6 +370,8 @@ impl Committer {
         let committed = match committed {
             Ok(committed) => committed,
             Err(failure) => {
+                order.restore(&before);
+                self.swept_at = None;
                 let fault = self.fault_of(engine, failure);
                 for answer in answers {
                     answer.answer(Err(fault.clone()));
@@ -361,25 +383,24 @@ impl Committer {
         faults::panic_at(&shared.path, Point::Synced);
         if let Some(Committed {
             state,
-            ended_forever,
+            ended_bytes,
             logged,
             home,
         }) = committed
         {
-            engine.upkeep.ended(ended_forever);
+            engine.upkeep.ended(ended_bytes);
             let is_forgetting = state.compacted > self.state.compacted;
             if is_forgetting {
                 shared.changes.forget(state.compacted);
             }
             self.number += 1;
+            shared.changes.publish(logged, state.revision);
             self.state = state;
             self.home = home;
-            shared.changes.publish(logged, state.revision);
             if is_forgetting {
-                self.give_back(engine);
+                self.give_back(engine, now);
             }
         }
-        self.passed = passed;
         self.finished.extend(finished);
         self.swept_names += expired;
         let expired = shared.expired.fetch_add(expired, Ordering::Relaxed) + expired;
@@ -399,7 +420,8 @@ impl Committer {
         Ok(more)
     }
 
-    /// What to answer after a failed commit. Only if the log is certainly as before is it said that nothing was written.
+    /// What to answer after a failed commit. Only if the log is certainly as before is it said that
+    /// nothing was written.
     fn fault_of(&mut self, engine: &Engine, failure: Failure) -> Fault {
         let (error, certain) = match failure {
             Failure::NotWritten(error) => (error, true),
@@ -516,17 +538,24 @@ impl Committer {
         }
     }
 
-    /// Has the space given back of records that never expire and are no longer needed, when there may be enough of it.
-    fn give_back(&self, engine: &Arc<Engine>) {
-        let len = || {
-            let buckets = engine.buckets();
-            buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len())
-        };
+    /// Has the space given back of what is no longer needed, when there may be enough of it.
+    fn give_back(&self, engine: &Arc<Engine>, now: Times) {
+        let spared = now.spared.max(self.state.swept.floor);
         let indexed = engine.indexed.load(Ordering::Acquire);
-        match engine.upkeep.due(&self.state, indexed, len) {
+        let quiet = engine.checkpoint.load(Ordering::Acquire);
+        match engine
+            .upkeep
+            .due(&self.state, indexed, || engine.len_behind(spared))
+        {
             Due::No => {}
-            Due::OnceIndexed => self.flusher.set_aside(engine),
-            Due::Now => self.flusher.rewrite(engine),
+            Due::OnceIndexed => {
+                engine.log.seal(spared, quiet);
+                self.flusher.set_aside(engine);
+            }
+            Due::Now(dead) => {
+                engine.log.seal(spared, quiet);
+                self.flusher.rewrite(engine, Pass { dead, spared });
+            }
         }
     }
 

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::memtable::{Outcome, Placed, Reasons};
+use super::keys::Placed;
+use super::memtable::{Outcome, Reasons};
 use crate::record::hour_of;
 use crate::{Revision, UnixMillis};
 

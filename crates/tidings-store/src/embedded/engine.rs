@@ -17,6 +17,7 @@ use super::held::{Held, Moment};
 use super::index::{Index, Sizes, remove};
 use super::keys::State;
 use super::log::{self, Log};
+use super::order::Track;
 use super::replay;
 use super::segment::Segment;
 use super::upkeep::Upkeep;
@@ -41,7 +42,7 @@ pub(crate) struct Engine {
     pub(crate) checkpoint: AtomicU64,
     /// The revision after that commit.
     pub(crate) indexed: AtomicU64,
-    /// When the bucket of records that never expire is gone through for space.
+    /// When the log is gone through for space.
     pub(crate) upkeep: Upkeep,
     /// The snapshots of lists that are being read.
     pub(crate) held: Held,
@@ -97,7 +98,8 @@ impl Engine {
         checkpoint: Option<&Checkpoint>,
     ) -> Result<Self, OpenError> {
         let index_folder = folder.join(INDEX);
-        // Without an index all of the log is looked at, but what the checkpoint says of the log still holds.
+        // Without an index all of the log is looked at, but what the checkpoint says of the log
+        // still holds.
         let noted = match checkpoint {
             Some(checkpoint) => Some(checkpoint.clone()),
             None => Checkpoint::read(folder)?,
@@ -109,10 +111,10 @@ impl Engine {
         let (log, newest) = Log::open(&log_folder, reached, checkpoint.is_none(), sizes.segment)?;
         let noted = noted.unwrap_or_default();
         let newest = newest.filter(|header| header.number >= noted.number);
-        let (state, number) = newest.map_or((noted.state, noted.number), |header| {
+        let (state, number) = newest.map_or((noted.state.clone(), noted.number), |header| {
             (header.state, header.number)
         });
-        if noted.is_lost(&log, state) {
+        if noted.is_lost(&log, &state) {
             return Err(OpenError::Damaged {
                 file: log_folder,
                 offset: 0,
@@ -120,6 +122,11 @@ impl Engine {
         }
         let index =
             Index::open(&index_folder, sizes).map_err(|error| unusable(&index_folder, error))?;
+        // Without a checkpoint all of it is found out as the index is made.
+        for (bucket, (latest, reached)) in checkpoint.iter().flat_map(|it| &it.buckets) {
+            let track = Track::noted(*latest, *reached);
+            index.order.set(*bucket, track);
+        }
         let mut buckets = Buckets::new();
         for (name, segments) in log.buckets() {
             let tree = index
@@ -137,6 +144,8 @@ impl Engine {
         index
             .remove_others(&names)
             .map_err(|error| OpenError::io("clean up", &index_folder, error))?;
+        let published_revision = state.revision;
+        let upkeep = Upkeep::new(&state);
         let published = Published {
             state,
             number,
@@ -149,7 +158,7 @@ impl Engine {
             published: RwLock::new(published),
             checkpoint: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.number)),
             indexed: AtomicU64::new(checkpoint.map_or(0, |checkpoint| checkpoint.state.revision)),
-            upkeep: Upkeep::default(),
+            upkeep,
             held: Held::default(),
             rewriting: Mutex::default(),
         };
@@ -157,7 +166,7 @@ impl Engine {
         engine
             .index
             .opened_at
-            .store(state.revision, Ordering::Release);
+            .store(published_revision, Ordering::Release);
         let Published { state, buckets, .. } = engine.published();
         replay::replay(&engine.index, codec, &buckets, &state, from)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
@@ -204,6 +213,7 @@ impl Engine {
         self.change_buckets(|buckets| {
             buckets.remove(&name);
         });
+        self.index.order.forget(name);
         bucket.index.drop_files();
         self.log.drop_bucket(name)
     }
@@ -233,7 +243,7 @@ impl Engine {
 
     /// Makes a commit visible.
     pub(crate) fn publish(&self, state: State, number: u64) {
-        self.index.publish(state.swept, || {
+        self.index.publish(&state.swept.clone(), || {
             let mut published = self
                 .published
                 .write()
@@ -248,12 +258,16 @@ impl Engine {
     pub(crate) fn set_aside(&self) -> Checkpoint {
         let published = self.published();
         self.index.set_aside();
-        // A bucket made for a commit that failed has nothing in the log, and would be missed when opening.
+        // A bucket made for a commit that failed has nothing in the log, and would be missed when
+        // opening.
         let buckets = published
             .buckets
             .iter()
             .filter(|(_, bucket)| bucket.log.len() > 0)
-            .map(|(name, _)| *name)
+            .map(|(name, _)| {
+                let order = self.index.order.of(*name);
+                (*name, (order.latest, order.reached.0))
+            })
             .collect();
         Checkpoint {
             number: published.number,
@@ -297,6 +311,13 @@ impl Engine {
         })
     }
 
+    /// Bytes of the log of buckets behind one.
+    pub(crate) fn len_behind(&self, bucket: u64) -> u64 {
+        let buckets = self.buckets();
+        let behind = buckets.range(bucket.saturating_add(1)..);
+        behind.map(|(_, bucket)| bucket.log.len()).sum()
+    }
+
     /// Bytes on disk of everything.
     pub(crate) fn disk_bytes(&self) -> u64 {
         use lsm_tree::AbstractTree;
@@ -309,8 +330,9 @@ impl Engine {
     }
 }
 
-/// What tells of a folder without a log and a checkpoint that it was more than a store in the making. A checkpoint is replaced
-/// as a whole, and never before it can be read; the time is noted, and buckets have trees, only behind the first one.
+/// What tells of a folder without a log and a checkpoint that it was more than a store in the
+/// making. A checkpoint is replaced as a whole, and never before it can be read; the time is noted,
+/// and buckets have trees, only behind the first one.
 fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {
     if Checkpoint::is_there(folder) {
         return Some("a damaged checkpoint".into());

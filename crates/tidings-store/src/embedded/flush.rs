@@ -1,7 +1,9 @@
-//! Flushes the memtables that were set aside to the trees: sorted, one new table for each tree they concern.
+//! Flushes the memtables that were set aside to the trees: sorted, one new table for each tree they
+//! concern.
 //!
-//! Doing so again, or after the trees have some of it already, does no harm: in the end each entry is as the memtable says. To
-//! that end, versions that may be in a tree by an earlier, interrupted try are taken out when they have ended since.
+//! Doing so again, or after the trees have some of it already, does no harm: in the end each entry
+//! is as the memtable says. To that end, versions that may be in a tree by an earlier, interrupted
+//! try are taken out when they have ended since.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -12,11 +14,12 @@ use lsm_tree::{AbstractTree, AnyTree, SeqNo};
 use super::bucket::Buckets;
 use super::counts::{self, Changes};
 use super::index::Index;
-use super::keys::{self, IndexKey, Pointer};
-use super::memtable::{Memtable, Placed};
+use super::keys::{self, IndexKey, Placed, Pointer};
+use super::memtable::Memtable;
 use crate::Revision;
 
-/// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are kept short.
+/// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are
+/// kept short.
 #[derive(Default)]
 struct Entries {
     /// Keys that find versions, and whether they are there from now on.
@@ -27,8 +30,7 @@ struct Entries {
 
 impl Entries {
     fn add(&mut self, version: Placed, is_there: bool) {
-        let keys = version.fields.keys(version.pointer.revision);
-        self.keys.extend(keys.map(|key| (key, is_there)));
+        self.keys.extend(version.keys().map(|key| (key, is_there)));
     }
 }
 
@@ -74,7 +76,8 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     for (name, entries) in entries {
-        // A bucket that was dropped since is not missed, and one that has it is not given it again when it is tried again.
+        // A bucket that was dropped since is not missed, and one that has it is not given it again
+        // when it is tried again.
         if let Some(bucket) = buckets.get(&name)
             && !written.contains(&name)
         {

@@ -1,8 +1,10 @@
-//! Two threads that keep the index in order beside the committer: one flushes what it has in memory and notes how far
-//! that reaches, one merges its tables, and gives back space in the log when there is nothing to merge.
+//! Two threads that keep the index in order beside the committer: one flushes what it has in memory
+//! and notes how far that reaches, one merges its tables, and gives back space in the log when
+//! there is nothing to merge.
 //!
-//! Invariants: at most one memtable is set aside at a time, so the index holds at most about two memtables in memory; the
-//! committer waits, or refuses writes if flushing fails, before there would be more. What failed is tried again.
+//! Invariants: at most one memtable is set aside at a time, so the index holds at most about two
+//! memtables in memory; the committer waits, or refuses writes if flushing fails, before there
+//! would be more. What failed is tried again.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,9 +15,8 @@ use lsm_tree::AbstractTree;
 use super::checkpoint::Checkpoint;
 use super::engine::Engine;
 use super::index::fault;
-use super::keys::NEVER;
-use super::rewrite::{self, Failure};
-use crate::{Fault, Revision};
+use super::rewrite::{self, Failure, Pass, Place};
+use crate::Fault;
 
 /// Tables side by side in one tree above which nothing is flushed before they are merged.
 const TABLES_MAX: usize = 32;
@@ -32,8 +33,8 @@ struct State {
     failed: Option<Fault>,
     /// Whose tables are to be looked at, and whether the names are to be gone through whole.
     merge: Option<(Arc<Engine>, bool)>,
-    /// Whose log is gone through for space, and from where.
-    rewrite: Option<(Arc<Engine>, Revision)>,
+    /// Whose log is gone through for space, by what, and from where.
+    rewrite: Option<(Arc<Engine>, Pass, Place)>,
     closed: bool,
 }
 
@@ -76,7 +77,8 @@ impl Flusher {
         Ok(flusher)
     }
 
-    /// Sets the index's memory aside to be flushed, unless some of it still is; to be called between two commits.
+    /// Sets the index's memory aside to be flushed, unless some of it still is; to be called
+    /// between two commits.
     pub(crate) fn set_aside(&self, engine: &Arc<Engine>) {
         let mut state = self.shared.state();
         if state.memtable.is_none() {
@@ -85,7 +87,8 @@ impl Flusher {
         }
     }
 
-    /// Waits a little for what was set aside to be flushed; whether there is room for more, or why not.
+    /// Waits a little for what was set aside to be flushed; whether there is room for more, or why
+    /// not.
     pub(crate) fn wait(&self) -> Result<bool, Fault> {
         let state = self.shared.state();
         let state = self.shared.wait(state, RETRY, |state| {
@@ -104,9 +107,10 @@ impl Flusher {
         self.shared.changed.notify_all();
     }
 
-    /// Has the log of what never expires gone through for space.
-    pub(crate) fn rewrite(&self, engine: &Arc<Engine>) {
-        self.shared.state().rewrite = Some((Arc::clone(engine), 0));
+    /// Has the log gone through for space.
+    pub(crate) fn rewrite(&self, engine: &Arc<Engine>, pass: Pass) {
+        let begin = Place::default();
+        self.shared.state().rewrite = Some((Arc::clone(engine), pass, begin));
         self.shared.changed.notify_all();
     }
 }
@@ -114,7 +118,7 @@ impl Flusher {
 /// What the second thread does next.
 enum Task {
     Merge(Arc<Engine>, bool),
-    Rewrite(Arc<Engine>, Revision),
+    Rewrite(Arc<Engine>, Pass, Place),
 }
 
 impl Task {
@@ -122,8 +126,8 @@ impl Task {
         if let Some((engine, clean)) = state.merge.take() {
             return Some(Self::Merge(engine, clean));
         }
-        let (engine, from) = state.rewrite.take()?;
-        Some(Self::Rewrite(engine, from))
+        let (engine, pass, from) = state.rewrite.take()?;
+        Some(Self::Rewrite(engine, pass, from))
     }
 }
 
@@ -210,9 +214,9 @@ impl Shared {
         while let Some(task) = self.next(Task::of) {
             match task {
                 Task::Merge(engine, clean) => merge(&engine, clean),
-                Task::Rewrite(engine, from) => {
-                    if let Some(next) = self.rewrite(&engine, from) {
-                        self.state().rewrite = Some((engine, next));
+                Task::Rewrite(engine, pass, from) => {
+                    if let Some(next) = self.rewrite(&engine, &pass, from) {
+                        self.state().rewrite = Some((engine, pass, next));
                     }
                 }
             }
@@ -220,16 +224,15 @@ impl Shared {
     }
 
     /// Goes through one segment; where to go on.
-    fn rewrite(&self, engine: &Engine, from: Revision) -> Option<Revision> {
+    fn rewrite(&self, engine: &Engine, pass: &Pass, from: Place) -> Option<Place> {
         let pause = |worked| {
             // The other half of the time is for those who wait for the disk.
             !self.wait(self.state(), worked, |_| true).closed
         };
-        match rewrite::step(engine, from, &pause) {
+        match rewrite::step(engine, pass, from, &pause) {
             Ok(Some(next)) => return Some(next),
             Ok(None) => {
-                let buckets = engine.buckets();
-                let len = buckets.get(&NEVER).map_or(0, |bucket| bucket.log.len());
+                let len = engine.len_behind(pass.spared);
                 engine.upkeep.finished(len, engine.log.segment_len);
             }
             Err(Failure::Nothing(error)) => {
@@ -268,7 +271,8 @@ fn complain(engine: &Engine, merged: Result<(), lsm_tree::Error>) {
     }
 }
 
-/// Ends both threads when one does, be it by a panic, so that nobody waits for what will not be done.
+/// Ends both threads when one does, be it by a panic, so that nobody waits for what will not be
+/// done.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {

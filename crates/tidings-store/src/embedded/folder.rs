@@ -12,7 +12,6 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::disk;
@@ -22,8 +21,8 @@ use super::keys::FORMAT;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_NAME: &str = "tidings-store";
-/// Formats with another index, which can always be made anew. What else is in them is as in today's.
-const ANOTHER_INDEX: RangeInclusive<u32> = 2..=3;
+/// The first format whose log is read; the index, which differs, can always be made anew.
+const FIRST_READ: u32 = 2;
 const LOCK_FILE: &str = "lock";
 pub(crate) const LOG: &str = "log";
 pub(crate) const INDEX: &str = "index";
@@ -36,7 +35,8 @@ pub(crate) struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Closing the file would do, were it not for a process being forked just now that has it open as well.
+        // Closing the file would do, were it not for a process being forked just now that has it
+        // open as well.
         if let Err(error) = self.lock.unlock() {
             tracing::warn!(folder = %self.path.display(), %error, "failed to unlock the store");
         }
@@ -49,15 +49,16 @@ impl Folder {
         // Look before anything is written: a folder of somebody else's stays untouched.
         let format = read_format(path)?;
         let lock = lock(path)?;
-        // What is found in it is built upon from here on, also if who wrote it was killed before it was synced.
+        // What is found in it is built upon from here on, also if who wrote it was killed before it
+        // was synced.
         let synced = match format {
             Some(_) => disk::sync_folder(path),
             None => disk::sync_folder_of(path),
         };
         synced.map_err(|error| OpenError::io("sync", path, error))?;
-        if let Some(format) = format.filter(|format| ANOTHER_INDEX.contains(format)) {
+        if let Some(format) = format.filter(|format| *format < FORMAT) {
             let index = path.join(INDEX);
-            tracing::info!(folder = %path.display(), format, "the store is of an earlier format; its index is made anew");
+            tracing::info!(folder = %path.display(), format, "the store is of an older format; its index is made anew");
             match fs::remove_dir_all(&index) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(OpenError::io("remove", &index, error));
@@ -100,7 +101,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                     known: FORMAT,
                 });
             }
-            if found < FORMAT && !ANOTHER_INDEX.contains(&found) {
+            if found < FIRST_READ {
                 return Err(OpenError::OlderFormat {
                     path: path.to_owned(),
                     found,

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::codec::Codec;
 use super::frame::{self, Frame, Header, Kind};
-use super::keys::{self, Ends, Pointer, State, Version};
+use super::keys::{self, Ends, Pointer, State, Swept, Version};
 use super::varint::{Reader, put_varint};
 
 /// Bodies that say they are longer are not unpacked: the memory for it is allocated first.
@@ -133,7 +133,7 @@ impl Input<'_> {
             state: State {
                 revision: self.number(),
                 compacted: self.number(),
-                swept: (self.number(), self.number()),
+                swept: Swept::up_to(self.number(), self.number()),
                 records: self.number(),
                 value_bytes: self.number(),
             },

@@ -1,14 +1,17 @@
 //! The index: trees of `lsm-tree` that lead from names, objects and times to versions in the log.
 //!
-//! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What was added lately is in
-//! memory, in a [`Memtable`] of our own making; the [flusher](super::flusher) writes it to the trees and notes how far that
-//! reaches, and on opening the log is replayed from there. An index that is lost or damaged is made anew from the whole log.
+//! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What
+//! was added lately is in memory, in a [`Memtable`] of our own making; the
+//! [flusher](super::flusher) writes it to the trees and notes how far that reaches, and on opening
+//! the log is replayed from there. An index that is lost or damaged is made anew from the whole
+//! log.
 //!
-//! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the memtables that were in memory
-//! then, and the trees have nothing for it that those do not: so it does no harm if one of them is flushed meanwhile,
-//! and is then found twice. A memtable says what it knows of a name before an older one does, and before the trees. The tree of
-//! names holds entries of versions that have expired and been swept until a compaction passes over them; readers pass over
-//! them too.
+//! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the
+//! memtables that were in memory then, and the trees have nothing for it that those do not: so it
+//! does no harm if one of them is flushed meanwhile, and is then found twice. A memtable says what
+//! it knows of a name before an older one does, and before the trees. The tree of names holds
+//! entries of versions that have expired and been swept until a compaction passes over them;
+//! readers pass over them too.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +20,7 @@ use std::ops::{Deref, RangeBounds};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
 use lsm_tree::compaction::filter::Context;
@@ -30,8 +33,9 @@ use lsm_tree::{
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::disk;
-use super::keys::Pointer;
+use super::keys::{self, Pointer, Swept};
 use super::memtable::Memtable;
+use super::order::Order;
 use crate::{Fault, Revision};
 
 /// Table files held open.
@@ -40,10 +44,14 @@ const FILES_MAX: usize = 128;
 /// Tables flushed side by side before they are merged.
 const SIDE_BY_SIDE: u8 = 6;
 
+/// Bytes of a table at most, about.
+pub(crate) const TABLE_LEN: u64 = 16 << 20;
+
 /// The tree of names; the others are named after their buckets.
 pub(crate) const NAMES: &str = "names";
 
-/// What leads to all else in a tree's folder. Where it is missing, lsm-tree makes a new tree without a word.
+/// What leads to all else in a tree's folder. Where it is missing, lsm-tree makes a new tree
+/// without a word.
 const POINTER: &str = "current";
 
 /// A file that says that the index is to be made anew.
@@ -85,21 +93,18 @@ impl Tree {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
     }
 
-    /// Merges tables where there are many, and lets go of those that no snapshot from `watermark` on needs.
+    /// Merges tables where there are many, and lets go of those that no snapshot from `watermark`
+    /// on needs.
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let strategy = Leveled::default()
             .with_l0_threshold(SIDE_BY_SIDE)
-            .with_table_target_size(16 << 20);
+            .with_table_target_size(TABLE_LEN);
         self.inner.compact(Arc::new(strategy), watermark)
     }
 }
 
-/// How far expiry has come, as the compaction of names sees it.
-#[derive(Default)]
-struct Swept {
-    bucket: AtomicU64,
-    revision: AtomicU64,
-}
+/// Which ends are written down, as merges of tables see it.
+type SweptSoFar = Arc<RwLock<Swept>>;
 
 /// Which snapshots are open, and what a new one sees besides the trees.
 #[derive(Default)]
@@ -150,7 +155,8 @@ struct Trust {
 }
 
 impl Trust {
-    /// Has the index made anew at the next opening if this error says that it is damaged; a disk's refusal does not.
+    /// Has the index made anew at the next opening if this error says that it is damaged; a disk's
+    /// refusal does not.
     fn note(&self, error: &lsm_tree::Error) {
         if matches!(error, lsm_tree::Error::Io(_)) || self.is_lost.swap(true, Ordering::Relaxed) {
             return;
@@ -181,11 +187,13 @@ pub(crate) struct Index {
     files: Arc<DescriptorTable>,
     sequence: SequenceNumberCounter,
     pub(crate) names: Arc<Tree>,
-    swept: Arc<Swept>,
+    swept: SweptSoFar,
     snapshots: Arc<Mutex<Snapshots>>,
+    /// In which order records end.
+    pub(crate) order: Order,
     hasher: RandomState,
-    /// The latest revision in the log when it was opened: versions up to there may be in the trees though the memtables that
-    /// have them were not flushed, not by this process.
+    /// The latest revision in the log when it was opened: versions up to there may be in the trees
+    /// though the memtables that have them were not flushed, not by this process.
     pub(crate) opened_at: AtomicU64,
 }
 
@@ -196,7 +204,7 @@ impl Index {
         let cache = Arc::new(Cache::with_capacity_bytes(sizes.cache));
         let files = Arc::new(DescriptorTable::new(FILES_MAX));
         let sequence = SequenceNumberCounter::new(1);
-        let swept = Arc::new(Swept::default());
+        let swept = SweptSoFar::default();
         let path = folder.join(NAMES);
         let config = config(&path, &sequence, &cache, &files)
             .with_compaction_filter_factory(Some(Arc::new(SweptNames(Arc::clone(&swept)))));
@@ -220,6 +228,7 @@ impl Index {
             names,
             swept,
             snapshots: Arc::default(),
+            order: Order::default(),
             hasher: RandomState::default(),
             opened_at: AtomicU64::new(0),
         };
@@ -230,9 +239,14 @@ impl Index {
     /// A bucket's tree, made if it is not there.
     pub(crate) fn bucket(&self, bucket: u64) -> lsm_tree::Result<Arc<Tree>> {
         let path = self.folder.join(format!("{bucket:016x}"));
-        // Versions are found by a prefix, of which there is always some: filters would be dead weight.
+        // Versions are found by a prefix, of which there is always some: filters would be dead
+        // weight.
         let config = config(&path, &self.sequence, &self.cache, &self.files)
-            .filter_policy(FilterPolicy::disabled());
+            .filter_policy(FilterPolicy::disabled())
+            .with_compaction_filter_factory(Some(Arc::new(SweptVersions(
+                bucket,
+                Arc::clone(&self.swept),
+            ))));
         check_contents(&path)?;
         let tree = Tree {
             inner: config.open()?,
@@ -279,13 +293,14 @@ impl Index {
         self.trust.note(error);
     }
 
-    /// Whether the index in a folder was found to be damaged while it was in use, or is being made anew.
+    /// Whether the index in a folder was found to be damaged while it was in use, or is being made
+    /// anew.
     pub(crate) fn is_distrusted(folder: &Path) -> bool {
         folder.join(DISTRUSTED).exists()
     }
 
-    /// Puts an empty folder in the place of an index, to be filled from the whole log, and not to be trusted before that
-    /// is [done](Self::trust).
+    /// Puts an empty folder in the place of an index, to be filled from the whole log, and not to
+    /// be trusted before that is [done](Self::trust).
     pub(crate) fn discard(folder: &Path) -> std::io::Result<()> {
         // Aside as a whole, for half of it might be taken for all.
         let old = folder.with_extension("old");
@@ -345,10 +360,11 @@ impl Index {
     }
 
     /// Makes a commit visible: does what `with` does, and lets go of names that were swept.
-    pub(crate) fn publish(&self, swept: (u64, Revision), with: impl FnOnce()) {
-        // The bucket last: with it unchanged or less, a revision that is too great errs on the side of keeping.
-        self.swept.revision.store(swept.1, Ordering::Release);
-        self.swept.bucket.store(swept.0, Ordering::Release);
+    pub(crate) fn publish(&self, swept: &Swept, with: impl FnOnce()) {
+        self.swept
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone_from(swept);
         let _snapshots = self.snapshots();
         with();
     }
@@ -386,16 +402,18 @@ impl Index {
     }
 }
 
-/// The files of lsm-tree 3 are archives of the `sfa` crate, whose form is published and stable within its major version:
-/// a table of contents (mark, number of entries, entries), then a trailer (mark, version, kind of checksum, checksum of the
-/// table of contents, where that begins, its length).
+/// The files of lsm-tree 3 are archives of the `sfa` crate, whose form is published and stable
+/// within its major version: a table of contents (mark, number of entries, entries), then a trailer
+/// (mark, version, kind of checksum, checksum of the table of contents, where that begins, its
+/// length).
 const TRAILER_LEN: usize = 38;
 const TRAILER_BEGINS: &[u8] = b"SFA!\x01\x00";
 /// Bytes of a table of contents at most; lsm-tree's have a dozen entries.
 const CONTENTS_MAX: u64 = 1 << 20;
 
-/// Looks at the checksums of the tables of contents in a tree's files before lsm-tree opens it: its reader makes room for as
-/// many entries as one says it has before it looks at the checksum. Other files, and later forms, are left to lsm-tree.
+/// Looks at the checksums of the tables of contents in a tree's files before lsm-tree opens it: its
+/// reader makes room for as many entries as one says it has before it looks at the checksum. Other
+/// files, and later forms, are left to lsm-tree.
 fn check_contents(folder: &Path) -> lsm_tree::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -430,7 +448,8 @@ fn has_whole_contents(file: &File) -> std::io::Result<bool> {
     let contents_at = rest
         .first_chunk()
         .map_or(len, |bytes| u64::from_le_bytes(*bytes));
-    // It fills the file up to the trailer, whatever the trailer says; of a few entries, it is short.
+    // It fills the file up to the trailer, whatever the trailer says; of a few entries, it is
+    // short.
     let contents_len = u64::from_le_bytes(*contents_len);
     if contents_at.checked_add(contents_len) != Some(trailer_at) || contents_len > CONTENTS_MAX {
         return Ok(false);
@@ -463,7 +482,7 @@ fn config(
 }
 
 /// Drops the names of swept versions as tables are merged.
-struct SweptNames(Arc<Swept>);
+struct SweptNames(SweptSoFar);
 
 impl Factory for SweptNames {
     fn name(&self) -> &'static str {
@@ -471,22 +490,52 @@ impl Factory for SweptNames {
     }
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        let bucket = self.0.bucket.load(Ordering::Acquire);
-        // Only whole buckets: the two numbers are not read at once.
-        Box::new(SweptNamesFilter(bucket))
+        Box::new(SweptNamesFilter(so_far(&self.0)))
     }
 }
 
-struct SweptNamesFilter(u64);
+struct SweptNamesFilter(Swept);
 
 impl CompactionFilter for SweptNamesFilter {
     fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
-        let swept = Pointer::decode(&item.value()?).is_ok_and(|pointer| pointer.bucket < self.0);
-        Ok(if swept {
-            Verdict::Remove
-        } else {
-            Verdict::Keep
-        })
+        let pointer = Pointer::decode(&item.value()?);
+        Ok(verdict(pointer.is_ok_and(|pointer| {
+            self.0.has(pointer.bucket, pointer.revision)
+        })))
+    }
+}
+
+/// Drops what leads to swept versions in a bucket's tree.
+struct SweptVersions(u64, SweptSoFar);
+
+impl Factory for SweptVersions {
+    fn name(&self) -> &'static str {
+        "swept-versions"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(SweptVersionsFilter(so_far(&self.1).mark(self.0)))
+    }
+}
+
+struct SweptVersionsFilter(Revision);
+
+impl CompactionFilter for SweptVersionsFilter {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        let revision = keys::revision_of(item.key());
+        Ok(verdict(revision.is_some_and(|revision| revision <= self.0)))
+    }
+}
+
+fn so_far(swept: &SweptSoFar) -> Swept {
+    swept.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn verdict(is_swept: bool) -> Verdict {
+    if is_swept {
+        Verdict::Remove
+    } else {
+        Verdict::Keep
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the embedded store puts on disk, apart from the frames around it (`frame.rs`): entries of the log and of the index.
+//! What the embedded store puts on disk, apart from the frames around it (`frame.rs`): entries of
+//! the log and of the index.
 //!
 //! | tree | key | value |
 //! |---|---|---|
@@ -10,17 +11,22 @@
 //! | a bucket's | `s` + place | empty |
 //! | a bucket's | `t` + hash of the type (u24) + place; not of the [`USUAL_TYPE`] | empty |
 //! | a bucket's | `u` | revision (u64) up to which changes are in the counts |
+//! | a bucket's | `e` + end (u64) + revision (u64), of an [early](super::order) record | empty |
 //! | a bucket's | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
 //!
-//! A place is the inverted last-seen (u64) and the inverted revision (u64), so that a walk forward goes from the newest back.
+//! A place is the inverted last-seen (u64) and the inverted revision (u64), so that a walk forward
+//! goes from the newest back.
 //!
-//! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is named by the time its
-//! last record expires, in milliseconds ([`NEVER`] for records that do not).
+//! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is
+//! named by the time its last record expires, in milliseconds ([`NEVER`] for records that do not).
 //!
-//! The entries of a version with a place exist from its write until it is replaced, deleted or its bucket is dropped, and
-//! for as long it is counted. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
+//! The entries of a version with a place exist from its write until it is replaced, deleted or its
+//! bucket is dropped, and for as long it is counted. Letters and field order are part of the format
+//! and must be kept; see docs/storage-format.md.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, Deref};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -50,6 +56,8 @@ pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
 enum Tag {
     /// By the hour and the reason, to how many there are.
     Count = b'c',
+    /// By its end, if that comes early.
+    Early = b'e',
     /// By the [`group`] of the key.
     Group = b'g',
     /// By the object.
@@ -117,7 +125,8 @@ pub(crate) enum By {
 }
 
 impl By {
-    /// What finds the fewest versions for a request, as far as can be said without looking; `None` if it can match nothing.
+    /// What finds the fewest versions for a request, as far as can be said without looking; `None`
+    /// if it can match nothing.
     pub(crate) fn of(request: &NewestRequest) -> Option<Self> {
         let NewestRequest {
             prefix,
@@ -153,7 +162,8 @@ impl By {
         self.key(&[])
     }
 
-    /// The key of the version at a place, which is its bytes. A name in all groups has none, but a beginning.
+    /// The key of the version at a place, which is its bytes. A name in all groups has none, but a
+    /// beginning.
     fn key(self, place: &[u8]) -> IndexKey {
         let short = |hash: u32| hash.to_be_bytes();
         match self {
@@ -169,7 +179,8 @@ impl By {
         }
     }
 
-    /// The range of the keys of what a request is about, apart from what it selects by; the last one is in it.
+    /// The range of the keys of what a request is about, apart from what it selects by; the last
+    /// one is in it.
     pub(crate) fn range(self, request: &NewestRequest) -> (Bound<IndexKey>, IndexKey) {
         let behind = request.behind().map(place_bytes);
         let start = match &behind {
@@ -297,7 +308,8 @@ impl Fields {
         let object = name_hash(&index.object_name);
         Self {
             uid,
-            // A uid may be anything, even what another's name is hashed from. Once is enough to be found.
+            // A uid may be anything, even what another's name is hashed from. Once is enough to be
+            // found.
             object: object.filter(|object| Some(*object) != uid),
             group: group(key),
             reason: reason_hash(&index.reason),
@@ -386,7 +398,32 @@ pub(crate) fn decode_count(bytes: &[u8]) -> Result<u64, Fault> {
     Reader::new(bytes, "a count").varint()
 }
 
-/// The revision at the end of an `x` key.
+/// The key by which the end of an early record is found.
+pub(crate) fn early_key(end: UnixMillis, revision: Revision) -> IndexKey {
+    let end = ordered(end).to_be_bytes();
+    IndexKey::new(Tag::Early, [&end, &revision.to_be_bytes()])
+}
+
+/// End and revision of such a key.
+pub(crate) fn read_early_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault> {
+    let last = || key.last_chunk::<16>()?.split_first_chunk::<8>();
+    let (end, revision) = last().ok_or_else(|| damaged("a key of an end"))?;
+    Ok((
+        time_of(u64::from_be_bytes(*end)),
+        trailing_revision(revision)?,
+    ))
+}
+
+/// The revision of the version that a key of a bucket's tree leads to.
+pub(crate) fn revision_of(key: &[u8]) -> Option<Revision> {
+    match *key.first()? {
+        b'g' | b'o' | b'r' | b's' | b't' => Some(read_place(key).ok()?.revision),
+        b'e' | b'x' => trailing_revision(key).ok(),
+        _ => None,
+    }
+}
+
+/// The revision at the end of an `e` or `x` key.
 pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
     key.last_chunk()
         .map(|bytes| u64::from_be_bytes(*bytes))
@@ -396,6 +433,10 @@ pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
 /// Maps times to integers that sort alike.
 fn ordered(time: UnixMillis) -> u64 {
     time.0.cast_unsigned() ^ (1 << 63)
+}
+
+fn time_of(ordered: u64) -> UnixMillis {
+    UnixMillis((ordered ^ (1 << 63)).cast_signed())
 }
 
 /// Where the current version of a key is.
@@ -433,6 +474,30 @@ impl Pointer {
     }
 }
 
+/// A version, with what the trees are told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) pointer: Pointer,
+    pub(crate) fields: Fields,
+    /// Whether the index leads to its end; see [`order`](super::order). Of a version that ends,
+    /// whether that is to be removed.
+    pub(crate) is_early: bool,
+}
+
+impl Placed {
+    /// All keys that lead to it in its bucket's tree.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = IndexKey> {
+        let Pointer {
+            revision,
+            expires_at,
+            ..
+        } = self.pointer;
+        let end = expires_at.filter(|_| self.is_early);
+        let early = end.map(|end| early_key(end, revision));
+        self.fields.keys(revision).chain(early)
+    }
+}
+
 fn before_end(bucket: u64, expires_at: Option<UnixMillis>) -> u64 {
     expires_at.map_or(0, |at| bucket.wrapping_sub(at.0.cast_unsigned()))
 }
@@ -443,9 +508,10 @@ fn expiry(bucket: u64, before_end: u64) -> Option<UnixMillis> {
 
 /// One version of a record.
 ///
-/// On disk: varint milliseconds from expiry to the bucket's end; varint distance to the revision of the version before
-/// (0 for none) and, if there is one, varint of its bucket; varint dictionary id plus one, or 0 for a body that is not
-/// compressed; varint length of the body before compression; the `Body`.
+/// On disk: varint milliseconds from expiry to the bucket's end; varint distance to the revision of
+/// the version before (0 for none) and, if there is one, varint of its bucket; varint dictionary id
+/// plus one, or 0 for a body that is not compressed; varint length of the body before compression;
+/// the `Body`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version<'a> {
     pub(crate) expires_at: Option<UnixMillis>,
@@ -507,9 +573,9 @@ impl<'a> Version<'a> {
 
 /// What of a record is compressed: key, index values and value.
 ///
-/// On disk: a zero byte if there is a reason or a type (without it no key is empty); varint length and bytes of the key, the
-/// object's uid, kind, namespace and name, and behind a zero byte of reason and type; zigzag varint of last-seen; the value
-/// up to the end.
+/// On disk: a zero byte if there is a reason or a type (without it no key is empty); varint length
+/// and bytes of the key, the object's uid, kind, namespace and name, and behind a zero byte of
+/// reason and type; zigzag varint of last-seen; the value up to the end.
 pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
     let object = [
         &index.object_uid,
@@ -569,7 +635,8 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
     ))
 }
 
-/// The key's range in the body, and where the value starts, without the index values; see [`encode_body`].
+/// The key's range in the body, and where the value starts, without the index values; see
+/// [`encode_body`].
 pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
     let (mut reader, has_others) = begin_body(bytes);
     let key_len = reader.bytes()?.len();
@@ -584,10 +651,11 @@ pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize)
     ))
 }
 
-/// Ends of versions of one bucket: a deletion, or a stretch of expiries, with consecutive revisions.
+/// Ends of versions of one bucket: a deletion, or a stretch of expiries, with consecutive
+/// revisions.
 ///
-/// On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint revision of the first ended version, then
-/// the varint distance from each to the next (modulo 2^64).
+/// On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint revision of the
+/// first ended version, then the varint distance from each to the next (modulo 2^64).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) expired: bool,
@@ -628,17 +696,75 @@ impl Ends {
     }
 }
 
+/// Up to where the ends of expired records are written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// All of this bucket and those before it.
+    pub(crate) floor: u64,
+    /// Of buckets behind that, all versions up to a revision: that they expired, or another end.
+    pub(crate) marks: Arc<BTreeMap<u64, Revision>>,
+}
+
+impl Swept {
+    /// Whether the end of a version is written down, as far as this tells.
+    pub(crate) fn has(&self, bucket: u64, revision: Revision) -> bool {
+        bucket <= self.floor || revision <= self.mark(bucket)
+    }
+
+    /// How far a bucket behind the floor is swept.
+    pub(crate) fn mark(&self, bucket: u64) -> Revision {
+        self.marks.get(&bucket).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set_mark(&mut self, bucket: u64, revision: Revision) {
+        Arc::make_mut(&mut self.marks).insert(bucket, revision);
+    }
+
+    /// Everything up to this bucket is written down.
+    pub(crate) fn raise(&mut self, floor: u64) {
+        self.floor = floor;
+        let is_below = |bucket: &u64| *bucket <= floor;
+        if self.marks.keys().any(is_below) {
+            Arc::make_mut(&mut self.marks).retain(|bucket, _| !is_below(bucket));
+        }
+    }
+
+    /// As formats up to 3 had it: all up to a bucket and a revision in it.
+    pub(crate) fn up_to(bucket: u64, revision: Revision) -> Self {
+        let mut swept = Self::default();
+        if revision == Revision::MAX {
+            swept.floor = bucket;
+        } else {
+            swept.floor = bucket.saturating_sub(1);
+            if revision > 0 {
+                swept.set_mark(bucket, revision);
+            }
+        }
+        swept
+    }
+
+    /// The first bucket that is not below the floor, for those who know nothing of marks.
+    pub(crate) fn begins_at(&self) -> u64 {
+        match self.floor {
+            0 => 0,
+            floor => floor.saturating_add(1),
+        }
+    }
+}
+
 /// What the store is at; rewritten by every batch.
 ///
-/// On disk: the fields in their order as varints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// On disk: the fields in their order as varints: of what is swept the bucket behind the floor and
+/// 0, where formats up to 3 had a bucket and how far that was swept. Behind them bucket and mark of
+/// each that has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The latest revision.
     pub(crate) revision: Revision,
     /// History up to here is forgotten.
     pub(crate) compacted: Revision,
-    /// The ends of all versions up to this bucket and revision are written down.
-    pub(crate) swept: (u64, Revision),
+    /// Which ends are written down.
+    pub(crate) swept: Swept,
     /// Records whose end is not written down.
     pub(crate) records: u64,
     /// Bytes of their values.
@@ -647,265 +773,48 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(48);
+        let mut out = Vec::with_capacity(48 + 12 * self.swept.marks.len());
         let Self {
             revision,
             compacted,
             swept,
             records,
             value_bytes,
-        } = *self;
-        for value in [revision, compacted, swept.0, swept.1, records, value_bytes] {
+        } = self;
+        for value in [
+            *revision,
+            *compacted,
+            swept.begins_at(),
+            0,
+            *records,
+            *value_bytes,
+        ] {
             put_varint(&mut out, value);
+        }
+        for (bucket, revision) in &*swept.marks {
+            put_varint(&mut out, *bucket);
+            put_varint(&mut out, *revision);
         }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let mut reader = Reader::new(bytes, "the state");
-        Ok(Self {
+        let mut state = Self {
             revision: reader.varint()?,
             compacted: reader.varint()?,
-            swept: (reader.varint()?, reader.varint()?),
+            swept: Swept::up_to(reader.varint()?, reader.varint()?),
             records: reader.varint()?,
             value_bytes: reader.varint()?,
-        })
+        };
+        while !reader.left().is_empty() {
+            let (bucket, revision) = (reader.varint()?, reader.varint()?);
+            state.swept.set_mark(bucket, revision);
+        }
+        Ok(state)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ops::RangeBounds;
-
-    use super::*;
-    use crate::HOUR_MILLIS;
-    use proptest::prelude::*;
-
-    fn bucket() -> impl Strategy<Value = u64> {
-        prop_oneof![Just(NEVER), 1..=1u64 << 62]
-    }
-
-    fn expiring() -> impl Strategy<Value = (u64, Option<UnixMillis>)> {
-        (bucket(), any::<u64>()).prop_map(|(bucket, before)| {
-            let at = UnixMillis((bucket - before % bucket).cast_signed());
-            (bucket, (bucket != NEVER).then_some(at))
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn pointer_round_trips(revision: u64, (bucket, expires_at) in expiring()) {
-            let pointer = Pointer { revision, bucket, expires_at };
-            prop_assert_eq!(Pointer::decode(&pointer.encode())?, pointer);
-        }
-
-        #[test]
-        fn version_round_trips(
-            revision: u64,
-            (bucket, expires_at) in expiring(),
-            back in proptest::option::of((1..=u64::MAX, bucket())),
-            dictionary: Option<u32>,
-            len in 0..=1usize << 40,
-            bytes: Vec<u8>,
-        ) {
-            let previous = back.map(|(back, bucket)| (revision.wrapping_sub(back), bucket));
-            let version = Version { expires_at, previous, body: Packed { dictionary, len, bytes: &bytes } };
-            let bytes = version.encode(revision, bucket);
-            prop_assert_eq!(Version::decode(&bytes, revision, bucket)?, version);
-        }
-
-        #[test]
-        fn body_round_trips(
-            key in proptest::collection::vec(any::<u8>(), 1..50),
-            strings: [String; 4],
-            others: Option<(String, String)>,
-            last_seen: i64,
-            value: Vec<u8>,
-        ) {
-            let [object_uid, object_kind, object_namespace, object_name] = strings;
-            let last_seen = UnixMillis(last_seen);
-            let (reason, event_type) = others.unwrap_or_default();
-            let object = Index { object_uid, object_kind, object_namespace, object_name, ..Index::default() };
-            let index = Index { reason, event_type, last_seen, ..object };
-            let body = encode_body(&key, &index, &value);
-            let (key_at, read, value_at) = decode_body(&body)?;
-            prop_assert_eq!(split_body(&body)?, (key_at.clone(), value_at));
-            prop_assert_eq!((&body[key_at], read, &body[value_at..]), (&key[..], index, &value[..]));
-        }
-
-        #[test]
-        fn ends_round_trip(expired: bool, bucket in bucket(), versions: Vec<u64>) {
-            let ends = Ends { expired, bucket, versions };
-            prop_assert_eq!(Ends::decode(&ends.encode())?, ends);
-        }
-
-        #[test]
-        fn state_round_trips(values: [u64; 6]) {
-            let [revision, compacted, bucket, swept, records, value_bytes] = values;
-            let state = State { revision, compacted, swept: (bucket, swept), records, value_bytes };
-            prop_assert_eq!(State::decode(&state.encode())?, state);
-        }
-
-        #[test]
-        fn keys_sort_newest_first(a: (i64, u64), b: (i64, u64)) {
-            let place = |(time, revision)| Place { last_seen: UnixMillis(time), revision };
-            let key = |of| By::Reason(7 << 40).key(&place_bytes(place(of)));
-            prop_assert_eq!(key(a)[..].cmp(&key(b)[..]), b.cmp(&a));
-            prop_assert_eq!(key(a).order().cmp(&key(b).order()), b.cmp(&a));
-            prop_assert_eq!(read_place(&key(a))?, place(a));
-        }
-
-        #[test]
-        fn counts_sort_by_the_latest_hour(a: (i64, String), b: (i64, String)) {
-            let key = |(hour, reason): &(i64, String)| count_key(UnixMillis(*hour), reason);
-            let order = b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-            prop_assert_eq!(key(&a).cmp(&key(&b)), order);
-            let key = key(&a);
-            prop_assert_eq!(read_count_key(&key)?, (UnixMillis(a.0), &a.1[..]));
-        }
-
-        #[test]
-        fn ranges_of_counts_have_the_hours_that_are_asked_for(
-            hour in -50..50i64,
-            since in proptest::option::of(-50 * HOUR_MILLIS..50 * HOUR_MILLIS),
-            until in proptest::option::of(-50 * HOUR_MILLIS..50 * HOUR_MILLIS),
-            on_the_hour: bool,
-        ) {
-            let moment = |at: i64| UnixMillis(if on_the_hour { at - at.rem_euclid(HOUR_MILLIS) } else { at });
-            let (since, until) = (since.map(moment), until.map(moment));
-            let request = CountsRequest { since, until, ..CountsRequest::default() };
-            let hour = UnixMillis(hour * HOUR_MILLIS);
-            let (first, last) = count_range(&request);
-            for reason in ["", "Killing"] {
-                let key = count_key(hour, reason);
-                let is_in = (first.clone(), last.clone()).contains(&key);
-                prop_assert_eq!(is_in, request.in_range(hour));
-            }
-        }
-
-        #[test]
-        fn decoding_anything_never_panics(bytes: Vec<u8>) {
-            let _ = Pointer::decode(&bytes);
-            let _ = Version::decode(&bytes, 1, 1);
-            let _ = decode_body(&bytes);
-            let _ = split_body(&bytes);
-            let _ = Ends::decode(&bytes);
-            let _ = State::decode(&bytes);
-            let _ = read_place(&bytes);
-            let _ = read_count_key(&bytes);
-        }
-    }
-
-    /// The format as bytes: a change here is a change of the format.
-    #[test]
-    fn bytes_are_these() {
-        let expires_at = Some(UnixMillis(900));
-        assert_eq!(
-            Pointer {
-                revision: 300,
-                bucket: 1000,
-                expires_at
-            }
-            .encode(),
-            [0xac, 2, 0xe8, 7, 100]
-        );
-        let version = Version {
-            expires_at,
-            previous: Some((298, 2)),
-            body: Packed {
-                dictionary: Some(0),
-                len: 5,
-                bytes: b"abc",
-            },
-        };
-        assert_eq!(
-            version.encode(300, 1000),
-            [100, 2, 2, 1, 5, b'a', b'b', b'c']
-        );
-        let ends = Ends {
-            expired: true,
-            bucket: 7,
-            versions: vec![4, 5, 9],
-        };
-        assert_eq!(ends.encode(), [1, 7, 3, 4, 1, 4]);
-        let index = Index {
-            object_uid: "u".into(),
-            reason: "Killing".into(),
-            event_type: "Warning".into(),
-            ..Index::default()
-        };
-        let keys: Vec<_> = Fields::of(&index, b"n/x")
-            .keys(1)
-            .map(|key| key.to_vec())
-            .collect();
-        let place = b"\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe";
-        let by_uid = ObjectKey::of(&ObjectSelector::Uid("u".into()), b"").unwrap();
-        assert_eq!(keys[0][..9], By::Object(by_uid).prefix()[..]);
-        assert_eq!(
-            keys[0][..9],
-            [b'o', 0x0d, 0xe0, 0xf3, 0xce, 0xf1, 0xe7, 0x69, 0x22]
-        );
-        assert_eq!(keys[1][..1], *b"g");
-        assert_eq!(keys[2][..4], [b'r', 0x42, 0xdd, 0x1e]);
-        assert_eq!(keys[3][..4], [b't', 0xe5, 0x12, 0x2f]);
-        assert_eq!(keys[4], [b"s", &place[..]].concat());
-        for key in &keys {
-            assert_eq!(key[key.len() - 16..], place[..]);
-        }
-        let request = |prefix: &'static str, reason: &str, event_type: &str| NewestRequest {
-            prefix: prefix.into(),
-            reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
-            event_type: Some(event_type.to_owned()).filter(|event_type| !event_type.is_empty()),
-            ..NewestRequest::default()
-        };
-        for (request, key) in [
-            (request("n/", "", "Normal"), &keys[1]),
-            (request("n/", "Killing", "Warning"), &keys[2]),
-            (request("n/", "", "Warning"), &keys[3]),
-            (request("n", "", ""), &keys[4]),
-        ] {
-            let prefix = By::of(&request).unwrap().prefix();
-            assert_eq!(key[..key.len() - 16], prefix[..]);
-        }
-        assert_eq!(ended_key(5)[..], *b"x\0\0\0\0\0\0\0\x05");
-        assert_eq!(counted_key()[..], *b"u");
-        assert_eq!(count_key(UnixMillis(-1), "a"), *b"c\x80\0\0\0\0\0\0\0a");
-        // The usual type is not found by itself, as it is what nearly all are of.
-        let usual = Index {
-            event_type: USUAL_TYPE.into(),
-            ..Index::default()
-        };
-        assert_eq!(Fields::of(&usual, b"n").keys(1).count(), 1);
-        // By name: everywhere, and in one namespace.
-        let index = Index {
-            object_name: "web".into(),
-            ..Index::default()
-        };
-        let keys: Vec<_> = Fields::of(&index, b"shop/x").keys(1).collect();
-        let named = ObjectSelector::Name {
-            name: "web".into(),
-            kind: None,
-            namespace: None,
-        };
-        let prefix = |keys: &[u8]| By::Object(ObjectKey::of(&named, keys).unwrap()).prefix();
-        assert_eq!(prefix(b"")[..], keys[0][..6]);
-        assert_eq!(prefix(b"sho")[..], keys[0][..6]);
-        assert_eq!(prefix(b"shop/x")[..], keys[0][..9]);
-        assert_ne!(prefix(b"bank/")[..], keys[0][..9]);
-        // A body as format 3 has it, and one with a reason and a type.
-        let index = Index {
-            object_uid: "u".into(),
-            last_seen: UnixMillis(-1),
-            ..Index::default()
-        };
-        assert_eq!(encode_body(b"k", &index, b"v"), *b"\x01k\x01u\0\0\0\x01v");
-        let index = Index {
-            reason: "r".into(),
-            ..index
-        };
-        assert_eq!(
-            encode_body(b"k", &index, b"v"),
-            *b"\0\x01k\x01u\0\0\0\x01r\0\x01v"
-        );
-    }
-}
+#[path = "keys_tests.rs"]
+mod tests;

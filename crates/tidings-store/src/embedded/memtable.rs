@@ -1,14 +1,15 @@
-//! The newest part of the index, in memory: what the last commits did to names, until the [flusher](super::flusher) flushes
-//! it to the trees.
+//! The newest part of the index, in memory: what the last commits did to names, until the
+//! [flusher](super::flusher) flushes it to the trees.
 //!
-//! Every change of a name is a slot, in the order of revisions. A slot is never changed but for the revision of the next
-//! change of the same name, so a reader sees the memtable as of any revision: a slot counts if it is not younger than that and
-//! the next one is. Slots are found by name and by object along chains from a hash table, in order of names or times by
-//! sorting whole chunks of them, once, when somebody first asks.
+//! Every change of a name is a slot, in the order of revisions. A slot is never changed but for the
+//! revision of the next change of the same name, so a reader sees the memtable as of any revision:
+//! a slot counts if it is not younger than that and the next one is. Slots are found by name and by
+//! object along chains from a hash table, in order of names or times by sorting whole chunks of
+//! them, once, when somebody first asks.
 //!
-//! Invariants: one thread adds; slots younger than what is published are seen by nobody else and may be
-//! [taken back](Memtable::truncate). Versions that end and are not in the memtable are noted in `ended`, which hides them wherever
-//! they are found.
+//! Invariants: one thread adds; slots younger than what is published are seen by nobody else and
+//! may be [taken back](Memtable::truncate). Versions that end and are not in the memtable are noted
+//! in `ended`, which hides them wherever they are found.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +17,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLo
 
 use foldhash::fast::RandomState;
 
-use super::keys::{By, Fields, ObjectKey, Pointer};
+use super::keys::{By, Fields, ObjectKey, Placed, Pointer};
 use crate::{Place, Revision, UnixMillis};
 
 /// Slots of a whole chunk.
 const CHUNK: usize = 1024;
 
-/// What a slot is charged besides its name: itself, its share of the hash tables and of sorted orders.
+/// What a slot is charged besides its name: itself, its share of the hash tables and of sorted
+/// orders.
 pub(crate) const SLOT_BYTES: usize = 256;
 
 /// What a noted end is charged.
@@ -30,6 +32,9 @@ const ENDED_BYTES: usize = 192;
 
 /// What a reason is charged besides its text.
 const REASON_BYTES: usize = 64;
+
+/// What an early record is charged besides.
+const EARLY_BYTES: usize = 64;
 
 /// Slots of a chain that are gone through at a time.
 const ABOUT_MAX: usize = 512;
@@ -59,13 +64,7 @@ struct Put {
     bucket: u64,
     expires_at: Option<UnixMillis>,
     fields: Fields,
-}
-
-/// A version, with what the trees are told of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
-    pub(crate) pointer: Pointer,
-    pub(crate) fields: Fields,
+    is_early: bool,
 }
 
 /// What a memtable says of a name.
@@ -98,6 +97,12 @@ impl Slot {
         })
     }
 
+    /// Bucket, end and revision, if it put an early record.
+    fn early(&self) -> Option<(u64, i64, Revision)> {
+        let put = self.put.filter(|put| put.is_early)?;
+        Some((put.bucket, put.expires_at?.0, self.revision))
+    }
+
     fn placed(&self) -> Option<Placed> {
         self.put.map(|put| Placed {
             pointer: Pointer {
@@ -106,6 +111,7 @@ impl Slot {
                 expires_at: put.expires_at,
             },
             fields: put.fields,
+            is_early: put.is_early,
         })
     }
 }
@@ -174,7 +180,8 @@ struct Inner {
     chunks: Vec<Arc<Chunk>>,
     /// The one that is added to.
     open: Chunk,
-    /// A copy of it as it is now, if somebody asked for one: its orders are sorted once for all who go through it.
+    /// A copy of it as it is now, if somebody asked for one: its orders are sorted once for all who
+    /// go through it.
     copied: OnceLock<Arc<Chunk>>,
     /// The last slot with a hash of a name, and of an object.
     names: HashMap<u64, u32, RandomState>,
@@ -182,6 +189,8 @@ struct Inner {
     ended: HashMap<Revision, Ended, RandomState>,
     /// The reasons of versions that were put or ended, by their hashes.
     reasons: Reasons,
+    /// Bucket, end and revision of the early records.
+    early: BTreeSet<(u64, i64, Revision)>,
     bytes: usize,
 }
 
@@ -265,6 +274,10 @@ impl Inner {
             name_len: change.name.len() as u32,
             previous,
         };
+        if let Some(early) = slot.early() {
+            self.early.insert(early);
+            self.bytes += EARLY_BYTES;
+        }
         self.open.names.extend_from_slice(change.name);
         self.open.slots.push(slot);
         self.bytes += SLOT_BYTES + change.name.len();
@@ -304,6 +317,10 @@ impl Inner {
                 Some(hash) => drop(heads.insert(hash, previous)),
                 None => {}
             }
+        }
+        if let Some(early) = slot.early() {
+            self.early.remove(&early);
+            self.bytes -= EARLY_BYTES;
         }
         let start = slot.name_at as usize;
         let name = self.open.names.split_off(start);
@@ -371,6 +388,7 @@ impl Memtable {
             bucket: new.pointer.bucket,
             expires_at: new.pointer.expires_at,
             fields: new.fields,
+            is_early: new.is_early,
         });
         inner.push(&Change {
             hash,
@@ -432,8 +450,8 @@ impl Memtable {
             })
     }
 
-    /// The versions about an object as of a revision. `None` if there may be so many that they take long to find, and that
-    /// may not be.
+    /// The versions about an object as of a revision. `None` if there may be so many that they take
+    /// long to find, and that may not be.
     pub(crate) fn about(
         &self,
         wanted: ObjectKey,
@@ -458,7 +476,8 @@ impl Memtable {
                     let placed = placed.filter(|placed| wanted.is_in(placed.fields.group));
                     found.extend(placed.map(|placed| placed.pointer));
                 }
-                // Those that may still be taken back are gone past at once, so that `next` stays a slot of this chain.
+                // Those that may still be taken back are gone past at once, so that `next` stays a
+                // slot of this chain.
                 left -= usize::from(slot.revision <= at);
             }
             if left > 0 {
@@ -471,7 +490,8 @@ impl Memtable {
         }
     }
 
-    /// By what revision a version was ended before its time, as far as this memtable knows, as of a revision.
+    /// By what revision a version was ended before its time, as far as this memtable knows, as of a
+    /// revision.
     pub(crate) fn ended_by(&self, version: Revision, at: Revision) -> Option<Revision> {
         let inner = self.read();
         let by = match inner.ended.get(&version) {
@@ -481,8 +501,23 @@ impl Memtable {
         (by <= at && by != NEVER_CHANGED).then_some(by)
     }
 
-    /// All its slots up to a revision, and maybe some behind it, those of a chunk that is not whole copied: to be gone
-    /// through without holding up the one who adds. Who asks again before something was added gets the same copy.
+    /// Ends and revisions of early records in a bucket, in order, from a moment on: so many at
+    /// most.
+    pub(crate) fn early(
+        &self,
+        bucket: u64,
+        from: (i64, Revision),
+        limit: usize,
+    ) -> Vec<(i64, Revision)> {
+        let (first, last) = ((bucket, from.0, from.1), (bucket, i64::MAX, Revision::MAX));
+        let inner = self.read();
+        let early = inner.early.range(first..=last).take(limit);
+        early.map(|(_, end, revision)| (*end, *revision)).collect()
+    }
+
+    /// All its slots up to a revision, and maybe some behind it, those of a chunk that is not whole
+    /// copied: to be gone through without holding up the one who adds. Who asks again before
+    /// something was added gets the same copy.
     pub(crate) fn chunks(&self, at: Revision) -> Vec<Arc<Chunk>> {
         let inner = self.read();
         let next = inner.chunks.partition_point(|chunk| chunk.begins_by(at));
@@ -491,8 +526,8 @@ impl Memtable {
         chunks
     }
 
-    /// What became of names and versions up to a revision; what is to be done to the trees, for a memtable that nothing is
-    /// added to any more.
+    /// What became of names and versions up to a revision; what is to be done to the trees, for a
+    /// memtable that nothing is added to any more.
     pub(crate) fn outcome(&self, at: Revision) -> Outcome {
         let chunks = self.chunks(at);
         let ended = self.read().ended.values().copied().collect::<Vec<_>>();
@@ -576,7 +611,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// From the first name on that does not satisfy `is_before`, which a beginning of all names does.
+    /// From the first name on that does not satisfy `is_before`, which a beginning of all names
+    /// does.
     pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, is_before: impl Fn(&[u8]) -> bool) -> Self {
         let next = chunk.by_name().partition_point(|at| {
             chunk
@@ -654,283 +690,5 @@ impl Iterator for Seen {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::{Index, ObjectSelector};
-
-    const NAMES: [&str; 6] = ["a/x", "a/y", "b/x", "b", "b/", "c/long-name"];
-    const OBJECTS: [&str; 3] = ["", "one", "two"];
-
-    /// A hash that puts different names into one chain.
-    fn hash(name: &str) -> u64 {
-        name.len() as u64 % 2
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        /// Put or remove one of the names.
-        Put {
-            name: usize,
-            object: usize,
-            last_seen: i64,
-        },
-        Remove {
-            name: usize,
-        },
-        /// So many changes in a row, for more than a chunk.
-        Many {
-            name: usize,
-            count: usize,
-        },
-        /// Take back so many changes.
-        TakeBack(usize),
-    }
-
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            8 => (0..6usize, 0..3usize, 0..5i64)
-                .prop_map(|(name, object, last_seen)| Step::Put { name, object, last_seen }),
-            3 => (0..6usize).prop_map(|name| Step::Remove { name }),
-            1 => (0..6usize, CHUNK - 3..CHUNK + 3).prop_map(|(name, count)| Step::Many { name, count }),
-            2 => (0..2 * CHUNK).prop_map(Step::TakeBack),
-            2 => (0..4usize).prop_map(Step::TakeBack),
-        ];
-        proptest::collection::vec(step, 1..30)
-    }
-
-    /// What was done, the oldest first: the revision, the name, what was put, and what that ended.
-    #[derive(Default)]
-    struct Model {
-        changes: Vec<(Revision, &'static str, Option<Placed>, Option<Placed>)>,
-        /// What the names pointed to before.
-        before: BTreeMap<&'static str, Placed>,
-    }
-
-    impl Model {
-        fn as_of(&self, at: Revision) -> BTreeMap<&'static str, Option<Placed>> {
-            let seen = self.changes.iter().filter(|change| change.0 <= at);
-            seen.map(|(_, name, placed, _)| (*name, *placed)).collect()
-        }
-
-        fn current(&self, name: &str) -> Option<Placed> {
-            let changes = self.as_of(Revision::MAX);
-            changes
-                .get(name)
-                .copied()
-                .unwrap_or_else(|| self.before.get(name).copied())
-        }
-    }
-
-    pub(crate) fn placed(revision: Revision, name: &str, object: usize, last_seen: i64) -> Placed {
-        let index = Index {
-            object_uid: OBJECTS[object].into(),
-            object_name: OBJECTS[(object + 1) % 3].into(),
-            last_seen: UnixMillis(last_seen),
-            ..Index::default()
-        };
-        Placed {
-            pointer: Pointer {
-                revision,
-                bucket: 9,
-                expires_at: Some(UnixMillis(5)),
-            },
-            fields: Fields::of(&index, name.as_bytes()),
-        }
-    }
-
-    fn check(memtable: &Memtable, model: &Model, at: Revision) -> Result<(), TestCaseError> {
-        let expected = model.as_of(at);
-        for name in NAMES {
-            let found = memtable.find(hash(name), name.as_bytes(), at);
-            match (found, expected.get(name)) {
-                (Found::Unknown, None) | (Found::Gone, Some(None)) => {}
-                (Found::Placed(found), Some(Some(expected))) => {
-                    prop_assert_eq!(found.pointer, expected.pointer);
-                }
-                (found, expected) => prop_assert!(false, "{}: {:?} {:?}", name, found, expected),
-            }
-        }
-        let chunks = memtable.chunks(at);
-        let mut names = BTreeMap::new();
-        for chunk in &chunks {
-            let mut stream = Names::new(Arc::clone(chunk), at, |name| name < &b"b"[..]);
-            let mut last = Vec::new();
-            while let Some((name, pointer)) = stream.peek() {
-                prop_assert!(*last < *name);
-                last = name.to_vec();
-                names.insert(last.clone(), pointer);
-                stream.advance();
-            }
-        }
-        let from_b: BTreeMap<_, _> = expected
-            .iter()
-            .filter(|(name, _)| **name >= "b")
-            .map(|(name, placed)| (name.as_bytes().to_vec(), placed.map(|it| it.pointer)))
-            .collect();
-        prop_assert_eq!(names, from_b);
-        let selectors = OBJECTS.iter().skip(1).flat_map(|object| {
-            let by_name = ObjectSelector::Name {
-                kind: None,
-                namespace: None,
-                name: (*object).into(),
-            };
-            [ObjectSelector::Uid((*object).into()), by_name]
-        });
-        for selector in selectors {
-            let wanted = ObjectKey::of(&selector, b"").unwrap();
-            let about: BTreeSet<_> = memtable
-                .about(wanted, at, false)
-                .unwrap()
-                .into_iter()
-                .map(|found| found.revision)
-                .collect();
-            let live = expected.values().flatten();
-            let expected: BTreeSet<_> = live
-                .filter(|placed| placed.fields.objects().contains(&Some(wanted.hash())))
-                .map(|placed| placed.pointer.revision)
-                .collect();
-            prop_assert_eq!(about, expected, "{:?}", selector);
-        }
-        let group = super::super::keys::group(b"a/");
-        for by in [By::Seen, By::Group(group.unwrap())] {
-            let mut seen = Vec::new();
-            for chunk in &chunks {
-                let of_chunk: Vec<_> = Seen::new(Arc::clone(chunk), at, by, None)
-                    .map(|(place, _)| place)
-                    .collect();
-                for behind in &of_chunk {
-                    let rest = Seen::new(Arc::clone(chunk), at, by, Some(*behind));
-                    let next = of_chunk.iter().find(|place| *place < behind);
-                    prop_assert_eq!(rest.map(|(place, _)| place).next(), next.copied());
-                }
-                prop_assert!(of_chunk.is_sorted_by(|a, b| a > b));
-                seen.extend(of_chunk);
-            }
-            seen.sort_unstable();
-            let live = expected.values().flatten();
-            let mut expected: Vec<_> = live
-                .filter(|placed| by == By::Seen || placed.fields.group == group)
-                .map(|placed| Place {
-                    last_seen: placed.fields.last_seen,
-                    revision: placed.pointer.revision,
-                })
-                .collect();
-            expected.sort_unstable();
-            prop_assert_eq!(seen, expected);
-        }
-        for (by, _, _, ended) in &model.changes {
-            if let Some(ended) = ended {
-                let found = memtable.ended_by(ended.pointer.revision, at);
-                prop_assert_eq!(found, (*by <= at).then_some(*by));
-            }
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn what_is_added_later_is_not_gone_through() {
-        let memtable = Memtable::default();
-        let count = CHUNK + 10;
-        let put = |revision: usize| {
-            let (name, revision) = (format!("a/{revision}"), revision as u64);
-            let new = placed(revision, &name, 1, 0);
-            memtable.put(revision, name.as_bytes(), &new, None);
-        };
-        (0..count).for_each(put);
-        let slots = |at: usize| {
-            let chunks = memtable.chunks(at as u64);
-            chunks.iter().map(|chunk| chunk.slots.len()).sum::<usize>()
-        };
-        let before = slots(count - 1);
-        (count..10 * CHUNK).for_each(put);
-        assert_eq!((before, slots(count - 1)), (count, 2 * CHUNK));
-        assert_eq!(slots(10 * CHUNK), 10 * CHUNK);
-        assert_eq!(slots(0), CHUNK);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-
-        #[test]
-        fn does_as_a_list_of_changes(steps in steps(), readers: [prop::sample::Index; 3]) {
-            let memtable = Memtable::default();
-            let mut model = Model::default();
-            for (number, name) in NAMES.into_iter().enumerate().skip(2) {
-                model.before.insert(name, placed(number as u64, name, 1, 0));
-            }
-            let first = 100;
-            for step in steps {
-                let revision = model.changes.last().map_or(first, |change| change.0 + 1);
-                let put = |model: &mut Model, revision, name: usize, object, last_seen| {
-                    let (name, before) = (NAMES[name], model.current(NAMES[name]));
-                    let new = placed(revision, name, object, last_seen);
-                    memtable.put(hash(name), name.as_bytes(), &new, before.as_ref());
-                    model.changes.push((revision, name, Some(new), before));
-                };
-                match step {
-                    Step::Put { name, object, last_seen } => {
-                        put(&mut model, revision, name, object, last_seen);
-                    }
-                    Step::Many { name, count } => {
-                        for number in 0..count {
-                            put(&mut model, revision + number as u64, name, number % 3, 1);
-                        }
-                    }
-                    Step::Remove { name } => {
-                        let name = NAMES[name];
-                        if let Some(before) = model.current(name) {
-                            memtable.remove(hash(name), name.as_bytes(), &before, revision);
-                            model.changes.push((revision, name, None, Some(before)));
-                        }
-                    }
-                    Step::TakeBack(count) => {
-                        let left = model.changes.len().saturating_sub(count);
-                        model.changes.truncate(left);
-                        memtable.truncate(model.changes.last().map_or(first - 1, |change| change.0));
-                    }
-                }
-                check(&memtable, &model, Revision::MAX - 1)?;
-            }
-            for reader in readers {
-                let at = first - 1 + reader.index(model.changes.len() + 1) as u64;
-                check(&memtable, &model, at)?;
-            }
-
-            let outcome = memtable.outcome(Revision::MAX);
-            let names: Vec<_> = outcome.names();
-            let expected = model.as_of(Revision::MAX);
-            let expected: Vec<_> = expected
-                .iter()
-                .map(|(name, placed)| (name.as_bytes(), placed.map(|it| it.pointer)))
-                .collect();
-            prop_assert_eq!(names, expected);
-            let ended: BTreeMap<_, _> = outcome
-                .versions()
-                .filter_map(|(placed, by)| Some((placed.pointer.revision, by?)))
-                .chain(outcome.ended_before.iter().map(|(placed, by)| (placed.pointer.revision, *by)))
-                .collect();
-            let expected: BTreeMap<_, _> = model
-                .changes
-                .iter()
-                .filter_map(|(by, _, _, ended)| Some(((*ended)?.pointer.revision, *by)))
-                .collect();
-            prop_assert_eq!(ended, expected);
-            let live: BTreeSet<_> = outcome
-                .versions()
-                .filter(|(_, by)| by.is_none())
-                .map(|(placed, _)| placed.pointer.revision)
-                .collect();
-            let expected: BTreeSet<_> = model
-                .as_of(Revision::MAX)
-                .values()
-                .flatten()
-                .map(|placed| placed.pointer.revision)
-                .collect();
-            prop_assert_eq!(live, expected);
-        }
-    }
-}
+#[path = "memtable_tests.rs"]
+pub(crate) mod tests;

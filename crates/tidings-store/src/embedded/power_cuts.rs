@@ -1,9 +1,10 @@
-//! The power goes, or the process is killed, at random changes of the files, again and again on what the time before left:
-//! under concurrent writers, while opening, while mending; now and then the checkpoint is lost, too. Afterwards the store opens, every acknowledged write is there,
+//! The power goes, or the process is killed, at random changes of the files, again and again on
+//! what the time before left: under concurrent writers, while opening, while mending; now and then
+//! the checkpoint is lost, too. Afterwards the store opens, every acknowledged write is there,
 //! nothing that was refused is, the indexes are right and the revisions have no gap.
 //!
-//! `TIDINGS_STORE_CUTS` sets how often (default 40), `TIDINGS_STORE_CUTS_SEED` where the random numbers begin; a failure is
-//! reported with both.
+//! `TIDINGS_STORE_CUTS` sets how often (default 40), `TIDINGS_STORE_CUTS_SEED` where the random
+//! numbers begin; a failure is reported with both.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -74,6 +75,8 @@ impl Writer {
         let minutes = match self.number {
             0 | 1 => 1 + self.random.next() % 4,
             2 | 3 => 1 + self.random.next() % 600,
+            // Anything from a minute to years.
+            4 => 1 << self.random.below(23),
             _ => return record,
         };
         record.expires_at(UnixMillis(now.0 + minutes.cast_signed() * MINUTE))
@@ -160,7 +163,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
         free_space_min: 0,
         // Few enough that the index is flushed many times between two cuts.
         index_memory_bytes: 8 << 10,
-        // And segments of what never expires are written anew.
+        // And segments are written anew.
         segment_bytes: 24 << 10,
         ..EmbeddedOptions::default()
     };
@@ -175,7 +178,8 @@ struct Story {
 
 async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story) {
     let now = store.shared.clock.now();
-    // The history goes on from where it was, has every acknowledged write, and ends in what is listed.
+    // The history goes on from where it was, has every acknowledged write, and ends in what is
+    // listed.
     let page = store.list(ListRequest::default()).await.unwrap();
     let mut watch = store.watch(Bytes::new(), story.revision).await.unwrap();
     let Story { revision, held } = story;

@@ -1,8 +1,8 @@
 //! Reading: a [`View`] is the store as of one commit, and every read is answered from one.
 //!
-//! The pages of one list are read from one snapshot, which is [held](super::held) for them. A list at an older revision of
-//! which there is none is the current one with the changes since then taken back, so pages stay exact however long they
-//! take, as long as the history reaches back to them.
+//! The pages of one list are read from one snapshot, which is [held](super::held) for them. A list
+//! at an older revision of which there is none is the current one with the changes since then taken
+//! back, so pages stay exact however long they take, as long as the history reaches back to them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,11 +14,10 @@ use bytes::Bytes;
 use super::bucket::Buckets;
 use super::codec::Codec;
 use super::engine::Engine;
-use super::frame::Kind;
 use super::held::Moment;
 use super::history::{Event, Events};
 use super::index::{Snapshot, Tree, key_of};
-use super::keys::{self, By, NEVER, ObjectKey, Pointer, State, Version};
+use super::keys::{self, By, ObjectKey, Pointer, State, Version};
 use super::memtable::{Found, Seen};
 use super::names::Names;
 use super::segment::Scratch;
@@ -70,8 +69,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same, which takes what it can from the history in memory. That is told of a commit after the engine is, and
-    /// never of one that is not on disk.
+    /// The same, which takes what it can from the history in memory. That is told of a commit after
+    /// the engine is, and never of one that is not on disk.
     pub(crate) fn with_recent(self, recent: &'a Changes) -> Self {
         Self {
             recent: Some(recent),
@@ -140,9 +139,22 @@ impl<'a> View<'a> {
                 .contains_key(bucket, &keys::ended_key(version)[..])?)
     }
 
-    /// The version with a revision. `None` if its bucket is gone, which means that it expired long ago.
+    /// The version with a revision. `None` if its bucket is gone, which means that it expired long
+    /// ago.
     pub(crate) fn version(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         self.version_into(revision, bucket, &mut Scratch::default())
+    }
+
+    /// The same, where it may have been left out of the log since it ended.
+    pub(crate) fn found(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
+        let Some(segments) = self.buckets.get(&bucket) else {
+            return Ok(None);
+        };
+        let mut scratch = Scratch::default();
+        let bytes = segments.log.version(revision, &mut scratch)?;
+        bytes
+            .map(|bytes| unpack(self.codec, bytes, revision, bucket))
+            .transpose()
     }
 
     fn version_into(
@@ -157,8 +169,8 @@ impl<'a> View<'a> {
             .transpose()
     }
 
-    /// The record alone of a version, for lists, which look at nothing else and read one after the other into `scratch`:
-    /// from memory if it is there, which takes a tenth of the time.
+    /// The record alone of a version, for lists, which look at nothing else and read one after the
+    /// other into `scratch`: from memory if it is there, which takes a tenth of the time.
     fn record(
         &self,
         revision: Revision,
@@ -205,36 +217,7 @@ impl<'a> View<'a> {
 
     /// Whether the end of a version is written down by the expiry of its bucket.
     pub(crate) fn is_swept(&self, bucket: u64, revision: Revision) -> bool {
-        (bucket, revision) <= self.state.swept
-    }
-
-    /// By how many milliseconds the first end that is due is overdue.
-    pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
-        for (name, bucket) in self.buckets.range(self.state.swept.0..NEVER) {
-            let (swept, last) = self.state.swept;
-            let start = if *name == swept {
-                last.saturating_add(1)
-            } else {
-                0
-            };
-            let mut walk = bucket.log.walk(start);
-            let waiting = walk.next(|entry| {
-                if entry.kind != Kind::Version
-                    || entry.revision < start
-                    || self.is_ended(&bucket.index, entry.revision)?
-                {
-                    return Ok(None);
-                }
-                Version::decode(entry.content, entry.revision, *name)
-                    .map(|version| Some(version.expires_at))
-            })?;
-            if let Some(expires_at) = waiting {
-                return Ok(
-                    expires_at.map_or(0, |at| now.0.saturating_sub(at.0).max(0).cast_unsigned())
-                );
-            }
-        }
-        Ok(0)
+        self.state.swept.has(bucket, revision)
     }
 
     /// See [`Store::list`](crate::Store::list).
@@ -270,8 +253,9 @@ impl<'a> View<'a> {
         Ok(page.finish())
     }
 
-    /// The same for the events of one object as of now, if these are few and the system has them in memory: where to hand
-    /// it to another thread would take longer than to do it. The index is read as for a point read.
+    /// The same for the events of one object as of now, if these are few and the system has them in
+    /// memory: where to hand it to another thread would take longer than to do it. The index is
+    /// read as for a point read.
     pub(crate) fn list_at_once(
         &self,
         request: &ListRequest,
@@ -293,8 +277,8 @@ impl<'a> View<'a> {
         Ok(Some(page.finish()))
     }
 
-    /// Where the versions are that may be about an object, and perhaps others. `None` if these are not few, and they are to
-    /// be read at once.
+    /// Where the versions are that may be about an object, and perhaps others. `None` if these are
+    /// not few, and they are to be read at once.
     fn about(
         &self,
         object: &ObjectSelector,
@@ -607,7 +591,8 @@ impl<'a> View<'a> {
         Ok(page)
     }
 
-    /// Where the versions are that may be asked for, and perhaps others, the one seen last first in each.
+    /// Where the versions are that may be asked for, and perhaps others, the one seen last first in
+    /// each.
     fn seen_streams(&self, request: &NewestRequest) -> Result<Vec<SeenStream>, Fault> {
         let mut streams = Vec::new();
         let Some(by) = By::of(request) else {

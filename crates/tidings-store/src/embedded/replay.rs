@@ -1,7 +1,7 @@
 //! What the log says and the index does not yet, put into the index while opening.
 //!
-//! It goes by the log alone, never by what it finds in the index, so it does no harm that some trees may already have some
-//! of it: in the end each entry is as the last commit left it.
+//! It goes by the log alone, never by what it finds in the index, so it does no harm that some
+//! trees may already have some of it: in the end each entry is as the last commit left it.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::error::OpenError;
 use super::flush;
 use super::history::{Event, Events};
 use super::index::{Index, fault};
-use super::keys::State;
-use super::memtable::{Memtable, Placed};
+use super::keys::{Placed, State};
+use super::memtable::Memtable;
 use super::segment::Scratch;
 use super::stored::{Stored, unpack};
 use crate::{Fault, Revision};
@@ -32,7 +32,7 @@ pub(crate) fn replay(
         memtable: index.active(),
         put: 0,
     };
-    index.publish(state.swept, || {});
+    index.publish(&state.swept, || {});
     let mut events = Events::new(buckets, after, state.revision)?;
     while let Some((revision, event)) = events.next()? {
         replay.apply(revision, event)?;
@@ -81,7 +81,10 @@ impl Replay<'_> {
                 if self.buckets.contains_key(&bucket) {
                     let key = &stored.record.key[..];
                     let hash = self.index.hash(key);
-                    let placed = self.placed(&stored);
+                    let placed = Placed {
+                        is_early: self.index.order.put(bucket, stored.record.expires_at),
+                        ..self.placed(&stored)
+                    };
                     self.memtable.put(hash, key, &placed, replaced.as_ref());
                     self.put = revision;
                 }
@@ -89,7 +92,8 @@ impl Replay<'_> {
             Event::End {
                 version, bucket, ..
             } => self.remove(version, bucket, revision)?,
-            // The new version lies in a bucket that goes earlier, so it was put just now, or is gone with its bucket.
+            // The new version lies in a bucket that goes earlier, so it was put just now, or is
+            // gone with its bucket.
             Event::Replaced { version, bucket } if self.put != revision => {
                 self.remove(version, bucket, revision)?;
             }
@@ -114,7 +118,8 @@ impl Replay<'_> {
         placed
     }
 
-    /// `None` if it is gone with its bucket; or, in the bucket that never ends, if the history no longer needs it.
+    /// `None` if it is gone with its bucket; or, in the bucket that never ends, if the history no
+    /// longer needs it.
     fn version(&self, version: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         let Some(Bucket { log, .. }) = self.buckets.get(&bucket) else {
             return Ok(None);

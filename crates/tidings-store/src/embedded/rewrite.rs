@@ -1,22 +1,29 @@
-//! Gives back the space of records that never expire. Their bucket is never dropped; instead a segment of which much is no
-//! longer needed is written anew without that, beside the old one, and put in its place. One with nothing left is removed.
+//! Gives back the space of records that were replaced, deleted or expired, in buckets that are not
+//! dropped soon: a segment of which much is no longer needed is written anew without that, beside
+//! the old one, and put in its place. One with nothing left is removed.
 //!
-//! What is needed is judged up to a revision that history is forgotten up to and the index on disk has. Invariants:
+//! What is needed is judged up to a revision that history is forgotten up to and the index on disk
+//! has. Invariants:
 //!
-//! - A version is left out if it ended at or before that revision. No reader at a revision that can still be read has it,
-//!   no watch tells of it, and what the index on disk had of it was removed.
-//! - What tells the end of a version is left out only if that version is not in the log any more, and cannot come back: else
-//!   an index that is made anew would have it live again. A version tells the end of the one it replaced, so if that one is
-//!   still there, a deletion (kind `Ends`) with the same revision takes its place.
-//! - Ends of versions of other buckets are left out when the bucket is gone. Should a power cut bring its files back, it was
-//!   swept to its end, and what was swept counts as absent.
-//! - Frames keep what they say of themselves. Those with no entry left are left out, but for a segment's last one: without a
-//!   checkpoint the newest frames tell what the store is at. So the last segment is never touched, nor any that has
-//!   commits above the checkpoint, and one is removed only if two with later commits follow.
-//! - Segments are gone through from the oldest on, and each is on the disk for good before the next is begun.
+//! - A version is left out if it ended at or before that revision. No reader at a revision that can
+//!   still be read has it, no watch tells of it, and what the index on disk had of it was removed,
+//!   or is passed over as swept.
+//! - What tells the end of a version is left out only if that version was swept, or is not in the
+//!   log any more and cannot come back: else an index that is made anew would have it live again. A
+//!   version tells the end of the one it replaced, so if that one is still there, and nothing in
+//!   its own bucket tells, a deletion (kind `Ends`) with the same revision takes its place.
+//! - Frames keep what they say of themselves. Those with no entry left are left out, but for a
+//!   segment's last one: without a checkpoint the newest frames tell what the store is at. So no
+//!   segment is touched that has commits above the checkpoint, and one is removed only if two later
+//!   commits are elsewhere, and it is not its bucket's last.
+//! - A bucket's last segment is touched only after it was [sealed](super::log::Log::seal), so that
+//!   nothing is added to it.
+//! - Segments are gone through from the oldest of the first bucket on, and each is on the disk for
+//!   good before the next is begun.
 //!
-//! Which versions ended is known from the marks (`x`) in the bucket's tree, which are removed in the end; so what marks are left
-//! tells how much there is to be gained, whoever left it.
+//! Which versions ended before their time is known from the marks (`x`) in the bucket's tree, which
+//! are removed in the end; so what marks are left tells how much there is to be gained, whoever
+//! left it. Which were swept is known from the state.
 
 use std::io;
 use std::path::Path;
@@ -24,19 +31,21 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::bucket::Buckets;
+use lsm_tree::AbstractTree;
+
+use super::bucket::{Bucket, Buckets};
 use super::disk;
 use super::engine::Engine;
 use super::frame::{self, Built, Entry, Frame, Header, Kind};
-use super::index::{Tree, fault, io_fault, key_value_of};
-use super::keys::{Ends, NEVER, Version, ended_key, trailing_revision};
-use super::log::{Segments, beside};
+use super::index::{TABLE_LEN, Tree, fault, io_fault, key_value_of};
+use super::keys::{Ends, Swept, Version, ended_key, trailing_revision};
+use super::log::beside;
 use super::segment::{Frames, Scratch, Segment, Walk};
 use crate::clock::timed;
 use crate::{Fault, Revision};
 
-/// A segment is written anew if about this part of it is not needed, and put in its place if it turns out that half of that
-/// is not.
+/// A segment is written anew if about this part of it is not needed, and put in its place if it
+/// turns out that half of that is not.
 const GAIN: u64 = 4;
 
 /// Below this many bytes there may be nothing but a header in a segment.
@@ -77,33 +86,116 @@ enum Outcome {
     Ended,
 }
 
-/// Looks at the first segment that begins at this revision or later; where to go on, if there are more. `pause` is told how
-/// long it worked, and whether to go on. One that is damaged is left as it is, and costs the others nothing.
+/// What a pass goes by.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pass {
+    /// What was swept at a revision that history is forgotten up to.
+    pub(crate) dead: Swept,
+    /// Buckets up to this one are left alone: they are dropped soon.
+    pub(crate) spared: u64,
+}
+
+/// Where a pass is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    bucket: u64,
+    /// Segments that begin before this revision were looked at.
+    revision: Revision,
+    /// Whether segments of this bucket were given back of which the index still has something.
+    has_swept: bool,
+}
+
+impl Place {
+    /// Behind a segment.
+    fn behind(self, segment: &Segment) -> Self {
+        Self {
+            bucket: segment.bucket,
+            revision: segment.first + 1,
+            ..self
+        }
+    }
+
+    fn next_bucket(self) -> Option<Self> {
+        let bucket = self.bucket.checked_add(1)?;
+        Some(Self {
+            bucket,
+            ..Self::default()
+        })
+    }
+}
+
+/// Looks at the next segment; where to go on, if there are more. `pause` is told how long it
+/// worked, and tells whether to go on. One that is damaged is left as it is, and costs the others
+/// nothing.
 pub(crate) fn step(
     engine: &Engine,
-    from: Revision,
+    pass: &Pass,
+    from: Place,
     pause: &dyn Fn(Duration) -> bool,
-) -> Result<Option<Revision>, Failure> {
-    match look_at_next(engine, from, pause) {
+) -> Result<Option<Place>, Failure> {
+    let buckets = engine.buckets();
+    let Some((name, bucket)) = next_bucket(&buckets, pass, from) else {
+        return Ok(None);
+    };
+    let from = if name == from.bucket {
+        from
+    } else {
+        Place {
+            bucket: name,
+            ..Place::default()
+        }
+    };
+    match look_at_next(engine, pass, from, pause) {
         Err(Failure::Nothing(Fault::Corrupt(why))) => {
-            let segments = engine.buckets().get(&NEVER).map(|bucket| bucket.log.all());
-            let segments = segments.unwrap_or_default();
-            let damaged = segments.iter().find(|segment| segment.first >= from);
+            let segments = bucket.log.all();
+            let damaged = segments
+                .iter()
+                .find(|segment| segment.first >= from.revision);
             tracing::error!(
                 file = ?damaged.map(|segment| segment.path.display().to_string()),
                 why, "space of replaced and deleted records is not given back in a damaged file of the log"
             );
-            Ok(damaged.map(|segment| segment.first + 1))
+            Ok(damaged.map(|segment| from.behind(segment)))
         }
-        looked_at => looked_at,
+        Ok(Next::Ended) => Ok(None),
+        Ok(Next::Segment(place)) => Ok(Some(place)),
+        Ok(Next::Bucket) => {
+            if from.has_swept {
+                // Entries of swept versions go as tables are merged, and here none might be added
+                // to merge.
+                let tree = &bucket.index;
+                tree.major_compact(TABLE_LEN, engine.index.watermark())
+                    .map_err(|error| {
+                        engine.index.distrust(&error);
+                        fault(error)
+                    })?;
+            }
+            Ok(from.next_bucket())
+        }
+        Err(failure) => Err(failure),
     }
+}
+
+fn next_bucket<'a>(buckets: &'a Buckets, pass: &Pass, from: Place) -> Option<(u64, &'a Bucket)> {
+    let spared = pass.spared.max(pass.dead.floor);
+    let mut left = buckets.range(from.bucket..);
+    left.find(|(name, _)| **name > spared)
+        .map(|(name, bucket)| (*name, bucket))
+}
+
+/// How a pass goes on.
+enum Next {
+    Segment(Place),
+    Bucket,
+    Ended,
 }
 
 fn look_at_next(
     engine: &Engine,
-    from: Revision,
+    pass: &Pass,
+    from: Place,
     pause: &dyn Fn(Duration) -> bool,
-) -> Result<Option<Revision>, Failure> {
+) -> Result<Next, Failure> {
     let _one_at_a_time = engine
         .rewriting
         .lock()
@@ -112,23 +204,22 @@ fn look_at_next(
     let indexed = engine.indexed.load(Ordering::Acquire);
     let (snapshot, published) = engine.index.snapshot(|| engine.published());
     let limit = indexed.min(published.state.compacted);
-    let Some(bucket) = published.buckets.get(&NEVER) else {
-        return Ok(None);
+    let Some(bucket) = published.buckets.get(&from.bucket) else {
+        return Ok(Next::Bucket);
     };
     let segments = bucket.log.all();
-    let at = segments.partition_point(|segment| segment.first < from);
-    let (Some(segment), Some(next)) = (segments.get(at), segments.get(at + 1)) else {
-        return Ok(None);
+    let at = segments.partition_point(|segment| segment.first < from.revision);
+    let Some(segment) = segments.get(at) else {
+        return Ok(Next::Bucket);
     };
-    let later = segments.iter().skip(at + 1);
-    let later = later.filter(|later| later.number() > segment.number());
-    let later = later.take(2).count();
-    if later == 0 || segment.number() > checkpoint {
-        return Ok(None);
+    let later = segments.get(at + 1);
+    if segment.number() > checkpoint || later.is_none() && !segment.is_retired() {
+        return Ok(Next::Bucket);
     }
 
-    let next_first = next.first;
-    let next = Some(segment.first + 1);
+    let next_first = later.map_or(Revision::MAX, |later| later.first);
+    let dead = pass.dead.mark(from.bucket);
+    let mut next = from.behind(segment);
     // Those that a removed segment left count as the one's before it.
     let start = if at == 0 { 0 } else { segment.first };
     let marks = &ended_key(start)[..]..&ended_key(next_first)[..];
@@ -141,27 +232,30 @@ fn look_at_next(
         }
     }
     drop(snapshot);
-    let Some(expected) = worthwhile_len(segment, ended.len() as u64)? else {
-        return Ok(next);
+    let living = ended.partition_point(|(version, _)| *version <= dead);
+    let living = (ended.len() - living) as u64;
+    let Some(expected) = worthwhile_len(segment, living, dead)? else {
+        return Ok(Next::Segment(next));
     };
     if !has_room(&segment.path, expected) {
         tracing::warn!(
             file = %segment.path.display(),
             "there is no room on the disk to write a shorter file in this one's place; its space is not given back yet"
         );
-        return Ok(next);
+        return Ok(Next::Segment(next));
     }
     let rewrite = Rewrite {
         engine,
         segment,
-        segments: &bucket.log,
         buckets: &published.buckets,
+        swept: &published.state.swept,
         limit,
+        dead,
         ended: &ended,
         kept: Vec::new(),
         scratch: Scratch::default(),
         end: None,
-        is_removable: later == 2,
+        is_removable: later.is_some() && segment.number() + 1 < published.number,
     };
     let mut output = Output::default();
     let outcome = rewrite.run(&mut output, pause);
@@ -180,14 +274,16 @@ fn look_at_next(
         }
     }
     match outcome? {
-        Outcome::Ended => return Ok(None),
+        Outcome::Ended => return Ok(Next::Ended),
         Outcome::Kept => {}
         Outcome::Replaced => {
+            next.has_swept |= segment.first <= dead;
             for (_, by) in &ended {
                 let next = segments.partition_point(|segment| segment.first <= *by);
-                if let Some(told_in) = next.checked_sub(1).filter(|told_in| *told_in > at) {
-                    let told_in = segments.get(told_in);
-                    told_in.map(|segment| segment.loose.fetch_add(1, Ordering::Relaxed));
+                if let Some(told_in) = next.checked_sub(1).filter(|told_in| *told_in > at)
+                    && let Some(told_in) = segments.get(told_in)
+                {
+                    told_in.add_loose();
                 }
             }
         }
@@ -196,11 +292,11 @@ fn look_at_next(
         engine.index.distrust(&error);
         fault(error)
     })?;
-    Ok(next)
+    Ok(Next::Segment(next))
 }
 
-/// Whether there is room for a new file of a length, and as much again for who else writes. An unreadable answer is no
-/// reason not to try.
+/// Whether there is room for a new file of a length, and as much again for who else writes. An
+/// unreadable answer is no reason not to try.
 fn has_room(beside: &Path, len: u64) -> bool {
     let disk = beside.parent().map(rustix::fs::statvfs);
     let Some(Ok(disk)) = disk else {
@@ -209,40 +305,67 @@ fn has_room(beside: &Path, len: u64) -> bool {
     disk.f_bavail.saturating_mul(disk.f_frsize) >= len.saturating_mul(2)
 }
 
-/// About how long a segment will be without the versions that ended, if about enough of it is not needed.
-fn worthwhile_len(segment: &Arc<Segment>, ended: u64) -> Result<Option<u64>, Fault> {
+/// About how long a segment will be without the versions that ended and those up to a revision, if
+/// about enough of it is not needed.
+fn worthwhile_len(
+    segment: &Arc<Segment>,
+    ended: u64,
+    dead: Revision,
+) -> Result<Option<u64>, Fault> {
     let len = segment.len();
-    let loose = segment.loose.load(Ordering::Relaxed);
+    let loose = segment.loose();
     if len <= TINY {
-        return Ok(Some(len));
+        // There may be nothing but a last frame, which was kept before.
+        let has_entries = segment.last() >= segment.first;
+        return Ok(has_entries.then_some(len));
     }
-    if ended + loose == 0 {
+    let swept = segment.offset(dead.saturating_add(1));
+    if ended + swept == 0 && loose == Some(0) {
         return Ok(None);
     }
     let middle = segment.first + segment.last().saturating_sub(segment.first) / 2;
-    let mut sample = sample(segment, middle)?;
-    if sample.0 == 0 {
-        sample = self::sample(segment, segment.first)?;
+    let mut sample = Sample::of(segment, middle)?;
+    if sample.versions == 0 {
+        sample = Sample::of(segment, segment.first)?;
     }
-    let version_len = sample.1 / sample.0.max(1) + ENTRY_LEN;
-    let gain = ended * version_len + loose * ENTRY_LEN;
+    let version_len = sample.version_bytes / sample.versions.max(1) + ENTRY_LEN;
+    // What tells ends has never been looked at: it may be that none of it is needed.
+    let told = sample.other_bytes.saturating_mul(len) / sample.bytes().max(1);
+    let loose = loose.map_or(told, |loose| loose * ENTRY_LEN);
+    let gain = swept + ended * version_len + loose;
     Ok((gain >= len / GAIN).then(|| len.saturating_sub(gain)))
 }
 
-/// How many of the entries from a revision on are versions, and the bytes of those.
-fn sample(segment: &Arc<Segment>, from: Revision) -> Result<(u64, u64), Fault> {
-    let mut walk = Walk::new(Arc::clone(segment), from);
-    let (mut count, mut bytes) = (0, 0);
-    for _ in 0..SAMPLE {
-        let Some(entry) = walk.next()? else {
-            break;
-        };
-        if entry.kind == Kind::Version {
-            count += 1;
-            bytes += entry.content.len() as u64;
+/// What some of the entries of a segment are.
+#[derive(Default)]
+struct Sample {
+    versions: u64,
+    version_bytes: u64,
+    other_bytes: u64,
+}
+
+impl Sample {
+    fn of(segment: &Arc<Segment>, from: Revision) -> Result<Self, Fault> {
+        let mut walk = Walk::new(Arc::clone(segment), from);
+        let mut sample = Self::default();
+        for _ in 0..SAMPLE {
+            let Some(entry) = walk.next()? else {
+                break;
+            };
+            let len = entry.content.len() as u64;
+            if entry.kind == Kind::Version {
+                sample.versions += 1;
+                sample.version_bytes += len;
+            } else {
+                sample.other_bytes += len + ENTRY_LEN;
+            }
         }
+        Ok(sample)
     }
-    Ok((count, bytes))
+
+    fn bytes(&self) -> u64 {
+        self.version_bytes + self.versions * ENTRY_LEN + self.other_bytes
+    }
 }
 
 fn remove_marks(engine: &Engine, tree: &Tree, versions: &[Revision]) -> lsm_tree::Result<()> {
@@ -263,9 +386,12 @@ fn remove_marks(engine: &Engine, tree: &Tree, versions: &[Revision]) -> lsm_tree
 struct Rewrite<'a> {
     engine: &'a Engine,
     segment: &'a Arc<Segment>,
-    segments: &'a Segments,
     buckets: &'a Buckets,
+    /// What is swept as of now.
+    swept: &'a Swept,
     limit: Revision,
+    /// The versions up to here were swept by then.
+    dead: Revision,
     /// The versions that ended up to there, and what ended them, in order.
     ended: &'a [(Revision, Revision)],
     /// Those of this segment that are kept, in order.
@@ -294,7 +420,7 @@ impl Rewrite<'_> {
             }
         }
         // What could not be left out this time is not counted again.
-        segment.loose.store(0, Ordering::Relaxed);
+        segment.looked_at();
         let is_removed = output.len == 0 && self.is_removable;
         if let Some((frame, header)) = self.end.take().filter(|_| !is_removed) {
             output.push(&self, frame, &header).map_err(io_fault)?;
@@ -334,7 +460,7 @@ impl Rewrite<'_> {
     fn frame(&mut self, mut entries: &[u8]) -> Result<Frame, Fault> {
         let mut frame = Frame::default();
         while !entries.is_empty() {
-            let (entry, len) = frame::read_entry(entries, NEVER)
+            let (entry, len) = frame::read_entry(entries, self.segment.bucket)
                 .ok_or_else(|| Fault::Corrupt(format!("{}", self.segment.path.display())))?;
             self.entry(&entry, &mut frame)?;
             entries = entries.get(len..).unwrap_or_default();
@@ -351,25 +477,28 @@ impl Rewrite<'_> {
         let is_needed = match kind {
             Kind::Version => {
                 let ended = self.ended.binary_search_by_key(&revision, |ended| ended.0);
-                if ended.is_ok() {
+                if ended.is_ok() || revision <= self.dead {
                     return self.leave_out(revision, content, frame);
                 }
                 self.kept.push(revision);
                 true
             }
-            Kind::Replaced => revision > self.limit || self.is_there(entry.replaced()?, NEVER)?,
+            Kind::Replaced => {
+                let bucket = self.segment.bucket;
+                revision > self.limit || self.is_to_be_told(entry.replaced()?, bucket)?
+            }
             Kind::Ends => {
                 let ends = entry.ends()?;
                 let last = revision.saturating_add(ends.versions.len() as u64);
                 let mut is_needed = last.saturating_sub(1) > self.limit;
                 for version in &ends.versions {
-                    is_needed = is_needed || self.is_there(*version, ends.bucket)?;
+                    is_needed = is_needed || self.is_to_be_told(*version, ends.bucket)?;
                 }
                 is_needed
             }
         };
         if is_needed {
-            frame.push(NEVER, kind, revision, content);
+            frame.push(self.segment.bucket, kind, revision, content);
         }
         Ok(())
     }
@@ -381,29 +510,36 @@ impl Rewrite<'_> {
         content: &[u8],
         frame: &mut Frame,
     ) -> Result<(), Fault> {
-        let previous = Version::decode(content, revision, NEVER)?.previous;
+        let own = self.segment.bucket;
+        let previous = Version::decode(content, revision, own)?.previous;
+        // A bucket that goes later tells itself.
         if let Some((version, bucket)) = previous
-            && self.is_there(version, bucket)?
+            && bucket <= own
+            && self.is_to_be_told(version, bucket)?
         {
             let ends = Ends {
                 expired: false,
                 bucket,
                 versions: vec![version],
             };
-            frame.push(NEVER, Kind::Ends, revision, &ends.encode());
+            frame.push(own, Kind::Ends, revision, &ends.encode());
         }
         Ok(())
     }
 
-    /// Whether a version may still be in the log, now or after a power cut.
-    fn is_there(&mut self, version: Revision, bucket: u64) -> Result<bool, Fault> {
-        if bucket != NEVER {
-            return Ok(self.buckets.contains_key(&bucket));
+    /// Whether a version may still be in the log, now or after a power cut, and the state does not
+    /// tell its end.
+    fn is_to_be_told(&mut self, version: Revision, bucket: u64) -> Result<bool, Fault> {
+        if self.swept.has(bucket, version) {
+            return Ok(false);
         }
-        if version >= self.segment.first {
+        if bucket == self.segment.bucket && version >= self.segment.first {
             return Ok(self.kept.binary_search(&version).is_ok());
         }
-        Ok(self.segments.version(version, &mut self.scratch)?.is_some())
+        let Some(bucket) = self.buckets.get(&bucket) else {
+            return Ok(false);
+        };
+        Ok(bucket.log.version(version, &mut self.scratch)?.is_some())
     }
 }
 
@@ -420,7 +556,7 @@ struct Output {
 
 impl Output {
     fn push(&mut self, rewrite: &Rewrite<'_>, frame: Frame, header: &Header) -> io::Result<()> {
-        let built = frame.build(NEVER, header);
+        let built = frame.build(rewrite.segment.bucket, header);
         self.len += built.bytes.len() as u64;
         self.waiting_len += built.bytes.len();
         self.waiting.push((built, header.number));
@@ -456,6 +592,9 @@ impl Output {
         self.write(rewrite)?;
         if let Some(segment) = &self.segment {
             segment.sync()?;
+            if rewrite.segment.is_retired() {
+                segment.retire();
+            }
         }
         Ok(self.segment.take())
     }

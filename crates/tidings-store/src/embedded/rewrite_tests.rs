@@ -1,4 +1,4 @@
-//! Space that is given back in the bucket of records that never expire, and what must not be seen of that.
+//! Space that is given back of records of every life, and what must not be seen of that.
 
 use std::fs;
 use std::path::Path;
@@ -6,16 +6,18 @@ use std::path::Path;
 use tidings_testing::copy_folder;
 
 use super::faults::Random;
-use super::keys::NEVER;
+use super::keys::{NEVER, Swept};
 use super::power::Disk;
 use super::read::View;
+use super::rewrite::{Pass, Place};
 use super::segment::Scratch;
 use super::*;
-use crate::clock::ManualClock;
+use crate::clock::{Clock, ManualClock};
 use crate::{At, Change, Index, ObjectSelector, UnixMillis};
 
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;
+const DAY: i64 = 24 * 60 * MINUTE;
 const SEGMENT: u64 = 8 << 10;
 
 /// In memory if there is such a place: each of many openings and commits is synced.
@@ -53,14 +55,31 @@ async fn reopen(store: EmbeddedStore, folder: &Path, clock: &ManualClock) -> Emb
 
 /// A whole pass, besides those that the store begins by itself.
 fn pass(store: &EmbeddedStore) {
-    let mut from = Some(0);
+    let engine = engine(store);
+    engine.log.seal(0, u64::MAX);
+    let mut from = Some(Place::default());
     while let Some(at) = from {
-        from = rewrite::step(&engine(store), at, &|_| true).unwrap();
+        from = rewrite::step(&engine, &all(&engine), at, &|_| true).unwrap();
     }
 }
 
+/// A pass that spares no bucket, and takes all for dead that is swept if that is forgotten.
+fn all(engine: &Engine) -> Pass {
+    let state = engine.published().state;
+    let is_forgotten = state.compacted == state.revision;
+    Pass {
+        dead: if is_forgotten {
+            state.swept
+        } else {
+            Swept::default()
+        },
+        spared: 0,
+    }
+}
+
+/// Bytes of the whole log.
 fn log_len(store: &EmbeddedStore) -> u64 {
-    engine(store).buckets().get(&NEVER).unwrap().log.len()
+    engine(store).len_behind(0)
 }
 
 fn record(random: &mut Random, object: usize) -> NewRecord {
@@ -76,7 +95,8 @@ fn record(random: &mut Random, object: usize) -> NewRecord {
     NewRecord::new(value).index(index)
 }
 
-/// Everything that can be read: what is there now and was at past revisions, in every order, and what happened since.
+/// Everything that can be read: what is there now and was at past revisions, in every order, and
+/// what happened since.
 #[derive(Debug, PartialEq)]
 struct Seen {
     stats: (u64, u64, Revision, Revision),
@@ -148,6 +168,7 @@ async fn churn(store: &EmbeddedStore, random: &mut Random, keys: &[Bytes], steps
             // Now and then another bucket replaces, or is replaced.
             0 => record.expires_at(UnixMillis(now.0 + 600 * MINUTE)),
             1 => record.expires_at(UnixMillis(now.0 + 2 * MINUTE)),
+            2 => record.expires_at(UnixMillis(now.0 + 14 * DAY)),
             _ => record,
         };
         match current {
@@ -217,6 +238,65 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
     store.close().await;
 }
 
+/// Records of two weeks that are patched and deleted, beside those of an hour, for weeks; and then
+/// silence.
+#[tokio::test]
+async fn a_mixture_takes_little_more_than_what_lives() {
+    let folder = new_folder();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut random = Random(5);
+    let mut store = open(folder.path(), &clock);
+    let keys = keys(60);
+    let mut most = 0;
+    for day in 0..40 {
+        // Nobody writes for the last days, and what is there expires little by little.
+        for hour in 0..24 {
+            for _ in 0..6 * usize::from(day < 25) {
+                let at = random.below(keys.len());
+                let now = clock.now();
+                let lives = record(&mut random, at % 5).expires_at(UnixMillis(now.0 + 14 * DAY));
+                let key = keys[at].clone();
+                match store.get(key.clone()).await.unwrap() {
+                    None => drop(store.create(key, lives).await.unwrap()),
+                    Some(_) if random.below(9) == 0 => drop(store.delete(key, None).await.unwrap()),
+                    Some(found) => drop(store.update(key, lives, found.revision).await.unwrap()),
+                }
+                let short = record(&mut random, 0).expires_at(UnixMillis(now.0 + 60 * MINUTE));
+                let key = format!("hour/{day}/{hour}/{}", random.next());
+                store.create(key.into(), short).await.unwrap();
+            }
+            clock.advance(60 * MINUTE);
+            store.expire().await.unwrap();
+        }
+        store.compact(store.revision()).await.unwrap();
+        let before = look(&store, &keys).await;
+        store = reopen(store, folder.path(), &clock).await;
+        pass(&store);
+        assert_eq!(look(&store, &keys).await, before, "day {day}");
+        let stats = store.stats().await.unwrap();
+        let lives = stats.value_bytes + stats.records * 100;
+        most = most.max(lives);
+        let len = log_len(&store);
+        assert!(
+            len < 2 * lives + SEGMENT,
+            "day {day}: {len}, of which {lives} live"
+        );
+        if day % 5 == 4 {
+            store.close().await;
+            drop(store);
+            fs::remove_dir_all(folder.path().join("index")).unwrap();
+            if day % 2 == 0 {
+                fs::remove_file(folder.path().join("CHECKPOINT")).unwrap();
+            }
+            store = open(folder.path(), &clock);
+            assert_eq!(look(&store, &keys).await, before, "day {day}: made anew");
+        }
+    }
+    assert!(most > SEGMENT);
+    assert_eq!(store.stats().await.unwrap().records, 0);
+    store.close().await;
+}
+
 #[tokio::test]
 async fn a_store_that_stays_open_does_so_by_itself() {
     let folder = new_folder();
@@ -234,6 +314,8 @@ async fn a_store_that_stays_open_does_so_by_itself() {
         written += 1;
         assert!(written < 400, "{}", log_len(&store));
         churn(&store, &mut random, &keys, 20).await;
+        clock.advance(MINUTE);
+        store.expire().await.unwrap();
         store.compact(store.revision()).await.unwrap();
     }
     store.close().await;
@@ -390,23 +472,35 @@ async fn errors_of_the_disk_change_nothing() {
         let mut random = Random(seed);
         let mut store = open(folder.path(), &clock);
         let keys = keys(20);
-        churn(&store, &mut random, &keys, 400).await;
-        store = reopen(store, folder.path(), &clock).await;
-        // Until it is opened again it finds nothing more to do by itself.
-        while !engine(&store).upkeep.waits_for_growth() {
-            std::thread::yield_now();
+        // Something stays of each segment.
+        for number in 0..24 {
+            let stays = Bytes::from(format!("stays/{number}"));
+            let lives = record(&mut random, 1);
+            let lives = match number % 4 {
+                0 => lives.expires_at(UnixMillis(NOW + 2 * MINUTE)),
+                1 => lives.expires_at(UnixMillis(NOW + 600 * MINUTE)),
+                2 => lives.expires_at(UnixMillis(NOW + 14 * DAY)),
+                _ => lives,
+            };
+            store.create(stays, lives).await.unwrap();
+            churn(&store, &mut random, &keys, 25).await;
         }
+        store = reopen(store, folder.path(), &clock).await;
+        // Nothing is done by itself.
+        engine(&store).upkeep.give_up();
         store.compact(store.revision()).await.unwrap();
         let before = look(&store, &keys).await;
         let len = log_len(&store);
         faults::begin(&log, seed);
-        let mut from = Some(0);
+        let mut from = Some(Place::default());
         while let Some(at) = from {
-            from = match rewrite::step(&engine(&store), at, &|_| true) {
+            let engine = engine(&store);
+            from = match rewrite::step(&engine, &all(&engine), at, &|_| true) {
                 Ok(next) => next,
+                // It is tried again until it is done, or it is not known whether it is.
                 Err(rewrite::Failure::Nothing(_)) => {
                     nothing += 1;
-                    Some(at + 1)
+                    Some(at)
                 }
                 // Nothing more is done then.
                 Err(rewrite::Failure::Unknown(_)) => {
@@ -414,7 +508,6 @@ async fn errors_of_the_disk_change_nothing() {
                     None
                 }
             };
-            assert!(from.is_none_or(|from| from <= store.revision()));
             assert_eq!(look(&store, &keys).await, before, "seed {seed}");
         }
         faults::end(&log);
@@ -468,9 +561,9 @@ async fn a_power_cut_at_any_change_loses_nothing() {
         let len = || engine.buckets().get(&NEVER).unwrap().log.len();
         let whole = len();
         disk.lock().unwrap().cut_after(cuts as usize);
-        let mut from = Some(0);
+        let mut from = Some(Place::default());
         while let Some(at) = from {
-            from = rewrite::step(&engine, at, &|_| true).unwrap_or(None);
+            from = rewrite::step(&engine, &all(&engine), at, &|_| true).unwrap_or(None);
         }
         given_back = given_back.max(whole - len());
         drop(engine);

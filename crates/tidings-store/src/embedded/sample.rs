@@ -11,7 +11,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 const SAMPLE_LEN: usize = 1024;
 const SAMPLE_BYTES_MAX: usize = 2 << 20;
 
-/// Every body is taken for the first sample, one in so many times more for each further one, up to this.
+/// Every body is taken for the first sample, one in so many times more for each further one, up to
+/// this.
 const DISTANCE_GROWTH: u64 = 8;
 const DISTANCE_MAX: u64 = 4096;
 
@@ -55,7 +56,7 @@ impl Sample {
             return;
         };
         state.passed += 1;
-        if !state.passed.is_multiple_of(state.distance) || state.is_full() {
+        if state.closed || !state.passed.is_multiple_of(state.distance) || state.is_full() {
             return;
         }
         state.bytes += body.len();

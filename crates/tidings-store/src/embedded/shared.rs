@@ -1,4 +1,5 @@
-//! What the store's handle, its watchers and its committer share, and the reads that any of them does.
+//! What the store's handle, its watchers and its committer share, and the reads that any of them
+//! does.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +71,8 @@ impl Shared {
         })
     }
 
-    /// Reads a page from the snapshot held for its revision, or from a new one; what is read if there is more is held.
+    /// Reads a page from the snapshot held for its revision, or from a new one; what is read if
+    /// there is more is held.
     fn read_page<E: From<Fault>>(
         &self,
         at: At,
@@ -139,7 +141,12 @@ impl Shared {
         let (state, disk_bytes, lag, held) = self.read(|view| {
             let engine = view.engine;
             let held = (engine.held.len() as u64, engine.held.undone());
-            Ok::<_, ReadError>((view.state, engine.disk_bytes(), view.expiry_lag(now)?, held))
+            Ok::<_, ReadError>((
+                view.state.clone(),
+                engine.disk_bytes(),
+                view.expiry_lag(now)?,
+                held,
+            ))
         })?;
         Ok(Stats {
             records: state.records,

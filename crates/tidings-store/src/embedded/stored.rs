@@ -6,8 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::codec::Codec;
-use super::keys::{self, Fields, Pointer, Version};
-use super::memtable::Placed;
+use super::keys::{self, Fields, Placed, Pointer, Version};
 use crate::{Fault, Index, Record, Revision};
 
 /// A version as it was read.
@@ -28,14 +27,16 @@ impl Stored {
                 expires_at: self.record.expires_at,
             },
             fields: Fields::of(&self.index, &self.record.key),
+            is_early: false,
         }
     }
 }
 
 /// What a [`View`](super::read::View) says that a key points to, for a later one.
 ///
-/// A memtable that knows a name goes on knowing it until it is flushed. So if none was forgotten since, and those there are
-/// then do not know the name, it was the trees that told, and they would say the same again.
+/// A memtable that knows a name goes on knowing it until it is flushed. So if none was forgotten
+/// since, and those there are then do not know the name, it was the trees that told, and they would
+/// say the same again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookedUp {
     pub(crate) pointer: Option<Pointer>,

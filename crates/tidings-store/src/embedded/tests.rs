@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::checkpoint::Checkpoint;
 use super::faults::Point;
@@ -216,7 +217,8 @@ fn an_unreadable_checkpoint_of_an_empty_log_is_damage() {
     assert_eq!(Checkpoint::read(folder.path()).unwrap(), None);
 }
 
-/// A log without its checkpoint does not become a new store if anything tells that it was written to.
+/// A log without its checkpoint does not become a new store if anything tells that it was written
+/// to.
 #[tokio::test]
 async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -252,7 +254,8 @@ async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
     }
 }
 
-/// An earlier version dropped buckets with frames of the newest commit. What it left is put right when it is opened.
+/// An earlier version dropped buckets with frames of the newest commit. What it left is put right
+/// when it is opened.
 #[tokio::test]
 async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -274,7 +277,7 @@ async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
         let first = *engine.buckets().keys().next().unwrap();
         let published = engine.published();
         let state = keys::State {
-            swept: (first, Revision::MAX),
+            swept: keys::Swept::up_to(first, Revision::MAX),
             compacted: revision,
             ..published.state
         };
@@ -326,8 +329,8 @@ async fn an_index_found_damaged_in_use_is_made_anew() {
     store.close().await;
 }
 
-/// What an interrupted write-out left in the trees must not be found once it has ended; and where things are in the log may
-/// be noted further than the checkpoint is.
+/// What an interrupted write-out left in the trees must not be found once it has ended; and where
+/// things are in the log may be noted further than the checkpoint is.
 #[tokio::test]
 async fn what_ended_after_an_interrupted_write_out_stays_ended() {
     let folder = tempfile::tempdir().unwrap();
@@ -470,8 +473,8 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     store.close().await;
 }
 
-/// Writes, syncs and cuts of the log fail at random. What was acknowledged is there, what was refused is not, and the store
-/// goes on without being opened anew.
+/// Writes, syncs and cuts of the log fail at random. What was acknowledged is there, what was
+/// refused is not, and the store goes on without being opened anew.
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_disk_lose_nothing_acknowledged() {
     let (mut refused, mut unknown) = (0, 0);
@@ -642,6 +645,45 @@ async fn a_panic_before_the_commit_changed_nothing_and_one_behind_it_may_have() 
         for key in unknown {
             let got = store.get(key.clone()).await.unwrap();
             assert!(got.is_some(), "{point:?} {key:?}");
+        }
+        store.close().await;
+    }
+}
+
+/// Four changes, two seconds apart, and which of them can still be watched after the last.
+#[tokio::test]
+async fn history_is_forgotten_by_age_and_by_count() {
+    let seconds = Duration::from_secs;
+    for (history_retention, history_len_max, forgotten) in [
+        (Duration::MAX, u64::MAX, 0),
+        (seconds(4), u64::MAX, 0),
+        (seconds(3), u64::MAX, 1),
+        (seconds(1), u64::MAX, 2),
+        (Duration::MAX, 3, 0),
+        (Duration::MAX, 2, 1),
+        (seconds(3), 1, 2),
+        (seconds(1), 2, 2),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(UnixMillis(NOW));
+        let options = EmbeddedOptions {
+            clock: Arc::new(clock.clone()),
+            expire_by_itself: false,
+            free_space_min: 0,
+            history_retention,
+            history_len_max,
+            ..EmbeddedOptions::default()
+        };
+        let store = EmbeddedStore::open(folder.path(), options).unwrap();
+        let mut revisions = vec![store.revision()];
+        for key in ["a", "b", "c", "d"] {
+            revisions.push(store.create(key.into(), living("1", 600)).await.unwrap());
+            clock.advance(2_000);
+        }
+        for (place, after) in revisions.iter().enumerate() {
+            let watch = store.watch("".into(), *after).await;
+            let case = format!("{history_retention:?}, {history_len_max}, change {place}");
+            assert_eq!(watch.is_err(), place < forgotten, "{case}");
         }
         store.close().await;
     }

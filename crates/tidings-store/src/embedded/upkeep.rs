@@ -1,23 +1,24 @@
-//! When the bucket of records that never expire is gone through for space; how that is done is told in
+//! When the log is gone through for space; how that is done is told in
 //! [`rewrite`](super::rewrite).
 //!
-//! A pass looks at every segment, so there is one after the bucket has grown by half, or versions as long as a quarter of it
-//! have ended, and a segment at least either way: the work is in proportion to what was written. It begins when the history
-//! up to where that was noticed is forgotten, for before that there is little to be found. How much the bucket had grown is
-//! not known after opening, so the first pass is then; for segments without much to give back it reads a few entries of the
-//! index.
+//! A pass looks at every segment of buckets that are not dropped soon, so there is one after these
+//! have grown by half, or versions as long as a quarter of them have ended, and a segment at least
+//! either way: the work is in proportion to what was written. It begins when the history up to
+//! where that was noticed is forgotten, for before that there is little to be found. How much they
+//! had grown is not known after opening, so the first pass is when what was there then is
+//! forgotten; of segments without much to give back it reads a few entries of the index.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::keys::State;
+use super::keys::{State, Swept};
 use crate::Revision;
 
 /// What the next pass waits for.
 enum Next {
-    /// That history up to a revision is forgotten.
-    Forgotten(Revision),
-    /// That the bucket has so many bytes, or versions of so many have ended.
+    /// That history up to a revision is forgotten, and what was swept then.
+    Forgotten(Revision, Swept),
+    /// That the log has so many bytes, or versions of so many have ended.
     Grown { len: u64, ended: u64 },
     /// The end of the one that is under way.
     Running,
@@ -26,55 +27,59 @@ enum Next {
 }
 
 /// Whether a pass is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     No,
     /// As soon as the index is flushed.
     OnceIndexed,
-    /// It is, and counts as begun.
-    Now,
+    /// It is, and counts as begun; with what was swept at a revision that is forgotten.
+    Now(Swept),
 }
 
 /// See the module documentation.
 pub(crate) struct Upkeep {
     next: Mutex<Next>,
-    /// Bytes of values, before compression, of versions that ended since it was last noticed that there is something to do.
+    /// Bytes of values, before compression, of versions that ended since it was last noticed that
+    /// there is something to do.
     ended: AtomicU64,
 }
 
-impl Default for Upkeep {
-    fn default() -> Self {
+impl Upkeep {
+    /// For a store that was opened with this state.
+    pub(crate) fn new(state: &State) -> Self {
+        let swept = state.swept.clone();
         Self {
-            next: Mutex::new(Next::Forgotten(0)),
+            next: Mutex::new(Next::Forgotten(state.revision, swept)),
             ended: AtomicU64::new(0),
         }
     }
-}
 
-impl Upkeep {
     fn next(&self) -> MutexGuard<'_, Next> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Versions of records that never expire ended with a commit; their values had so many bytes.
+    /// Versions ended with a commit in buckets that are not dropped soon; their values had so many
+    /// bytes.
     pub(crate) fn ended(&self, bytes: u64) {
         self.ended.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Asked by the committer. `indexed` is the revision that the index on disk has, `len` the bytes of the bucket.
+    /// Asked by the committer. `indexed` is the revision that the index on disk has, `len` the
+    /// bytes of those buckets.
     pub(crate) fn due(&self, state: &State, indexed: Revision, len: impl FnOnce() -> u64) -> Due {
         let mut next = self.next();
-        match *next {
-            Next::Forgotten(until) if state.compacted < until => Due::No,
-            Next::Forgotten(until) if indexed < until => Due::OnceIndexed,
-            Next::Forgotten(_) => {
+        match &mut *next {
+            Next::Forgotten(until, _) if state.compacted < *until => Due::No,
+            Next::Forgotten(until, _) if indexed < *until => Due::OnceIndexed,
+            Next::Forgotten(_, swept) => {
+                let swept = std::mem::take(swept);
                 *next = Next::Running;
-                Due::Now
+                Due::Now(swept)
             }
             Next::Grown { len: until, ended } => {
-                if self.ended.load(Ordering::Relaxed) >= ended || len() >= until {
+                if self.ended.load(Ordering::Relaxed) >= *ended || len() >= *until {
                     self.ended.store(0, Ordering::Relaxed);
-                    *next = Next::Forgotten(state.revision);
+                    *next = Next::Forgotten(state.revision, state.swept.clone());
                 }
                 Due::No
             }
@@ -90,14 +95,10 @@ impl Upkeep {
         };
     }
 
-    /// A pass failed; the store had this revision then. It is tried again when the history has moved on.
+    /// A pass failed; the store had this revision then. It is tried again when the history has
+    /// moved on.
     pub(crate) fn failed(&self, revision: Revision) {
-        *self.next() = Next::Forgotten(revision + 1);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn waits_for_growth(&self) -> bool {
-        matches!(*self.next(), Next::Grown { .. })
+        *self.next() = Next::Forgotten(revision + 1, Swept::default());
     }
 
     /// There must be no pass before the store is opened anew.
@@ -112,45 +113,47 @@ mod tests {
 
     #[test]
     fn passes_follow_growth_and_forgetting() {
-        let upkeep = Upkeep::default();
+        let upkeep = Upkeep::new(&State::default());
         let state = |revision, compacted| State {
+            swept: Swept::up_to(revision, 0),
             revision,
             compacted,
             ..State::default()
         };
+        let now = |revision| Due::Now(Swept::up_to(revision, 0));
         let due = |revision, compacted, indexed, len| {
             upkeep.due(&state(revision, compacted), indexed, || len)
         };
-        assert_eq!(due(9, 1, 0, 50), Due::Now, "after opening");
+        assert_eq!(due(9, 1, 0, 50), now(0), "after opening");
         assert_eq!(due(9, 9, 9, 5000), Due::No, "it is under way");
         upkeep.finished(100, 10);
         assert_eq!(due(20, 20, 20, 149), Due::No);
         assert_eq!(due(30, 20, 30, 150), Due::No);
         assert_eq!(due(40, 29, 40, 160), Due::No, "history is still told");
         assert_eq!(due(40, 30, 29, 160), Due::OnceIndexed);
-        assert_eq!(due(40, 30, 30, 160), Due::Now);
+        assert_eq!(due(40, 30, 30, 160), now(30));
         upkeep.finished(4, 10);
         assert_eq!(due(50, 50, 50, 13), Due::No);
         assert_eq!(due(50, 50, 50, 14), Due::No);
-        assert_eq!(due(50, 50, 50, 14), Due::Now);
+        assert_eq!(due(50, 50, 50, 14), now(50));
         upkeep.finished(100, 10);
         upkeep.ended(24);
         assert_eq!(due(51, 51, 51, 100), Due::No);
         upkeep.ended(1);
         assert_eq!(due(52, 52, 52, 100), Due::No, "noticed");
         upkeep.ended(24);
-        assert_eq!(due(53, 53, 53, 100), Due::Now, "deletions alone");
+        assert_eq!(due(53, 53, 53, 100), now(52), "deletions alone");
         upkeep.finished(100, 10);
         upkeep.ended(1);
         assert_eq!(due(54, 54, 54, 100), Due::No);
         assert_eq!(
             due(55, 55, 55, 100),
-            Due::Now,
+            now(54),
             "what ended since it was noticed"
         );
         upkeep.failed(50);
         assert_eq!(due(60, 50, 60, 14), Due::No);
-        assert_eq!(due(60, 51, 60, 14), Due::Now);
+        assert_eq!(due(60, 51, 60, 14), now(0));
         upkeep.give_up();
         assert_eq!(due(70, 70, 70, 1000), Due::No);
     }

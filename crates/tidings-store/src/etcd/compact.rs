@@ -1,7 +1,8 @@
 //! Forgetting old revisions, by the protocol kube-apiservers use among themselves (`compact.go`).
 //!
-//! All who share an etcd compare-and-swap one key on its version, once in an interval. Who wins compacts to the revision
-//! the key's last round was at; the others take note. So history reaches back one to two intervals, however many take part.
+//! All who share an etcd compare-and-swap one key on its version, once in an interval. Who wins
+//! compacts to the revision the key's last round was at; the others take note. So history reaches
+//! back one to two intervals, however many take part.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +21,11 @@ use crate::{Fault, Revision, WriteError};
 
 const KEY: &str = "compact_rev_key";
 
-/// The oldest revision etcd can still be read at (zero if nothing was ever forgotten), and its latest.
+/// The oldest revision etcd can still be read at (zero if nothing was ever forgotten), and its
+/// latest.
 ///
-/// etcd does not tell, but says of each revision whether it is too old: asked some thirty times, that finds the oldest.
+/// etcd does not tell, but says of each revision whether it is too old: asked some thirty times,
+/// that finds the oldest.
 pub(super) async fn oldest_and_latest(client: &Client) -> Result<(Revision, Revision), Failure> {
     let answer: RangeResponse = client.ask(RANGE, look(0), client.deadline()).await?;
     let latest = client.observe(answer.header);

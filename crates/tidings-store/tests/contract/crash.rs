@@ -35,6 +35,8 @@ fn open(folder: &Path) -> EmbeddedStore {
     options.history_retention = Duration::MAX;
     // Some hundred changes, so that the process also dies while the index is flushed and merged.
     options.index_memory_bytes = 64 << 10;
+    // And while segments are written anew.
+    options.segment_bytes = 64 << 10;
     EmbeddedStore::open(folder, options).unwrap()
 }
 
@@ -91,9 +93,12 @@ async fn write(store: &dyn Store, writer: u64, number: u64) {
     let mut record = NewRecord::new(format!("{number} {padding}"))
         .index(about(&format!("pod-{writer}"), number.cast_signed()));
     if writer < EXPIRING {
-        record = record.expires_at(UnixMillis(
-            SystemClock.now().0 + 50 + (number % 100).cast_signed(),
-        ));
+        // Half of them live for a moment, the others for up to weeks.
+        let life = match writer % 2 {
+            0 => 50 + number % 100,
+            _ => 50 << (number % 24),
+        };
+        record = record.expires_at(UnixMillis(SystemClock.now().0 + life.cast_signed()));
     }
     let written = match found {
         None => store.create(key.into(), record).await,
@@ -173,6 +178,8 @@ fn nothing_acknowledged_is_lost() {
         let records = runtime.block_on(async {
             let store = open(folder.path());
             let records = check(&store, &acknowledged, &by_key, &mut story).await;
+            // So that the next one has space to give back.
+            store.compact(story.revision).await.unwrap();
             store.close().await;
             records
         });

@@ -1,4 +1,5 @@
-//! What an archive is asked: the newest of a time, of an object, a namespace, a reason, a type; counts by hour and reason.
+//! What an archive is asked: the newest of a time, of an object, a namespace, a reason, a type;
+//! counts by hour and reason.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ const REASONS: [&str; 4] = ["Killing", "Pulled", "BackOff", ""];
 struct Model(BTreeMap<String, (Index, Revision)>);
 
 impl Model {
-    /// Forty records of two namespaces, then some that are seen again for another reason, and some that are deleted.
+    /// Forty records of two namespaces, then some that are seen again for another reason, and some
+    /// that are deleted.
     async fn of(fixture: &Fixture) -> Self {
         let mut model = Self::default();
         for number in 0..40 {
@@ -215,7 +217,7 @@ pub(crate) async fn pages_of_the_newest_go_on_beside_writers(fixture: Fixture) {
         .cloned()
         .collect();
     assert_eq!(pages(&fixture, request.clone()).await, rest);
-    // A place is a moment and a revision, whoever made it up.
+    // A place is any moment and revision.
     request.after = Some(Place {
         last_seen: UnixMillis(START),
         revision: 0,

@@ -5,13 +5,12 @@
 //! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is
 //! not understood is left out.
 
+use tidings_core::wire::{MAGIC, varint};
+
 use super::said::Said;
 
 /// The media type.
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-
-/// What every enveloped message starts with.
-const MAGIC: &[u8] = b"k8s\0";
 
 /// What the `Status` in `body` says, if it is one in protobuf.
 pub(super) fn status(body: &[u8]) -> Option<Said> {
@@ -108,19 +107,6 @@ fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
     Some(taken)
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a sink does with what it is given: in memory, over HTTP scripted down to the byte, to an Event API server, and
-//! through outages.
+//! What a sink does with what it is given: in memory, over HTTP scripted down to the byte, to an
+//! Event API server, and through outages.
 #![cfg_attr(
     feature = "kube",
     expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")

@@ -1,13 +1,15 @@
-//! Objects from JSON.
+//! Objects from JSON, by the tables of their fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
 
+use k8s_pb::apimachinery::pkg::apis::meta::v1::FieldsV1;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use tidings_core::fields::{Field, Kind, Type};
 
 use super::reading::{Reading, Step};
-use super::{Field, Object};
+use crate::codec::objects::{List, Object, ObjectPlace, Place};
+use crate::codec::time::{parse_micro_time, parse_time};
 
 /// `apiVersion` and `kind`, as far as they were given.
 #[derive(Default, Debug, Clone, PartialEq, Eq)]
@@ -19,23 +21,164 @@ pub struct TypeMeta {
 }
 
 /// Reads a top-level object: its fields, `apiVersion` and `kind`.
-pub fn read_document<'de, View, T: Object<View>, D: Deserializer<'de>>(
+pub(crate) fn read_document<'de, T: Object + Default, D: Deserializer<'de>>(
+    of: &'static Type,
     value: D,
     reading: &mut Reading,
 ) -> Result<(TypeMeta, T), D::Error> {
-    let mut type_meta = TypeMeta::default();
-    let object = value.deserialize_any(ObjectVisitor {
+    let (mut type_meta, mut object) = (TypeMeta::default(), T::default());
+    value.deserialize_any(ObjectVisitor {
+        of,
+        target: Target::Object(&mut object),
         reading,
         type_meta: Some(&mut type_meta),
-        of: PhantomData::<(View, T)>,
     })?;
-    Ok((type_meta, object.unwrap_or_default()))
+    Ok((type_meta, object))
 }
 
-struct ObjectVisitor<'a, View, T> {
+/// Reads the value of a field; `null` is the zero value.
+fn read_value<'de, D: Deserializer<'de>>(
+    kind: Kind,
+    place: Place<'_>,
+    value: D,
+    reading: &mut Reading,
+) -> Result<(), D::Error> {
+    match place {
+        Place::Text(text) => *text = read_text(value, reading)?,
+        Place::Int64(place) => *place = integer(value, reading, "int64")?,
+        Place::Int32(place) => {
+            *place = integer(value, reading, "int32")?.and_then(|value| {
+                let fitting = i32::try_from(value);
+                if fitting.is_err() {
+                    reading.mismatch(&format!("number {value}"), "int32");
+                }
+                fitting.ok()
+            });
+        }
+        // Go's `*bool`: false is a value, absent is no value.
+        Place::Bool(place) => {
+            *place = match read_scalar(value)? {
+                Scalar::Null => None,
+                Scalar::Bool(value) => Some(value),
+                other => {
+                    reading.mismatch(other.kind(), "bool");
+                    None
+                }
+            }
+        }
+        Place::Time(place) => {
+            let text = match read_scalar(value)? {
+                Scalar::Null => None,
+                Scalar::Text(text) => Some(text),
+                other => return Err(reading.fail_time(other.kind())),
+            };
+            let parse = match kind {
+                Kind::MicroTime => parse_micro_time,
+                _ => parse_time,
+            };
+            let moment = text.as_deref().map(parse).transpose();
+            place.set(moment.map_err(|error| reading.fail::<D::Error>(error))?);
+        }
+        Place::Map(map) => *map = value.deserialize_any(MapVisitor { reading })?,
+        Place::Set(texts) => {
+            texts.clear();
+            let list = Items::Texts(texts);
+            value.deserialize_any(ListVisitor { list, reading })?;
+        }
+        Place::Json(place) => {
+            let fields: Option<serde_json::Value> = serde::Deserialize::deserialize(value)
+                .map_err(|error: D::Error| reading.fail::<D::Error>(error.to_string()))?;
+            *place = fields.map(|fields| FieldsV1 {
+                raw: Some(fields.to_string().into_bytes()),
+            });
+        }
+        Place::Object(place) => {
+            place.clear();
+            if let Kind::Object(of) = kind {
+                value.deserialize_any(ObjectVisitor {
+                    of,
+                    target: Target::Place(place),
+                    reading,
+                    type_meta: None,
+                })?;
+            }
+        }
+        Place::List(list) => {
+            list.clear();
+            if let Kind::List(of, key) = kind {
+                let items = Items::Objects(list, of);
+                let given = value.deserialize_any(ListVisitor {
+                    list: items,
+                    reading,
+                })?;
+                // Of managedFields alone: an empty list is a request to forget them, as is one
+                // empty entry. It becomes that.
+                if given && key.is_none() && list.len() == 0 {
+                    list.push();
+                }
+            }
+        }
+        Place::Nothing => {
+            value.deserialize_ignored_any(IgnoredAny)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_text<'de, D: Deserializer<'de>>(
+    value: D,
+    reading: &mut Reading,
+) -> Result<Option<String>, D::Error> {
+    Ok(match read_scalar(value)? {
+        Scalar::Null => None,
+        Scalar::Text(text) => Some(text),
+        other => {
+            reading.mismatch(other.kind(), "string");
+            None
+        }
+    })
+}
+
+/// An integer of a Go type; a number outside it is shown.
+fn integer<'de, D: Deserializer<'de>>(
+    value: D,
+    reading: &mut Reading,
+    expected: &str,
+) -> Result<Option<i64>, D::Error> {
+    let found = match read_scalar(value)? {
+        Scalar::Null => return Ok(None),
+        Scalar::Integer(value) => return Ok(Some(value)),
+        Scalar::Number(number) => match reading.whole(&number) {
+            Some(whole) => return Ok(Some(whole)),
+            None => &format!("number {number}"),
+        },
+        other => other.kind(),
+    };
+    reading.mismatch(found, expected);
+    Ok(None)
+}
+
+/// Reads the value that belongs to the key just read.
+struct ValueSeed<'a, 'r>(Kind, Place<'a>, &'r mut Reading);
+
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_, '_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
+        read_value(self.0, self.1, value, self.2)
+    }
+}
+
+/// Where an object that is read goes.
+enum Target<'a> {
+    Place(&'a mut dyn ObjectPlace),
+    Object(&'a mut dyn Object),
+}
+
+struct ObjectVisitor<'a> {
+    of: &'static Type,
+    target: Target<'a>,
     reading: &'a mut Reading,
     type_meta: Option<&'a mut TypeMeta>,
-    of: PhantomData<(View, T)>,
 }
 
 /// What a visitor does with values of kinds that are not its own: it notes them, and reads on.
@@ -76,53 +219,59 @@ macro_rules! others {
     };
 }
 
-impl<View, T: Object<View>> ObjectVisitor<'_, View, T> {
-    fn other(self, found: &str) -> Option<T> {
-        let expected = format!("v1.{}", T::GO_NAME);
+impl ObjectVisitor<'_> {
+    fn other(self, found: &str) {
+        let expected = format!("v1.{}", self.of.name);
         self.reading.mismatch(found, &expected);
-        None
     }
 }
 
-impl<'de, View, T: Object<View>> Visitor<'de> for ObjectVisitor<'_, View, T> {
-    type Value = Option<T>;
+impl<'de> Visitor<'de> for ObjectVisitor<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
     }
 
     others!(bool, number, string, array);
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self {
+            of,
             reading,
             mut type_meta,
-            ..
+            target,
         } = self;
-        let mut object = T::default();
+        let object = match target {
+            Target::Place(place) => place.fresh(),
+            Target::Object(object) => object,
+        };
         let mut seen = 0_u64;
         let (mut kind_seen, mut api_version_seen) = (false, false);
-        while let Some(key) = map.next_key_seed(KeySeed(T::NAMES, type_meta.is_some()))? {
+        while let Some(key) = map.next_key_seed(KeySeed(of.fields, type_meta.is_some()))? {
             match key {
-                Key::Known(index, name) => {
+                Key::Known(index, field) => {
                     let bit = 1_u64
                         .checked_shl(u32::try_from(index).unwrap_or(u32::MAX))
                         .unwrap_or(0);
                     if seen & bit != 0 {
-                        reading.note("duplicate", name);
+                        reading.note("duplicate", field.name());
                     }
                     seen |= bit;
-                    reading.path.push(Step::Field(T::GO_NAME, name));
-                    object.read_field(name, &mut map, reading)?;
+                    reading.path.push(Step::Field(of.name, field.name()));
+                    let place = object.place(field.stored);
+                    map.next_value_seed(ValueSeed(field.kind, place, reading))?;
                     reading.path.pop();
                 }
                 Key::TypeMeta(name) => {
-                    reading.path.push(Step::Field(T::GO_NAME, name));
-                    let value = next_value::<View, Option<String>, _>(&mut map, reading)?;
+                    reading.path.push(Step::Field(of.name, name));
+                    let mut value = None;
+                    let place = Place::Text(&mut value);
+                    map.next_value_seed(ValueSeed(Kind::Text, place, reading))?;
                     reading.path.pop();
                     if let Some(type_meta) = type_meta.as_deref_mut() {
                         let (place, seen_place) = if name == "kind" {
@@ -142,17 +291,17 @@ impl<'de, View, T: Object<View>> Visitor<'de> for ObjectVisitor<'_, View, T> {
                 }
             }
         }
-        Ok(Some(object))
+        Ok(())
     }
 }
 
 enum Key {
-    Known(usize, &'static str),
+    Known(usize, &'static Field),
     TypeMeta(&'static str),
     Unknown(String),
 }
 
-struct KeySeed(&'static [&'static str], bool);
+struct KeySeed(&'static [Field], bool);
 
 impl<'de> DeserializeSeed<'de> for KeySeed {
     type Value = Key;
@@ -172,144 +321,108 @@ impl Visitor<'_> for KeySeed {
         Ok(match key {
             "kind" if self.1 => Key::TypeMeta("kind"),
             "apiVersion" if self.1 => Key::TypeMeta("apiVersion"),
-            _ => match self.0.iter().enumerate().find(|(_, name)| **name == key) {
-                Some((index, name)) => Key::Known(index, name),
+            _ => match self
+                .0
+                .iter()
+                .enumerate()
+                .find(|(_, field)| field.name() == key)
+            {
+                Some((index, field)) => Key::Known(index, field),
                 None => Key::Unknown(key.to_owned()),
             },
         })
     }
 }
 
-struct FieldSeed<'a, View, F>(&'a mut Reading, PhantomData<(View, F)>);
-
-impl<'de, View, F: Field<View>> DeserializeSeed<'de> for FieldSeed<'_, View, F> {
-    type Value = F;
-    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<F, D::Error> {
-        F::read(value, self.0)
-    }
+/// A list that is read.
+enum Items<'a> {
+    Texts(&'a mut Vec<String>),
+    Objects(&'a mut dyn List, &'static Type),
 }
 
-/// Reads the value that belongs to the key just read.
-pub fn next_value<'de, View, F: Field<View>, A: MapAccess<'de>>(
-    map: &mut A,
-    reading: &mut Reading,
-) -> Result<F, A::Error> {
-    map.next_value_seed(FieldSeed(reading, PhantomData::<(View, F)>))
-}
-
-/// Reads an object; `null` means none.
-pub fn read_object<'de, View, T: Object<View>, D: Deserializer<'de>>(
-    value: D,
-    reading: &mut Reading,
-) -> Result<Option<T>, D::Error> {
-    value.deserialize_any(ObjectVisitor {
-        reading,
-        type_meta: None,
-        of: PhantomData::<(View, T)>,
-    })
-}
-
-/// Reads a list of objects; `null` means none.
-pub(crate) fn read_list<'de, View, T: Object<View>, D: Deserializer<'de>>(
-    value: D,
-    reading: &mut Reading,
-) -> Result<Option<Vec<T>>, D::Error>
-where
-    Option<T>: Field<View>,
-{
-    let expected = format!("[]v1.{}", T::GO_NAME);
-    let list = read_items::<View, Option<T>, D>(value, reading, &expected)?;
-    Ok(list.map(|items| items.into_iter().map(Option::unwrap_or_default).collect()))
-}
-
-/// Reads a list of a Go type; `null` means none.
-pub(crate) fn read_items<'de, View, F: Field<View>, D: Deserializer<'de>>(
-    value: D,
-    reading: &mut Reading,
-    expected: &str,
-) -> Result<Option<Vec<F>>, D::Error> {
-    value.deserialize_any(Items {
-        reading,
-        expected,
-        of: PhantomData::<(View, F)>,
-    })
-}
-
-struct Items<'a, View, F> {
+/// Reads a list, and answers whether there was one.
+struct ListVisitor<'a> {
+    list: Items<'a>,
     reading: &'a mut Reading,
-    expected: &'a str,
-    of: PhantomData<(View, F)>,
 }
 
-impl<View, F> Items<'_, View, F> {
-    fn other(self, found: &str) -> Option<Vec<F>> {
-        self.reading.mismatch(found, self.expected);
-        None
+impl ListVisitor<'_> {
+    fn other(self, found: &str) -> bool {
+        let expected = match self.list {
+            Items::Texts(_) => "[]string",
+            Items::Objects(_, of) => &format!("[]v1.{}", of.name),
+        };
+        self.reading.mismatch(found, expected);
+        false
     }
 }
 
-impl<'de, View, F: Field<View>> Visitor<'de> for Items<'_, View, F> {
-    type Value = Option<Vec<F>>;
+impl<'de> Visitor<'de> for ListVisitor<'_> {
+    type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_unit<E: Error>(self) -> Result<bool, E> {
+        Ok(false)
     }
 
     others!(bool, number, string, object);
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut items = Vec::new();
-        loop {
-            self.reading.path.push(Step::Index(items.len()));
-            let item = seq.next_element_seed(FieldSeed(self.reading, self.of))?;
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<bool, A::Error> {
+        for index in 0.. {
+            self.reading.path.push(Step::Index(index));
+            let item = seq.next_element_seed(ItemSeed(&mut self.list, self.reading))?;
             self.reading.path.pop();
-            match item {
-                Some(item) => items.push(item),
-                None => return Ok(Some(items)),
+            if item.is_none() {
+                break;
             }
         }
+        Ok(true)
     }
 }
 
-/// Reads an object whose members are all of one kind; `null` means none.
-pub(crate) fn read_map<'de, View, F: Field<View>, D: Deserializer<'de>>(
-    value: D,
-    reading: &mut Reading,
-    expected: &str,
-) -> Result<Option<BTreeMap<String, F>>, D::Error> {
-    value.deserialize_any(Members {
-        reading,
-        expected,
-        of: PhantomData::<(View, F)>,
-    })
+/// Reads an item and appends it.
+struct ItemSeed<'a, 'l>(&'a mut Items<'l>, &'a mut Reading);
+
+impl<'de> DeserializeSeed<'de> for ItemSeed<'_, '_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
+        match self.0 {
+            Items::Texts(texts) => texts.push(read_text(value, self.1)?.unwrap_or_default()),
+            Items::Objects(list, of) => value.deserialize_any(ObjectVisitor {
+                of,
+                target: Target::Object(list.push()),
+                reading: self.1,
+                type_meta: None,
+            })?,
+        }
+        Ok(())
+    }
 }
 
-struct Members<'a, View, F> {
+/// Reads an object of strings.
+struct MapVisitor<'a> {
     reading: &'a mut Reading,
-    expected: &'a str,
-    of: PhantomData<(View, F)>,
 }
 
-impl<View, F> Members<'_, View, F> {
-    fn other(self, found: &str) -> Option<BTreeMap<String, F>> {
-        self.reading.mismatch(found, self.expected);
-        None
+impl MapVisitor<'_> {
+    fn other(self, found: &str) -> BTreeMap<String, String> {
+        self.reading.mismatch(found, "map[string]string");
+        BTreeMap::new()
     }
 }
 
-impl<'de, View, F: Field<View>> Visitor<'de> for Members<'_, View, F> {
-    type Value = Option<BTreeMap<String, F>>;
+impl<'de> Visitor<'de> for MapVisitor<'_> {
+    type Value = BTreeMap<String, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
+        Ok(BTreeMap::new())
     }
 
     others!(bool, number, string, array);
@@ -317,18 +430,20 @@ impl<'de, View, F: Field<View>> Visitor<'de> for Members<'_, View, F> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = BTreeMap::new();
         while let Some(key) = map.next_key::<String>()? {
-            let value = map.next_value_seed(FieldSeed(&mut *self.reading, self.of))?;
+            let mut value = None;
+            let place = Place::Text(&mut value);
+            map.next_value_seed(ValueSeed(Kind::Text, place, self.reading))?;
             if members.contains_key(&key) {
                 self.reading.note("duplicate", &key);
             }
-            members.insert(key, value);
+            members.insert(key, value.unwrap_or_default());
         }
-        Ok(Some(members))
+        Ok(members)
     }
 }
 
 /// A value that is neither list nor object, or which of them it is.
-pub(crate) enum Scalar {
+enum Scalar {
     Null,
     Bool(bool),
     Integer(i64),
@@ -341,7 +456,7 @@ pub(crate) enum Scalar {
 
 impl Scalar {
     /// What Go calls it.
-    pub(crate) fn kind(&self) -> &'static str {
+    fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "bool",
@@ -354,7 +469,7 @@ impl Scalar {
 }
 
 /// Reads a value that ought to be a scalar.
-pub(crate) fn read_scalar<'de, D: Deserializer<'de>>(value: D) -> Result<Scalar, D::Error> {
+fn read_scalar<'de, D: Deserializer<'de>>(value: D) -> Result<Scalar, D::Error> {
     value.deserialize_any(ScalarVisitor)
 }
 

@@ -3,7 +3,7 @@
 
 use serde::de::Error;
 
-use super::notes::Notes;
+use crate::go::{Notes, cannot_unmarshal, unstructured_mismatch};
 
 /// What a decoder notes in addition to the value: where it is, which fields were unknown or given
 /// twice, and what was of another kind than it has to be, all in Go's words.
@@ -35,7 +35,7 @@ const TYPE_META: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitem
 
 impl Reading {
     /// For what a strategic merge patch made (`runtime.DefaultUnstructuredConverter`).
-    pub fn of_unstructured() -> Self {
+    pub(crate) fn of_unstructured() -> Self {
         Self {
             unstructured: true,
             ..Self::default()
@@ -75,21 +75,19 @@ impl Reading {
     }
 
     /// Ends the reading, as an error of a Go type's own decoder does.
-    pub fn fail<E: Error>(&mut self, message: String) -> E {
+    pub(crate) fn fail<E: Error>(&mut self, message: String) -> E {
         let error = E::custom(&message);
         self.fatal.get_or_insert(message);
         error
     }
 
     /// Ends the reading because a time is no text.
-    pub fn fail_time<E: Error>(&mut self, found: &str) -> E {
+    pub(crate) fn fail_time<E: Error>(&mut self, found: &str) -> E {
         let place = match self.within() {
             Some(place) if !self.unstructured => format!("struct field {place}"),
             _ => "value".to_owned(),
         };
-        self.fail(format!(
-            "json: cannot unmarshal {found} into Go {place} of type string"
-        ))
+        self.fail(cannot_unmarshal(found, &format!("{place} of type string")))
     }
 
     /// Where the reading is: the innermost struct, and the names down to it.
@@ -103,7 +101,7 @@ impl Reading {
     }
 
     /// Notes that something else stands where a value of a Go type has to.
-    pub fn mismatch(&mut self, found: &str, expected: &str) {
+    pub(crate) fn mismatch(&mut self, found: &str, expected: &str) {
         if self.mismatch.is_some() {
             return;
         }
@@ -127,20 +125,18 @@ impl Reading {
                     ("string", "propagationPolicy") => "v1.DeletionPropagation",
                     _ => expected,
                 };
-                self.mismatch = Some(format!(
-                    "json: cannot unmarshal {found} into Go struct field {place} of type {expected}"
-                ));
+                let place = format!("struct field {place} of type {expected}");
+                self.mismatch = Some(cannot_unmarshal(found, &place));
                 return;
             }
         };
-        let why = format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go {place}"
-        );
+        let why = cannot_unmarshal(found, &place);
+        let why = format!("couldn't get version/kind; json parse error: {why}");
         self.uninterpretable.get_or_insert(why);
     }
 
     /// The integer that a number with a point is to Go, where it comes from a map in memory.
-    pub fn whole(&self, number: &str) -> Option<i64> {
+    pub(crate) fn whole(&self, number: &str) -> Option<i64> {
         if !self.unstructured {
             return None;
         }
@@ -155,27 +151,5 @@ impl Reading {
     /// Why what was read does not count, if it does not.
     pub fn complaint(&self) -> Option<&str> {
         self.fatal.as_deref().or(self.mismatch.as_deref())
-    }
-}
-
-fn unstructured_mismatch(found: &str, expected: &str) -> String {
-    let (kind, number) = found.split_once(' ').unwrap_or((found, ""));
-    let kind = match kind {
-        "array" => "slice",
-        "object" => "map",
-        "number" if number.contains(['.', 'e']) => "float64",
-        "number" => "int64",
-        other => other,
-    };
-    if expected.starts_with("[]") {
-        format!("cannot restore slice from {kind}")
-    } else if expected.starts_with("map[") {
-        format!("cannot restore map from {kind}")
-    } else if expected.starts_with("v1.") {
-        format!("cannot restore struct from: {kind}")
-    } else if matches!(kind, "int64" | "float64") {
-        format!("cannot convert {kind} to {expected}")
-    } else {
-        format!("unrecognized type: {expected}")
     }
 }

@@ -8,78 +8,26 @@
 //! [`decode_stored`](super::decode_stored), which also says what is wrong, if something is. Both
 //! ways give the same answer, which a property test holds them to.
 
-mod json;
+mod in_place;
+mod numbers;
 mod wire;
 
 use std::collections::BTreeMap;
 
+use in_place::Versioned;
+pub(crate) use numbers::{field, meta};
+use tidings_core::fields::{core_v1, events_v1};
+pub use tidings_core::wire::{put_varint, varint_len};
+use tidings_core::wire::{write_fields, write_members, write_object};
+pub use wire::put_bytes;
 use wire::{Message, put_field};
-pub use wire::{put_bytes, put_varint, varint_len};
 
-use super::json::write_members;
 use super::protobuf::MAGIC;
 use super::time::Moment;
 use super::{Api, write_type};
 
 /// `TypeMeta{apiVersion: "v1", kind: "Event"}` as the envelope's first field.
 const TYPE_OF_STORED: &[u8] = b"\x0a\x02v1\x12\x05Event";
-
-/// Numbers of core/v1 Event's fields.
-pub mod field {
-    /// `metadata`.
-    pub const METADATA: usize = 1;
-    /// `involvedObject`.
-    pub const INVOLVED_OBJECT: usize = 2;
-    /// `reason`.
-    pub const REASON: usize = 3;
-    /// `message`.
-    pub const MESSAGE: usize = 4;
-    /// `source`.
-    pub const SOURCE: usize = 5;
-    /// `firstTimestamp`.
-    pub const FIRST_TIMESTAMP: usize = 6;
-    /// `lastTimestamp`.
-    pub const LAST_TIMESTAMP: usize = 7;
-    /// `count`.
-    pub const COUNT: usize = 8;
-    /// `type`.
-    pub const TYPE: usize = 9;
-    /// `eventTime`.
-    pub const EVENT_TIME: usize = 10;
-    /// `series`.
-    pub const SERIES: usize = 11;
-    /// `reportingComponent`.
-    pub const REPORTING_COMPONENT: usize = 14;
-    /// `reportingInstance`.
-    pub const REPORTING_INSTANCE: usize = 15;
-}
-
-/// Numbers of ObjectMeta's fields.
-mod meta {
-    pub(super) const NAME: usize = 1;
-    pub(super) const RESOURCE_VERSION: usize = 6;
-    pub(super) const LABELS: usize = 11;
-    pub(super) const MANAGED_FIELDS: usize = 17;
-}
-
-/// `events.k8s.io/v1`'s field numbers in order, each with core/v1's number of the same field.
-const EVENTS_FROM_CORE: [(usize, usize); 15] = [
-    (1, 1),
-    (2, 10),
-    (3, 11),
-    (4, 14),
-    (5, 15),
-    (6, 12),
-    (7, 3),
-    (8, 2),
-    (9, 13),
-    (10, 4),
-    (11, 9),
-    (12, 5),
-    (13, 6),
-    (14, 7),
-    (15, 8),
-];
 
 /// An event in the bytes of its record. See the module documentation for what `None` means
 /// everywhere.
@@ -110,17 +58,13 @@ impl<'a> StoredEvent<'a> {
 
     /// Appends its JSON, as [`write_event`](super::write_event) does.
     pub fn write_json(&self, api: Api, alone: bool, out: &mut Vec<u8>) -> Option<()> {
-        let table = match api {
-            Api::Core => json::CORE_EVENT,
-            Api::Events => json::EVENTS_EVENT,
-        };
         let mut written = Some(());
         write_members(out, |members| {
             if alone {
                 write_type(members, "Event", api.api_version());
             }
             members.rest(|out| {
-                written = json::write_fields(table, &self.event, self.revision, out);
+                written = self.versioned(|event| write_fields(api.event(), event, out));
             });
         });
         written
@@ -139,10 +83,21 @@ impl<'a> StoredEvent<'a> {
                 write_type(members, "PartialObjectMetadata", api_version);
             }
             members.raw("metadata", |out| {
-                written = json::write_object(json::OBJECT_META, &self.metadata, self.revision, out);
+                written = self
+                    .versioned(|event| write_object(&core_v1::OBJECT_META, &event.metadata(), out));
             });
         });
         written
+    }
+
+    /// With the revision as its resourceVersion.
+    fn versioned<T>(&self, write: impl FnOnce(&Versioned<'_, 'a>) -> T) -> T {
+        let mut version = itoa::Buffer::new();
+        write(&Versioned {
+            event: &self.event,
+            metadata: &self.metadata,
+            version: version.format(self.revision),
+        })
     }
 
     /// Appends its protobuf message.
@@ -158,11 +113,12 @@ impl<'a> StoredEvent<'a> {
                 }
             }
             Api::Events => {
-                for (number, stored) in EVENTS_FROM_CORE {
+                for row in events_v1::EVENT.by_number {
+                    let stored = row.stored as usize;
                     if stored != field::METADATA
                         && let Some(value) = self.event.get(stored)?
                     {
-                        put_field(number, value, out);
+                        put_field(row.number as usize, value, out);
                     }
                 }
             }
@@ -195,12 +151,12 @@ impl<'a> StoredEvent<'a> {
     }
 
     /// A text of the event itself.
-    pub fn text(&self, number: usize) -> Option<&'a str> {
+    pub(crate) fn text(&self, number: usize) -> Option<&'a str> {
         self.event.text(number)
     }
 
     /// A text of a message in the event; empty without the message.
-    pub fn text_of(&self, message: usize, number: usize) -> Option<&'a str> {
+    pub(crate) fn text_of(&self, message: usize, number: usize) -> Option<&'a str> {
         match message {
             field::METADATA => self.metadata.text(number),
             _ => match self.event.message(message)? {
@@ -211,7 +167,7 @@ impl<'a> StoredEvent<'a> {
     }
 
     /// `metadata.name`; empty if there is none.
-    pub fn name(&self) -> Option<&'a str> {
+    pub(crate) fn name(&self) -> Option<&'a str> {
         self.metadata.text(meta::NAME)
     }
 
@@ -227,12 +183,16 @@ impl<'a> StoredEvent<'a> {
     }
 
     /// The time in the field of this number; `Some(None)` if it is not set.
-    pub fn time(&self, number: usize) -> Option<Option<Moment>> {
+    #[expect(
+        clippy::option_option,
+        reason = "the outer None is the unusual, the inner one a time that is not set"
+    )]
+    pub(crate) fn time(&self, number: usize) -> Option<Option<Moment>> {
         self.event.time(number)
     }
 
     /// `count`; 0 if it is not set.
-    pub fn count(&self) -> Option<i32> {
+    pub(crate) fn count(&self) -> Option<i32> {
         Some(self.event.number(field::COUNT)? as i32)
     }
 
@@ -411,7 +371,7 @@ mod tests {
             assert_eq!(stored.write_json(Api::Core, true, &mut out), None);
         }
         let mut json = Vec::new();
-        super::super::json::write_string("x", &mut json);
+        tidings_core::wire::write_string("x", &mut json);
         // A field whose number no decoder takes.
         let mut beyond = Vec::new();
         put_varint(1 << 35 | 8, &mut beyond);

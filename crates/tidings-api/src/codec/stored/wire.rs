@@ -7,8 +7,7 @@
     reason = "the outer None is the unusual, the inner one a field that is not set"
 )]
 
-use crate::codec::time::Moment;
-use crate::codec::time::moment;
+use tidings_core::wire::{Moment, moment, put_varint, varint};
 
 /// No message that events are made of has a field of a greater number than this.
 const NUMBER_MAX: usize = 17;
@@ -201,23 +200,6 @@ fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
     Some((number, value))
 }
 
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        // The tenth byte has room for one bit.
-        if shift == 63 && byte > 1 {
-            return None;
-        }
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
-}
-
 /// Appends a field that holds bytes.
 pub fn put_bytes(number: usize, bytes: &[u8], out: &mut Vec<u8>) {
     put_varint((number as u64) << 3 | 2, out);
@@ -234,18 +216,4 @@ pub(crate) fn put_field(number: usize, value: Value<'_>, out: &mut Vec<u8>) {
             put_varint(value, out);
         }
     }
-}
-
-/// Appends a number in protobuf's variable width.
-pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// How many bytes [`put_varint`] appends.
-pub fn varint_len(value: u64) -> usize {
-    usize::try_from((u64::BITS - (value | 1).leading_zeros()).div_ceil(7)).unwrap_or(10)
 }

@@ -597,7 +597,7 @@ proptest! {
     }
 }
 
-/// Somebody waits for an event of a series that is behind: its next time is that of its end.
+/// A caller waits for an event of a series that is behind: its next time is that of its end.
 #[test]
 fn a_series_that_is_written_early_is_not_due_before_its_end() {
     struct Awaited;

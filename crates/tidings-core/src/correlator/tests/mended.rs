@@ -334,8 +334,8 @@ fn budgets_are_shared_as_the_user_says() {
         let events = [("a", "R"), ("b", "R"), ("a", "S"), ("a", "R")];
         let passed = events.map(|(object, reason)| {
             let said = Said {
-                object,
                 reason,
+                object,
                 ..SAID
             };
             bench.correlate(&said, 0).is_some()

@@ -239,7 +239,10 @@ logging-format: json
                 "event-size-policy: maybe\n",
                 "line 1: invalid value 'maybe'",
             ),
-            ("event-ttl: [1h, 2h]\n", "line 1: event-ttl has one value"),
+            (
+                "event-ttl: [1h, 2h]\n",
+                "line 1: event-ttl must be one value",
+            ),
             ("event-ttl:\n", "line 1: event-ttl must be a plain value"),
             ("event-rate-limit-dry-run: 1\n", "must be true or false"),
             ("event-ttl: 1h\nevent-ttl: 2h\n", "event-ttl"),

@@ -45,11 +45,11 @@ pub(super) struct PolicyFlags {
     #[arg(long, value_name = "POLICY", default_value = "reject")]
     event_size_policy: SizePolicy,
     /// File with retention rules in YAML. The first matching rule decides, otherwise --event-ttl.
-    /// For example `rules: [{namespace: kube-system, type: Warning, ttl: 14d}, {reason: [Pulled,
-    /// 'Pull*'], ttl: 30m}]`. Conditions: namespace, type, reason, reportingController,
-    /// source.component and source.host; `*` matches any characters. A rule applies from the next
-    /// write of an event
-    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    ///
+    /// For example `rules: [{type: Warning, ttl: 14d}, {reason: [Pulled, 'Pull*'], ttl: 30m}]`.
+    /// Conditions: namespace, type, reason, reportingController, source.component and source.host;
+    /// `*` matches any characters. A rule applies from the next write of an event
+    #[arg(long, value_name = "FILE")]
     retention_file: Option<PathBuf>,
 }
 

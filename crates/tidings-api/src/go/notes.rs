@@ -24,7 +24,7 @@ pub struct Notes {
 
 impl Notes {
     /// Notes a field by its path.
-    pub fn note(&mut self, what: &str, path: &str) {
+    pub(crate) fn note(&mut self, what: &str, path: &str) {
         let mut digest = DefaultHasher::new();
         digest.write(path.as_bytes());
         self.note_digested(what, digest, path);
@@ -32,7 +32,7 @@ impl Notes {
 
     /// The same, told apart by a digest of the path, so that what is told already costs no look at
     /// all of the path.
-    pub fn note_digested(&mut self, what: &str, mut path_digest: DefaultHasher, path: &str) {
+    pub(crate) fn note_digested(&mut self, what: &str, mut path_digest: DefaultHasher, path: &str) {
         if self.texts.len() >= NOTES_MAX || self.bytes >= NOTES_BYTES_MAX {
             return;
         }

@@ -16,6 +16,7 @@ const SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799
 
 impl Moment {
     /// The moment, if it lies in a year that RFC 3339 can write.
+    #[inline]
     pub fn new(seconds: i64, nanos: i32) -> Option<Self> {
         (SECONDS.contains(&seconds) && (0..1_000_000_000).contains(&nanos))
             .then_some(Self { seconds, nanos })
@@ -24,6 +25,13 @@ impl Moment {
     /// The same moment as jiff's type, whose last one is a day and two hours before the year 10000.
     pub fn timestamp(self) -> Timestamp {
         Timestamp::new(self.seconds, self.nanos).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Whether it is Go's zero time, the first instant of the year 1, which is a time that is not
+    /// set.
+    #[inline]
+    pub fn is_zero(self) -> bool {
+        self.seconds == ZERO_TIME_SECONDS && self.nanos == 0
     }
 
     /// Cuts to microseconds, all that `MicroTime` keeps.
@@ -36,12 +44,27 @@ impl Moment {
     }
 }
 
-/// The moment of a protobuf time; a message without seconds is Go's zero time, which is unset.
-pub fn moment(time: Option<(Option<i64>, Option<i32>)>) -> Option<Moment> {
-    let (seconds, nanos) = time?;
-    Moment::new(seconds?, nanos.unwrap_or(0))
-        .filter(|moment| moment.seconds != ZERO_TIME_SECONDS || moment.nanos != 0)
+impl From<Timestamp> for Moment {
+    fn from(time: Timestamp) -> Self {
+        // jiff counts the fraction from zero, the wire from below.
+        let nanos = time.subsec_nanosecond();
+        Self {
+            seconds: time.as_second() - i64::from(nanos < 0),
+            nanos: if nanos < 0 {
+                nanos + 1_000_000_000
+            } else {
+                nanos
+            },
+        }
+    }
 }
 
-/// 0001-01-01T00:00:00Z, which Go prints as `null`.
+/// The moment of a protobuf time; a message without seconds is Go's zero time, which is unset.
+#[inline]
+pub fn moment(time: Option<(Option<i64>, Option<i32>)>) -> Option<Moment> {
+    let (seconds, nanos) = time?;
+    Moment::new(seconds?, nanos.unwrap_or(0)).filter(|moment| !moment.is_zero())
+}
+
+/// 0001-01-01T00:00:00Z.
 const ZERO_TIME_SECONDS: i64 = -62_135_596_800;

@@ -1,5 +1,7 @@
 //! Strings and integers as Go's encoder writes them, appended to a buffer.
 
+use std::convert::Infallible;
+
 /// The bytes that are not written as they are, or may not be: U+2028 and U+2029 begin with E2.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
@@ -18,50 +20,52 @@ const SPECIAL: [bool; 256] = {
 };
 
 /// Appends a string as Go's encoder does, with `<`, `>`, `&`, U+2028 and U+2029 escaped.
+#[inline]
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) {
-        let (plain, special) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        let len = write_special(special, out);
-        rest = special.get(len..).unwrap_or_default();
-    }
-    out.extend_from_slice(rest);
+    let _ = escape::<Infallible>(text, |part| {
+        out.extend_from_slice(part.as_bytes());
+        Ok(())
+    });
     out.push(b'"');
 }
 
-/// Appends what begins with a special byte; returns how many bytes that was.
-fn write_special(bytes: &[u8], out: &mut Vec<u8>) -> usize {
+/// Hands the inside of a JSON string to `put`, part by part.
+#[inline]
+pub(crate) fn escape<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    let short: &[u8] = match bytes {
-        [b'"', ..] => b"\\\"",
-        [b'\\', ..] => b"\\\\",
-        [b'\n', ..] => b"\\n",
-        [b'\r', ..] => b"\\r",
-        [b'\t', ..] => b"\\t",
-        [0x08, ..] => b"\\b",
-        [0x0c, ..] => b"\\f",
-        [0xe2, 0x80, 0xa8, ..] => {
-            out.extend_from_slice(b"\\u2028");
-            return 3;
-        }
-        [0xe2, 0x80, 0xa9, ..] => {
-            out.extend_from_slice(b"\\u2029");
-            return 3;
-        }
-        [byte @ (0..=0x1f | b'<' | b'>' | b'&'), ..] => {
-            out.extend_from_slice(b"\\u00");
-            out.extend([byte >> 4, byte & 15].map(|nibble| HEX[usize::from(nibble)]));
-            return 1;
-        }
-        _ => bytes.get(..1).unwrap_or_default(),
-    };
-    out.extend_from_slice(short);
-    1
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|byte| SPECIAL[usize::from(byte)]) {
+        let (plain, special) = rest.split_at(at);
+        put(plain)?;
+        let mut characters = special.chars();
+        let hexadecimal;
+        put(match characters.next() {
+            Some('"') => "\\\"",
+            Some('\\') => "\\\\",
+            Some('\n') => "\\n",
+            Some('\r') => "\\r",
+            Some('\t') => "\\t",
+            Some('\u{8}') => "\\b",
+            Some('\u{c}') => "\\f",
+            Some('\u{2028}') => "\\u2028",
+            Some('\u{2029}') => "\\u2029",
+            Some(character @ ('\0'..='\x1f' | '<' | '>' | '&')) => {
+                let [high, low] = [character as usize >> 4, character as usize & 15];
+                hexadecimal = [b'\\', b'u', b'0', b'0', HEX[high], HEX[low]];
+                std::str::from_utf8(&hexadecimal).unwrap_or_default()
+            }
+            _ => special
+                .strip_suffix(characters.as_str())
+                .unwrap_or_default(),
+        })?;
+        rest = characters.as_str();
+    }
+    put(rest)
 }
 
 /// Appends an integer.
+#[inline]
 pub fn write_integer(value: impl Into<i64>, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value.into()).as_bytes());
 }
@@ -84,6 +88,10 @@ mod tests {
             (
                 "x\u{2028}y\u{2029}z\u{2027}",
                 "\"x\\u2028y\\u2029z\u{2027}\"",
+            ),
+            (
+                "\u{0}\u{8}\t\n\u{b}\u{c}\r\u{1f} \"\\/<>&\u{7f}\u{2028}\u{2029}\u{202a}é\u{1F433}",
+                "\"\\u0000\\b\\t\\n\\u000b\\f\\r\\u001f \\\"\\\\/\\u003c\\u003e\\u0026\u{7f}\\u2028\\u2029\u{202a}é\u{1F433}\"",
             ),
             ("", "\"\""),
         ] {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tidings_core::validate::Quoted;
 
 /// Prints a JSON value as `%v` prints what Go decodes it to: `map[count:x]`.
-pub struct GoValue<'a>(pub &'a Value);
+pub(crate) struct GoValue<'a>(pub(crate) &'a Value);
 
 impl Display for GoValue<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -22,7 +22,7 @@ impl Display for GoValue<'_> {
 }
 
 /// Prints a list as [`GoValue`] does.
-pub struct GoList<'a>(pub &'a [Value]);
+pub(crate) struct GoList<'a>(pub(crate) &'a [Value]);
 
 impl Display for GoList<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -36,7 +36,7 @@ impl Display for GoList<'_> {
 }
 
 /// Prints a map as [`GoValue`] does.
-pub struct GoMap<'a>(pub &'a Map<String, Value>);
+pub(crate) struct GoMap<'a>(pub(crate) &'a Map<String, Value>);
 
 impl Display for GoMap<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -52,7 +52,7 @@ impl Display for GoMap<'_> {
 }
 
 /// What `%T` prints of a JSON value that Go decoded.
-pub fn go_type(value: &Value) -> &'static str {
+pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -66,7 +66,7 @@ pub fn go_type(value: &Value) -> &'static str {
 
 /// Prints a JSON value as `%#v` prints what Go decodes it to:
 /// `map[string]interface {}{"count":"x"}`.
-pub struct GoSyntax<'a>(pub &'a Value);
+pub(crate) struct GoSyntax<'a>(pub(crate) &'a Value);
 
 impl Display for GoSyntax<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,163 @@
+//! Mixed lives in the embedded store: how late ends are written down, and what patches leave on
+//! disk.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_store::clock::{Clock, ManualClock, SystemClock};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::{Change, NewRecord, Store, UnixMillis};
+
+use super::events::{Events, NewEvent, Numbers, START};
+use super::failure::Failure;
+use super::figures::{figure, with_peak};
+use super::load::{Target, Times, Writes, burst, revisions};
+use super::process::disk_bytes;
+
+const NAME: &str = "embedded";
+
+/// The longest of the lives whose ends are waited for, in milliseconds, and the shortest.
+const LONGEST: u64 = 20_000;
+const SHORTEST: u64 = 1_000;
+
+/// Records that outlive the run, of many lives: they make buckets that short-lived ones must share.
+const LASTING: u64 = 2_000;
+
+const DAY: i64 = 86_400_000;
+
+/// How often every record is patched; in the first rounds nothing is given back.
+const ROUNDS: u64 = 50;
+const IDLE_ROUNDS: u64 = 5;
+
+/// Writes records of lives from one to twenty seconds beside such of an hour to ten years, and says
+/// how long after their time the ends were told.
+///
+/// # Errors
+/// What the store answered.
+pub async fn mixture(folder: &Path, count: u64) -> Result<(), Failure> {
+    let store = Arc::new(EmbeddedStore::open(folder, EmbeddedOptions::default())?);
+    let events = Events::new(count);
+    let mut numbers = Numbers(1);
+    let mut watch = store.watch("".into(), store.revision()).await?;
+    let watching = tokio::spawn(async move {
+        let (mut late, mut left) = (Times::default(), count);
+        while left > 0 {
+            for change in watch.next().await? {
+                if let Change::Delete { previous, .. } = &*change
+                    && let Some(end) = previous.expires_at
+                {
+                    let millis = SystemClock.now().0.saturating_sub(end.0);
+                    late.add(Duration::from_millis(millis.max(0).cast_unsigned()));
+                    left -= 1;
+                }
+            }
+        }
+        Ok::<_, Failure>(late)
+    });
+    let lasting = LASTING.min(count);
+    for first in (0..count + lasting).step_by(256) {
+        let writes = (first..(first + 256).min(count + lasting)).map(|number| {
+            let is_lasting =
+                number % (count / lasting + 1) == 0 && number / (count / lasting + 1) < lasting;
+            // As many of each length.
+            let life = if is_lasting {
+                (3_600_000 << (number % 17)) + numbers.below(3_600_000)
+            } else {
+                (SHORTEST << numbers.below(5)).min(LONGEST) + numbers.below(SHORTEST)
+            };
+            let end = UnixMillis(SystemClock.now().0.saturating_add_unsigned(life));
+            let (key, record) = events.first(number).record(end);
+            store.create(key, record)
+        });
+        for written in futures::future::join_all(writes).await {
+            written?;
+        }
+    }
+    let mut late = watching.await??;
+    store.close().await;
+    figure(NAME, "mixture")
+        .with("ended", late.count() as f64)
+        .with("late_p50_ms", late.within(500))
+        .with("late_p99_ms", late.within(990))
+        .with("late_most_ms", late.within(1000))
+        .print();
+    Ok(())
+}
+
+struct Patched {
+    store: EmbeddedStore,
+    clock: ManualClock,
+}
+
+impl Target for Patched {
+    async fn create(&self, event: NewEvent) -> Result<u64, Failure> {
+        let (key, record) = self.record(event);
+        Ok(self.store.create(key, record).await?)
+    }
+
+    async fn update(&self, event: NewEvent, revision: u64) -> Result<u64, Failure> {
+        let (key, record) = self.record(event);
+        Ok(self.store.update(key, record, revision).await?)
+    }
+}
+
+impl Patched {
+    fn record(&self, event: NewEvent) -> (bytes::Bytes, NewRecord) {
+        event.record(UnixMillis(self.clock.now().0 + 14 * DAY))
+    }
+}
+
+/// Patches a few records of two weeks again and again, for days by the clock, in a log of shorter
+/// files than usual; says what that leaves on disk, and what writers saw while space was given
+/// back.
+///
+/// # Errors
+/// What the store answered.
+pub async fn patches(folder: &Path, count: u64) -> Result<(), Failure> {
+    let clock = ManualClock::at(UnixMillis(START));
+    let mut options = EmbeddedOptions::default();
+    options.clock = Arc::new(clock.clone());
+    options.history_retention = Duration::from_secs(600);
+    // A sixteenth of the usual one, for a sixteenth of what is allowed on top.
+    options.segment_bytes = 8 << 20;
+    options.index_memory_bytes = 4 << 20;
+    let target = Arc::new(Patched {
+        store: EmbeddedStore::open(folder, options)?,
+        clock: clock.clone(),
+    });
+    let kept = (count / ROUNDS).max(1);
+    let (events, known) = (Arc::new(Events::new(kept)), revisions(kept));
+    burst(&target, &events, 0..kept, 64, Writes::Creates, &known).await?;
+    let (mut idle, mut during, mut most) = (Times::default(), Times::default(), 0);
+    for round in 0..ROUNDS {
+        let patched = burst(&target, &events, 0..kept, 64, Writes::Updates, &known).await?;
+        if round < IDLE_ROUNDS {
+            // No time passes, so no history is forgotten, and there is nothing to give back.
+            idle.extend(&patched.times);
+            continue;
+        }
+        during.extend(&patched.times);
+        clock.advance(3_600_000);
+        target.store.expire().await?;
+        most = most.max(disk_bytes(folder)?);
+    }
+    // What is under way comes to its end.
+    for _ in 0..20 {
+        clock.advance(3_600_000);
+        target.store.expire().await?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let after = disk_bytes(folder)?;
+    let stats = target.store.stats().await?;
+    target.store.close().await;
+    let line = figure(NAME, "patches")
+        .with("patches", (ROUNDS * kept) as f64)
+        .with("records", stats.records as f64)
+        .with("value_bytes", stats.value_bytes as f64)
+        .with("disk_bytes_most", most as f64)
+        .with("disk_bytes_after", after as f64)
+        .with_exact("idle_p99_ms", idle.within(990));
+    with_peak(during.into_figure(line, "during_")).print();
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Which fields of a version a write changed, found by walking two events by the table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_pb::api::core::v1::Event;
+use tidings_core::fields::{Field, Kind, Type};
+
+use super::Api;
+use super::objects::{Anything, Object, Value};
+use crate::managed::{Atom, Changes, PathElement};
+
+/// Which fields of a version a write changed.
+pub(crate) fn compare(api: Api, old: &Event, new: &Event) -> Changes {
+    let mut changes = Changes::default();
+    compare_objects(api.event(), Some(old), Some(new), &mut changes);
+    changes
+}
+
+/// Notes which fields of an object differ; `None` is a side that lacks the object.
+fn compare_objects(
+    of: &Type,
+    old: Option<&dyn Object>,
+    new: Option<&dyn Object>,
+    changes: &mut Changes,
+) {
+    for field in of.fields {
+        let [old, new] = [old, new].map(|side| side.map(|object| object.value(field.stored)));
+        compare_fields(field, old, new, changes);
+    }
+}
+
+fn compare_fields(
+    field: &Field,
+    old: Option<Value<'_>>,
+    new: Option<Value<'_>>,
+    changes: &mut Changes,
+) {
+    // So are most.
+    if let (Some(old), Some(new)) = (&old, &new)
+        && old == new
+    {
+        return;
+    }
+    let element = PathElement::known(field.name());
+    let always = field.is_always_there();
+    match field.kind {
+        Kind::Object(of) => {
+            let [old, new] = [old, new].map(|side| match side? {
+                Value::Object(Some(object)) => Some(object),
+                _ => always.then_some(&Anything as &dyn Object),
+            });
+            if of.atomic {
+                let [old, new] = [old, new].map(|side| side.map(|object| Whole(of, object)));
+                changes.leaf(element, old.as_ref(), new.as_ref());
+            } else {
+                changes.inside(element, old.is_some(), new.is_some(), |changes| {
+                    compare_objects(of, old, new, changes);
+                });
+            }
+        }
+        Kind::Map => {
+            let [old, new] = [old, new].map(|side| match side {
+                Some(Value::Map(map)) => parts(map, PathElement::named),
+                _ => BTreeMap::new(),
+            });
+            compare_parts(element, &old, &new, changes);
+        }
+        Kind::Set => {
+            let item = |item| (PathElement::Value(Atom::Text(String::clone(item))), item);
+            let [old, new] = [old, new].map(|side| match side {
+                Some(Value::Set(texts)) => texts.iter().map(item).collect(),
+                _ => BTreeMap::new(),
+            });
+            compare_parts(element, &old, &new, changes);
+        }
+        // Its items are told apart by a key, and written as a whole.
+        Kind::List(of, Some(key)) => {
+            let [old, new] = [old, new].map(|side| match side {
+                Some(Value::List(list)) => {
+                    let items = (0..list.len()).filter_map(|place| list.get(place));
+                    let item = |item| (keyed(of, key, item), Whole(of, item));
+                    items.map(item).collect()
+                }
+                _ => BTreeMap::new(),
+            });
+            compare_parts(element, &old, &new, changes);
+        }
+        // Of lists managedFields alone is one without a key, and is not managed itself.
+        Kind::List(_, None) => {}
+        _ => {
+            let present = |value: &Value<'_>| always || !value.is_empty();
+            let [old, new] = [old, new].map(|side| side.filter(present));
+            changes.leaf(element, old.as_ref(), new.as_ref());
+        }
+    }
+}
+
+fn parts<'a>(
+    map: &'a BTreeMap<String, String>,
+    element: impl Fn(&'a str) -> PathElement,
+) -> BTreeMap<PathElement, &'a String> {
+    map.iter()
+        .map(|(key, value)| (element(key), value))
+        .collect()
+}
+
+fn keyed(of: &Type, key: &str, item: &dyn Object) -> PathElement {
+    let value = match item.value(of.number(key)) {
+        Value::Text(text) => text,
+        _ => "",
+    };
+    PathElement::keyed(key, Atom::Text(value.to_owned()))
+}
+
+/// Notes what a write did to a field with parts of its own, which is there if it is not empty.
+fn compare_parts<V: PartialEq>(
+    element: PathElement,
+    old: &BTreeMap<PathElement, V>,
+    new: &BTreeMap<PathElement, V>,
+    changes: &mut Changes,
+) {
+    changes.inside(element, !old.is_empty(), !new.is_empty(), |changes| {
+        let parts: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+        for part in parts {
+            changes.leaf(part.clone(), old.get(part), new.get(part));
+        }
+    });
+}
+
+/// An object that is compared as a whole.
+struct Whole<'a>(&'a Type, &'a dyn Object);
+
+impl PartialEq for Whole<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.fields.iter().all(|field| {
+            let [own, other] = [self.1, other.1].map(|object| object.value(field.stored));
+            own == other
+        })
+    }
+}
+
+impl Value<'_> {
+    /// Whether it is the zero value.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Integer(integer) => integer.unwrap_or_default() == 0,
+            Self::Bool(boolean) => boolean.is_none(),
+            Self::Time(time) => time.is_none(),
+            Self::Map(map) => map.is_empty(),
+            Self::Set(texts) => texts.is_empty(),
+            Self::Json(json) => json.is_none(),
+            Self::Object(object) => object.is_none(),
+            Self::List(list) => list.len() == 0,
+            Self::Nothing => true,
+        }
+    }
+}
+
+impl PartialEq for Value<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Text(own), Self::Text(other)) => own == other,
+            (Self::Integer(own), Self::Integer(other)) => own == other,
+            (Self::Bool(own), Self::Bool(other)) => own == other,
+            (Self::Time(own), Self::Time(other)) => own == other,
+            (Self::Map(own), Self::Map(other)) => own == other,
+            (Self::Set(own), Self::Set(other)) => own == other,
+            (Self::Json(own), Self::Json(other)) => own == other,
+            (Self::Object(Some(own)), Self::Object(Some(other))) => own.is_same(*other),
+            (Self::List(own), Self::List(other)) if own.len() == other.len() => {
+                let [own, other] = [own, other].map(|list| (0..own.len()).map(|at| list.get(at)));
+                own.zip(other).all(|items| match items {
+                    (Some(own), Some(other)) => own.is_same(other),
+                    _ => false,
+                })
+            }
+            _ => self.is_empty() && other.is_empty(),
+        }
+    }
+}

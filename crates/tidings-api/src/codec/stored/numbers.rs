@@ -1,0 +1,45 @@
+//! Numbers of the fields that are looked at in place, from the table.
+
+/// Names the numbers of a type's fields.
+macro_rules! numbers {
+    ($of:path; $($constant:ident $name:literal;)+) => {
+        $(
+            pub(crate) const $constant: usize = $of.number($name) as usize;
+            const _: () = assert!($constant > 0, "the table has no such field");
+        )+
+    };
+}
+
+/// Numbers of core/v1 Event's fields.
+pub(crate) mod field {
+    use tidings_core::fields::core_v1::EVENT;
+
+    numbers! { EVENT;
+        METADATA "metadata";
+        INVOLVED_OBJECT "involvedObject";
+        REASON "reason";
+        MESSAGE "message";
+        SOURCE "source";
+        FIRST_TIMESTAMP "firstTimestamp";
+        LAST_TIMESTAMP "lastTimestamp";
+        COUNT "count";
+        TYPE "type";
+        EVENT_TIME "eventTime";
+        SERIES "series";
+        REPORTING_COMPONENT "reportingComponent";
+        REPORTING_INSTANCE "reportingInstance";
+    }
+}
+
+/// Numbers of ObjectMeta's fields.
+pub(crate) mod meta {
+    use tidings_core::fields::core_v1::OBJECT_META;
+
+    numbers! { OBJECT_META;
+        NAME "name";
+        NAMESPACE "namespace";
+        RESOURCE_VERSION "resourceVersion";
+        LABELS "labels";
+        MANAGED_FIELDS "managedFields";
+    }
+}

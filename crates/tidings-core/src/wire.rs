@@ -1,0 +1,70 @@
+//! Writing an event, whatever it is made of, as JSON and protobuf: the same bytes as Go's encoders.
+//!
+//! What is written is a [`Source`], which gives its fields one by one to a [`Sink`]; the tables of
+//! [`fields`](crate::fields) say which fields there are and when each is written. Sources are the
+//! types of k8s-openapi here, and in tidings-api those of k8s-pb and the stored bytes themselves.
+
+mod json;
+mod moment;
+mod protobuf;
+pub(crate) mod recorded;
+mod text;
+mod time;
+
+use crate::fields::{Field, Kind};
+
+pub use json::{Members, write_fields, write_members, write_object};
+pub use moment::{Moment, moment};
+pub use protobuf::{MAGIC, put_varint, varint, varint_len};
+pub(crate) use text::escape;
+pub use text::{write_integer, write_string};
+pub use time::{write_micro_time, write_time};
+
+/// An object that can be written. `None` is the answer of one whose bytes are not in the usual
+/// form.
+pub trait Source {
+    /// Gives the value of a field to a sink.
+    fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()>;
+}
+
+/// What becomes of the value of one field. Each method is for one kind of field; items of a list
+/// and members of a map come one by one.
+pub trait Sink {
+    /// A text, empty if it is unset.
+    fn text(&mut self, text: &str);
+    /// An integer.
+    fn integer(&mut self, integer: Option<i64>);
+    /// A boolean.
+    fn boolean(&mut self, boolean: Option<bool>);
+    /// A time.
+    fn time(&mut self, time: Option<Moment>);
+    /// An object.
+    fn object<S: Source>(&mut self, object: Option<&S>) -> Option<()>;
+    /// An object of a list.
+    fn item<S: Source>(&mut self, item: &S) -> Option<()>;
+    /// A text of a list.
+    fn text_item(&mut self, item: &str);
+    /// A member of a map.
+    fn entry(&mut self, key: &str, value: &str);
+    /// JSON as it is to be written.
+    fn json(&mut self, json: Option<&[u8]>);
+}
+
+/// An object of which nothing is set.
+#[derive(Clone, Copy, Debug)]
+pub struct Nothing;
+
+impl Source for Nothing {
+    fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()> {
+        match field.kind {
+            Kind::Text => sink.text(""),
+            Kind::Int32 | Kind::Int64 => sink.integer(None),
+            Kind::Bool => sink.boolean(None),
+            Kind::Time | Kind::MicroTime => sink.time(None),
+            Kind::Json => sink.json(None),
+            Kind::Object(_) => sink.object(None::<&Self>)?,
+            Kind::Map | Kind::Set | Kind::List(..) => {}
+        }
+        Some(())
+    }
+}

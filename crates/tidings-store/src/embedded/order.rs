@@ -1,0 +1,150 @@
+//! In which order the records of each bucket end: which of them end so much before an earlier one
+//! that the index must lead to their ends, and when a sweep need look at a bucket again.
+//!
+//! A sweep goes through a bucket in the order of revisions and stops at the first record that
+//! lives. Records of one life end in that order. One that ends more than [`TOLERANCE`] before an
+//! earlier one of its bucket is *early*: it has an entry in the index by its end, which the sweep
+//! looks for first. So no end is written down later than that because of another record.
+//!
+//! All of this follows from the log and goes with the index: the checkpoint notes it, and a replay
+//! adds what came since. What is not known errs on the side of more entries and more looks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{Revision, UnixMillis};
+
+/// Milliseconds by which a record may end before an earlier one without being early.
+pub(crate) const TOLERANCE: i64 = 2_000;
+
+/// The order of one bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Track {
+    /// The latest end in it.
+    pub(crate) latest: i64,
+    /// All early ends before this moment are written down, and those of that moment before a
+    /// revision.
+    pub(crate) reached: (i64, Revision),
+    /// No early end that is not written down comes before this moment.
+    pub(crate) early: i64,
+    /// No other end does that is not written down.
+    pub(crate) next: i64,
+}
+
+impl Track {
+    /// That of a bucket of which it is known what the index has.
+    pub(crate) fn noted(latest: i64, reached: i64) -> Self {
+        Self {
+            latest,
+            reached: (reached, 0),
+            early: reached,
+            next: i64::MIN,
+        }
+    }
+}
+
+/// That of every bucket that may end; see the module documentation. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Order(Arc<Mutex<BTreeMap<u64, Track>>>);
+
+impl Order {
+    fn tracks(&self) -> MutexGuard<'_, BTreeMap<u64, Track>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a record that is put into a bucket, and tells whether it is early.
+    pub(crate) fn put(&self, bucket: u64, expires_at: Option<UnixMillis>) -> bool {
+        let Some(UnixMillis(end)) = expires_at else {
+            return false;
+        };
+        let mut tracks = self.tracks();
+        let track = tracks.entry(bucket).or_insert(Track {
+            latest: end,
+            reached: (i64::MIN, 0),
+            early: i64::MAX,
+            next: i64::MAX,
+        });
+        let is_early = end.saturating_add(TOLERANCE) < track.latest;
+        track.latest = track.latest.max(end);
+        if is_early {
+            track.reached = track.reached.min((end, 0));
+            track.early = track.early.min(end);
+        } else {
+            track.next = track.next.min(end);
+        }
+        is_early
+    }
+
+    /// What is known of a bucket; of one that is not known, that anything may be in it.
+    pub(crate) fn of(&self, bucket: u64) -> Track {
+        let known = self.tracks().get(&bucket).copied();
+        let end = i64::try_from(bucket).unwrap_or(i64::MAX);
+        known.unwrap_or(Track::noted(end, i64::MIN))
+    }
+
+    pub(crate) fn set(&self, bucket: u64, track: Track) {
+        self.tracks().insert(bucket, track);
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<u64, Track> {
+        self.tracks().clone()
+    }
+
+    /// Takes a sweep back whose commit failed: `before` is what was known before it.
+    pub(crate) fn restore(&self, before: &BTreeMap<u64, Track>) {
+        let mut tracks = self.tracks();
+        for (bucket, before) in before {
+            if let Some(track) = tracks.get_mut(bucket) {
+                track.reached = track.reached.min(before.reached);
+                track.early = track.early.min(before.early);
+                track.next = track.next.min(before.next);
+            }
+        }
+        // What was not known then is found out again.
+        tracks.retain(|bucket, _| before.contains_key(bucket));
+    }
+
+    pub(crate) fn forget(&self, bucket: u64) {
+        self.tracks().remove(&bucket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_long_before_an_earlier_one_is_early() {
+        let order = Order::default();
+        let put = |bucket, end| order.put(bucket, Some(UnixMillis(end)));
+        assert!(!put(1, 100_000));
+        assert!(!put(1, 98_000), "within the tolerance");
+        assert!(put(1, 97_999));
+        assert!(!put(2, 50_000), "another bucket");
+        assert_eq!((order.of(1).early, order.of(1).next), (97_999, 98_000));
+        order.set(
+            1,
+            Track {
+                reached: (99_000, 0),
+                early: i64::MAX,
+                ..order.of(1)
+            },
+        );
+        let before = order.all();
+        assert!(put(1, 98_500 - 1000), "the clock was set back");
+        assert_eq!((order.of(1).reached.0, order.of(1).early), (97_500, 97_500));
+        order.set(
+            1,
+            Track {
+                reached: (99_000, 0),
+                early: i64::MAX,
+                ..order.of(1)
+            },
+        );
+        order.restore(&before);
+        assert_eq!(order.of(1).early, i64::MAX);
+        order.forget(1);
+        assert_eq!(order.of(1).latest, 1, "anything may be in it");
+        assert!(!order.put(1, None));
+    }
+}

@@ -1,0 +1,357 @@
+//! Writes down the ends of records that have expired by the confirmed time: first the early ones of
+//! a bucket, by their own ends, then the others in the order of their writing, up to the first that
+//! lives (see [`order`](super::order)).
+//!
+//! Invariants: what is written down in the order of writing is told by the state (a mark for each
+//! bucket, and the last bucket that is finished), and touches the index not at all; an early end is
+//! written down as a deletion is, but in a bucket that stays as long as its version's, so that an
+//! index made anew finds it. What cannot be read in one bucket holds up no other.
+
+use std::sync::Arc;
+
+use super::batch::Batch;
+use super::bucket::Bucket;
+use super::frame::{Entry, Kind};
+use super::index::key_of;
+use super::keys::{self, Ends, NEVER, Placed, Version};
+use super::order::Track;
+use super::read::View;
+use super::stored::unpack_record;
+use crate::{Fault, Revision, UnixMillis};
+
+/// Versions a sweep looks at, at most; most of them may have ended before their time.
+const STEPS_MAX: usize = 16 * 1024;
+
+/// Early ends looked at at a time, for the lag.
+const LOOKED_AT: usize = 256;
+
+/// How much a sweep may still do.
+struct Budget {
+    ends: usize,
+    steps: usize,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.ends == 0 || self.steps == 0
+    }
+
+    fn left(&self) -> usize {
+        self.ends.min(self.steps)
+    }
+}
+
+impl Batch<'_> {
+    /// Writes down ends, at most about `quota` of them; whether there may be more. Must come before
+    /// anything else in the batch. If the commit fails, what the index knows of the order of ends
+    /// is to be restored.
+    ///
+    /// # Errors
+    /// The first bucket's that could not be read; what was done stands.
+    pub(crate) fn sweep(&mut self, quota: usize) -> Result<bool, Fault> {
+        let mut budget = Budget {
+            ends: quota,
+            steps: STEPS_MAX,
+        };
+        let order = self.view.engine.index.order.clone();
+        let now = self.confirmed.0;
+        let (mut failed, mut all_over) = (None, true);
+        let buckets = Arc::clone(&self.view.buckets);
+        for (name, bucket) in buckets.range(self.state.swept.floor.saturating_add(1)..NEVER) {
+            let mut track = order.of(*name);
+            let is_over = i64::try_from(*name).is_ok_and(|end| end <= now);
+            all_over &= is_over;
+            let swept = self.sweep_bucket((*name, bucket), &mut track, &mut budget);
+            order.set(*name, track);
+            match swept {
+                // All in it has expired. It must not hold up the buckets behind it for ever.
+                Err(Fault::Corrupt(damage)) if is_over => {
+                    tracing::error!(
+                        bucket = name,
+                        damage,
+                        "a bucket whose time is over is damaged: the ends of its records from there on are not told, \
+                         and they stay in the counts"
+                    );
+                }
+                Err(fault) => {
+                    all_over = false;
+                    failed = failed.or(Some(fault));
+                }
+                Ok(()) => all_over &= track.next == i64::MAX,
+            }
+            if budget.is_spent() {
+                // That so much was passed over is not to be found out again.
+                self.dirty = true;
+                return Ok(true);
+            }
+            if all_over {
+                self.state.swept.raise(*name);
+                self.finished.push((*name, self.state.revision));
+                self.dirty = true;
+            }
+        }
+        failed.map_or(Ok(false), Err)
+    }
+
+    fn sweep_bucket(
+        &mut self,
+        bucket: (u64, &Bucket),
+        track: &mut Track,
+        budget: &mut Budget,
+    ) -> Result<(), Fault> {
+        if track.early <= self.confirmed.0 {
+            self.sweep_early(bucket, track, budget)?;
+        }
+        if track.next <= self.confirmed.0 && !budget.is_spent() {
+            self.sweep_in_order(bucket, track, budget)?;
+        }
+        Ok(())
+    }
+
+    /// Logs a stretch of ends. What it did before an error stands.
+    fn log_ends(&mut self, to: u64, first: Revision, bucket: u64, versions: Vec<Revision>) {
+        if !versions.is_empty() {
+            let ends = Ends {
+                expired: true,
+                bucket,
+                versions,
+            };
+            self.log(to, Kind::Ends, first, &ends.encode());
+        }
+    }
+
+    fn sweep_early(
+        &mut self,
+        (name, bucket): (u64, &Bucket),
+        track: &mut Track,
+        budget: &mut Budget,
+    ) -> Result<(), Fault> {
+        let first = self.state.revision + 1;
+        let mut versions = Vec::new();
+        let swept = self.sweep_early_versions((name, bucket), track, budget, &mut versions);
+        // An index that is made anew must find it as long as the version is there.
+        let last = self.view.buckets.keys().next_back();
+        let stays = if self.home >= name {
+            self.home
+        } else {
+            last.copied().unwrap_or(name)
+        };
+        self.log_ends(stays, first, name, versions);
+        swept
+    }
+
+    fn sweep_early_versions(
+        &mut self,
+        (name, bucket): (u64, &Bucket),
+        track: &mut Track,
+        budget: &mut Budget,
+        versions: &mut Vec<Revision>,
+    ) -> Result<(), Fault> {
+        let due = self
+            .view
+            .early((name, bucket), track.reached, budget.left())?;
+        let are_all = due.len() < budget.left();
+        for (end, revision) in due {
+            (track.reached, track.early) = ((end.0, revision), end.0);
+            if end > self.confirmed {
+                return Ok(());
+            }
+            budget.steps -= 1;
+            let is_ended = self.view.is_ended(&bucket.index, revision)?;
+            if is_ended || self.state.swept.has(name, revision) {
+                continue;
+            }
+            // None if it was left out of the log, as it ended.
+            let Some(found) = self.view.found(revision, name)? else {
+                continue;
+            };
+            let placed = Placed {
+                is_early: true,
+                ..found.placed()
+            };
+            let ended = self.next_revision();
+            versions.push(revision);
+            let hash = self.view.engine.index.hash(&found.record.key);
+            self.memtable
+                .remove(hash, &found.record.key, &placed, ended);
+            self.ended(found.record, name, ended, true);
+            budget.ends -= 1;
+        }
+        if are_all {
+            track.reached = (self.confirmed.0.saturating_add(1), 0);
+            track.early = i64::MAX;
+        } else {
+            track.reached.1 += 1;
+            budget.steps = 0;
+        }
+        Ok(())
+    }
+
+    fn sweep_in_order(
+        &mut self,
+        (name, bucket): (u64, &Bucket),
+        track: &mut Track,
+        budget: &mut Budget,
+    ) -> Result<(), Fault> {
+        let first = self.state.revision + 1;
+        let mut versions = Vec::new();
+        let swept = self.sweep_versions((name, bucket), track, budget, &mut versions);
+        // What was swept is told by the state for as long as the bucket is there, and its ends by
+        // the log for as long as the history needs them, wherever they lie. So they go where this
+        // commit writes anyway.
+        self.log_ends(self.home, first, name, versions);
+        swept
+    }
+
+    fn sweep_versions(
+        &mut self,
+        (name, bucket): (u64, &Bucket),
+        track: &mut Track,
+        budget: &mut Budget,
+        versions: &mut Vec<Revision>,
+    ) -> Result<(), Fault> {
+        let start = self.state.swept.mark(name).saturating_add(1);
+        // Both run in the order of revisions, so the marks are walked along.
+        let (first, last) = (keys::ended_key(start), keys::ended_key(Revision::MAX));
+        let mut marks = self
+            .view
+            .snapshot
+            .range(&bucket.index, &first[..]..=&last[..])
+            .map(|entry| keys::trailing_revision(&key_of(entry)?));
+        let mut mark = marks.next().transpose()?;
+        let mut walk = bucket.log.walk(start);
+        while !budget.is_spent() {
+            let found = walk.next(|entry| {
+                let revision = entry.revision;
+                if entry.kind != Kind::Version || revision < start {
+                    return Ok(None);
+                }
+                while mark.is_some_and(|mark| mark < revision) {
+                    mark = marks.next().transpose()?;
+                }
+                // Those that this batch ended are among them.
+                let memtables = &self.view.snapshot.memtables;
+                if mark == Some(revision) || memtables.have_ended(revision, self.state.revision) {
+                    return Ok(Some((revision, Found::Ended)));
+                }
+                let version = Version::decode(entry.content, revision, name)?;
+                let end = version.expires_at.unwrap_or(UnixMillis(i64::MAX));
+                if end > self.confirmed {
+                    return Ok(Some((revision, Found::Lives(end))));
+                }
+                let record = unpack_record(self.view.codec, version, revision)?;
+                Ok(Some((revision, Found::Expired(record))))
+            })?;
+            match found {
+                None => {
+                    track.next = i64::MAX;
+                    return Ok(());
+                }
+                Some((_, Found::Lives(end))) => {
+                    track.next = end.0;
+                    return Ok(());
+                }
+                Some((revision, Found::Ended)) => self.state.swept.set_mark(name, revision),
+                Some((revision, Found::Expired(record))) => {
+                    let ended = self.next_revision();
+                    versions.push(revision);
+                    // The state tells of it, so no entry of the index need be touched.
+                    self.state.swept.set_mark(name, revision);
+                    self.ended(record, name, ended, true);
+                    budget.ends -= 1;
+                }
+            }
+            budget.steps -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// What a sweep comes to.
+enum Found {
+    Ended,
+    Expired(crate::Record),
+    Lives(UnixMillis),
+}
+
+impl View<'_> {
+    /// Early ends of a bucket from a moment on, in order: so many at least, if there are.
+    fn early(
+        &self,
+        (name, bucket): (u64, &Bucket),
+        from: (i64, Revision),
+        limit: usize,
+    ) -> Result<Vec<(UnixMillis, Revision)>, Fault> {
+        let mut found = Vec::new();
+        for memtable in self.snapshot.memtables.iter() {
+            let early = memtable.early(name, from, limit).into_iter();
+            found.extend(early.map(|(end, revision)| (UnixMillis(end), revision)));
+        }
+        let first = keys::early_key(UnixMillis(from.0), from.1);
+        let last = keys::early_key(UnixMillis(i64::MAX), Revision::MAX);
+        let entries = self.snapshot.range(&bucket.index, &first[..]..=&last[..]);
+        for entry in entries.take(limit) {
+            found.push(keys::read_early_key(&key_of(entry)?)?);
+        }
+        // Each of them has the next so many, so the first so many of all are among them; one that
+        // is being flushed is found twice.
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// By how many milliseconds the end that is overdue for longest is overdue.
+    pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
+        let mut first = now;
+        for (name, bucket) in self
+            .buckets
+            .range(self.state.swept.floor.saturating_add(1)..NEVER)
+        {
+            first = first.min(self.first_in_order((*name, bucket))?.unwrap_or(now));
+            first = first.min(self.first_early((*name, bucket), now)?.unwrap_or(now));
+        }
+        Ok(now.0.saturating_sub(first.0).max(0).cast_unsigned())
+    }
+
+    fn first_in_order(&self, (name, bucket): (u64, &Bucket)) -> Result<Option<UnixMillis>, Fault> {
+        let start = self.state.swept.mark(name).saturating_add(1);
+        let mut walk = bucket.log.walk(start);
+        let waiting = walk.next(|entry| {
+            let Entry { kind, revision, .. } = entry;
+            if kind != Kind::Version
+                || revision < start
+                || self.is_ended(&bucket.index, revision)?
+            {
+                return Ok(None);
+            }
+            Version::decode(entry.content, revision, name).map(|version| Some(version.expires_at))
+        })?;
+        Ok(waiting.flatten())
+    }
+
+    fn first_early(
+        &self,
+        (name, bucket): (u64, &Bucket),
+        now: UnixMillis,
+    ) -> Result<Option<UnixMillis>, Fault> {
+        let mut from = self.engine.index.order.of(name).reached;
+        loop {
+            let due = self.early((name, bucket), from, LOOKED_AT)?;
+            let are_all = due.len() < LOOKED_AT;
+            for (end, revision) in due {
+                if end > now {
+                    return Ok(None);
+                }
+                let is_swept = self.state.swept.has(name, revision);
+                if !is_swept && !self.is_ended(&bucket.index, revision)? {
+                    return Ok(Some(end));
+                }
+                from = (end.0, revision.saturating_add(1));
+            }
+            if are_all {
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Every end is written down in its time, whatever lives are mixed: through days of hourly traffic,
+//! after silence, and for any writes, in any order, with reopening and losses between them. The
+//! clock is moved by hand; the store looks at it once a second, so an end that is written down by
+//! [`TOLERANCE`] after its time is written down within five seconds of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::order::TOLERANCE;
+use super::*;
+use crate::clock::ManualClock;
+use crate::{Change, UnixMillis};
+
+const START: i64 = 1_700_000_000_000;
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+const YEAR: i64 = 365 * DAY;
+
+/// A store beside the ends that it has to write down.
+struct Kept {
+    folder: tempfile::TempDir,
+    clock: ManualClock,
+    store: Option<EmbeddedStore>,
+    /// When the last version of each key ends.
+    ends: BTreeMap<String, i64>,
+    /// Whether the index is flushed at every commit.
+    small: bool,
+}
+
+impl Kept {
+    fn new(small: bool) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let mut kept = Self {
+            folder: folder.unwrap(),
+            clock: ManualClock::at(UnixMillis(START)),
+            store: None,
+            ends: BTreeMap::new(),
+            small,
+        };
+        kept.open();
+        kept
+    }
+
+    fn open(&mut self) {
+        let options = EmbeddedOptions {
+            clock: Arc::new(self.clock.clone()),
+            expire_by_itself: false,
+            history_retention: std::time::Duration::MAX,
+            free_space_min: 0,
+            index_memory_bytes: if self.small { 2 << 10 } else { 1 << 20 },
+            ..EmbeddedOptions::default()
+        };
+        self.store = Some(EmbeddedStore::open(self.path(), options).unwrap());
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn store(&self) -> &EmbeddedStore {
+        self.store.as_ref().unwrap()
+    }
+
+    fn now(&self) -> i64 {
+        use crate::clock::Clock;
+        self.clock.now().0
+    }
+
+    async fn write(&mut self, key: &str, life: i64) {
+        let end = self.now() + life;
+        let record = NewRecord::new(key.to_owned()).expires_at(UnixMillis(end));
+        let name = Bytes::from(key.to_owned());
+        let written = match self.store().get(name.clone()).await.unwrap() {
+            None => self.store().create(name, record).await,
+            Some(found) => self.store().update(name, record, found.revision).await,
+        };
+        written.unwrap();
+        self.ends.insert(key.to_owned(), end);
+    }
+
+    async fn delete(&mut self, key: &str) {
+        if self
+            .store()
+            .delete(key.to_owned().into(), None)
+            .await
+            .is_ok()
+        {
+            self.ends.remove(key);
+        }
+    }
+
+    /// Lets time pass, and has the ends written down that are due.
+    async fn pass(&mut self, millis: i64) {
+        self.clock.advance(millis);
+        self.store().expire().await.unwrap();
+        self.check().await;
+    }
+
+    async fn check(&mut self) {
+        let now = self.now();
+        let stats = self.store().stats().await.unwrap();
+        let count = |after: i64| self.ends.values().filter(|end| **end > after).count() as u64;
+        let (live, waiting) = (count(now), count(now - TOLERANCE));
+        let found = stats.records;
+        assert!(
+            (live..=waiting).contains(&found),
+            "{found} records of which {live} live; {waiting} may wait"
+        );
+        let lag = stats.expiry_lag_ms;
+        assert!(lag <= TOLERANCE.cast_unsigned(), "{lag} ms late");
+        assert_eq!(lag == 0, found == live, "the lag tells whether one waits");
+        self.ends.retain(|_, end| *end > now - TOLERANCE);
+    }
+
+    async fn reopen(&mut self, lost: &[&str]) {
+        self.store().close().await;
+        self.store = None;
+        for lost in lost {
+            let path = self.path().join(lost);
+            let removed = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            removed.unwrap();
+        }
+        self.open();
+    }
+
+    /// The history tells of one end for each life.
+    async fn check_history(&self) {
+        let last = self.store().revision();
+        let mut watch = self.store().watch(Bytes::new(), 1).await.unwrap();
+        let mut lives: BTreeMap<Bytes, bool> = BTreeMap::new();
+        while watch.revision() < last {
+            for change in watch.next().await.unwrap() {
+                let before = lives.insert(change.key().clone(), change.record().is_some());
+                let ends = matches!(&*change, Change::Delete { .. });
+                assert!(!ends || before == Some(true), "{change:?} ended twice");
+            }
+        }
+        let living = lives.values().filter(|lives| **lives).count() as u64;
+        assert_eq!(living, self.store().stats().await.unwrap().records);
+    }
+}
+
+#[tokio::test]
+async fn two_weeks_beside_hours() {
+    let mut kept = Kept::new(true);
+    for hour in 0..20 * 24 {
+        kept.write(&format!("weeks/{hour}"), 14 * DAY).await;
+        kept.write(&format!("hour/{hour}"), HOUR).await;
+        kept.write(&format!("half/{hour}"), HOUR / 2).await;
+        kept.pass(29 * MINUTE).await;
+        kept.pass(MINUTE + 3 * SECOND).await;
+        kept.pass(30 * MINUTE).await;
+        if hour % 97 == 0 {
+            kept.reopen(&[]).await;
+        }
+    }
+    kept.check_history().await;
+}
+
+#[tokio::test]
+async fn after_silence() {
+    let mut kept = Kept::new(false);
+    for number in 0..50 {
+        kept.write(&format!("weeks/{number}"), 14 * DAY).await;
+        kept.pass(HOUR).await;
+    }
+    // Some of them have ended, and the others of their bucket live for two days.
+    kept.pass(14 * DAY - 48 * HOUR).await;
+    for number in 0..12 {
+        kept.write(&format!("hour/{number}"), HOUR).await;
+        kept.write(&format!("half/{number}"), HOUR / 2).await;
+        kept.pass(2 * HOUR).await;
+    }
+    kept.pass(20 * DAY).await;
+    assert_eq!(kept.store().stats().await.unwrap().records, 0);
+    kept.check_history().await;
+}
+
+/// More than is written down by one commit, and all at one moment, behind one that lives on.
+#[tokio::test]
+async fn many_early_ends_at_once() {
+    let mut kept = Kept::new(false);
+    // There are so many buckets that they must share one.
+    for number in 0..40 {
+        let life = ((3 * HOUR) << (number / 4)) / 4 * (4 + number % 4);
+        kept.write(&format!("lasts/{number}"), life).await;
+    }
+    let writes = (0..3000).map(|number| {
+        let record = NewRecord::new("").expires_at(UnixMillis(START + 2 * HOUR));
+        kept.store()
+            .create(format!("early/{number}").into(), record)
+    });
+    futures::future::try_join_all(writes).await.unwrap();
+    kept.ends
+        .extend((0..3000).map(|number| (format!("early/{number}"), START + 2 * HOUR)));
+    kept.pass(HOUR).await;
+    kept.pass(HOUR + 3 * SECOND).await;
+    kept.reopen(&["CHECKPOINT"]).await;
+    kept.check().await;
+    kept.check_history().await;
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { key: u8, life: i64 },
+    Delete(u8),
+    Pass(i64),
+    Reopen(&'static [&'static str]),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    // As many of each length, from a second to ten years.
+    let time = || {
+        (0..29u32, 0.5..1.0f64).prop_map(|(power, share)| {
+            let millis = ((SECOND << power) as f64 * share) as i64;
+            millis.clamp(SECOND, 10 * YEAR)
+        })
+    };
+    let step = prop_oneof![
+        12 => (0..40u8, time()).prop_map(|(key, life)| Step::Write { key, life }),
+        2 => (0..40u8).prop_map(Step::Delete),
+        5 => time().prop_map(Step::Pass),
+        2 => (SECOND..HOUR).prop_map(Step::Pass),
+        1 => prop::sample::select(vec![
+            Step::Reopen(&[]), Step::Reopen(&["CHECKPOINT"]), Step::Reopen(&["index"]),
+        ]),
+    ];
+    proptest::collection::vec(step, 1..150)
+}
+
+#[test]
+fn any_mixture() {
+    let config = Config {
+        cases: 24,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let run = TestRunner::new(config).run(&(any::<bool>(), steps()), |(small, steps)| {
+        runtime.block_on(async {
+            let mut kept = Kept::new(small);
+            for step in steps {
+                match step {
+                    Step::Write { key, life } => kept.write(&format!("k{key}"), life).await,
+                    Step::Delete(key) => kept.delete(&format!("k{key}")).await,
+                    Step::Pass(millis) => kept.pass(millis).await,
+                    Step::Reopen(lost) => {
+                        kept.reopen(lost).await;
+                        kept.check().await;
+                    }
+                }
+            }
+            kept.check_history().await;
+        });
+        Ok(())
+    });
+    run.unwrap();
+}

@@ -1,0 +1,32 @@
+//! Any text as a field selector and a label selector: no panic, and an event is selected from its
+//! bytes exactly if it is selected itself.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidings_api::codec::json::Reading;
+use tidings_api::codec::{self, Api};
+use tidings_api::selector::{FieldSelector, LabelSelector, Selector};
+
+const EVENT: &str = r#"{"metadata": {"name": "web.1", "namespace": "shop", "labels": {"app": "web"}},
+    "involvedObject": {"kind": "Pod", "name": "web", "uid": "u"}, "reason": "BackOff",
+    "source": {"component": "kubelet"}, "type": "Warning"}"#;
+
+fuzz_target!(|input: &[u8]| {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    let mut json = serde_json::Deserializer::from_str(EVENT);
+    let (_, mut event) = codec::read_event(Api::Core, &mut json, &mut Reading::default())
+        .expect("it is an event");
+    let stored = codec::encode_stored(&mut event);
+    let event = codec::decode_stored(&stored, 1).expect("it was just encoded");
+    for api in [Api::Core, Api::Events] {
+        let selector = Selector {
+            fields: FieldSelector::parse(api, text).unwrap_or_default(),
+            labels: LabelSelector::parse(text).unwrap_or_default(),
+        };
+        let selected = selector.selects(&stored, 1).expect("it is an event");
+        assert_eq!(selected, selector.matches(&event));
+    }
+});
