@@ -31,17 +31,24 @@ pub(crate) enum Verb {
     DeleteCollection,
 }
 
-macro_rules! parameters {
-    ($($constant:ident = $name:literal, $kind:ident, [$($verb:ident)*], $about:literal;)*) => {
-        $(pub(crate) const $constant: Parameter = Parameter {
+macro_rules! parameter {
+    ($name:literal, $kind:ident, [$($verb:ident)*], $about:literal) => {
+        Parameter {
             name: $name,
             kind: Kind::$kind,
             verbs: &[$(Verb::$verb),*],
             about: $about,
-        };)*
+        }
+    };
+}
 
-        /// All of them.
-        pub(crate) const PARAMETERS: &[Parameter] = &[$($constant),*];
+macro_rules! parameters {
+    ($($constant:ident = $name:literal, $kind:ident, [$($verb:ident)*], $about:literal;)*) => {
+        $(pub(crate) const $constant: Parameter = parameter!($name, $kind, [$($verb)*], $about);)*
+
+        /// All of them. The constants are not named here: one that is never read is unused.
+        pub(crate) const PARAMETERS: &[Parameter] =
+            &[$(parameter!($name, $kind, [$($verb)*], $about)),*];
     };
 }
 
