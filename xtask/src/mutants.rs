@@ -129,7 +129,7 @@ fn folder(root: &Path) -> PathBuf {
 /// Runs cargo-mutants on these of the listed faults, and reads what it wrote down.
 fn tried(root: &Path, command: &mut Command, listed: &[&str], faults: &[&str]) -> Result<Outcome> {
     let written = folder(root).join("mutants.out");
-    // It goes on where an earlier run ended. Its patterns would do, but it does not ask them of
+    // It continues where an earlier run ended. Its patterns would do, but it does not ask them of
     // every kind of fault.
     let faults: HashSet<_> = faults.iter().collect();
     let others = listed.iter().filter(|fault| !faults.contains(fault));
