@@ -17,8 +17,8 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let mut json = serde_json::Deserializer::from_str(EVENT);
-    let (_, mut event) = codec::read_event(Api::Core, &mut json, &mut Reading::default())
-        .expect("it is an event");
+    let (_, mut event) =
+        codec::read_event(Api::Core, &mut json, &mut Reading::default()).expect("it is an event");
     let stored = codec::encode_stored(&mut event);
     let event = codec::decode_stored(&stored, 1).expect("it was just encoded");
     for api in [Api::Core, Api::Events] {

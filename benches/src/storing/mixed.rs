@@ -1,4 +1,5 @@
-//! Mixed lives in the embedded store: how late ends are written down, and what patches leave on disk.
+//! Mixed lives in the embedded store: how late ends are written down, and what patches leave on
+//! disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ const DAY: i64 = 86_400_000;
 const ROUNDS: u64 = 50;
 const IDLE_ROUNDS: u64 = 5;
 
-/// Writes records of lives from one to twenty seconds beside such of an hour to ten years, and says how long after their
-/// time the ends were told.
+/// Writes records of lives from one to twenty seconds beside such of an hour to ten years, and says
+/// how long after their time the ends were told.
 ///
 /// # Errors
 /// What the store answered.
@@ -107,8 +108,9 @@ impl Patched {
     }
 }
 
-/// Patches a few records of two weeks again and again, for days by the clock, in a log of shorter files than usual; says what
-/// that leaves on disk, and what writers saw while space was given back.
+/// Patches a few records of two weeks again and again, for days by the clock, in a log of shorter
+/// files than usual; says what that leaves on disk, and what writers saw while space was given
+/// back.
 ///
 /// # Errors
 /// What the store answered.

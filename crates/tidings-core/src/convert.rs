@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::fields::{Field, core_v1, events_v1};
 
-/// The fields that differ: the name in core/v1, then the name in events.k8s.io/v1. Every other field
-/// has one name.
+/// The fields that differ: the name in core/v1, then the name in events.k8s.io/v1. Every other
+/// field has one name.
 pub fn renamed_fields() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
     let of_core =
         |field: &Field| (core_v1::EVENT.fields.iter()).find(|core| core.number == field.stored);

@@ -25,6 +25,7 @@ mod name;
 mod outcome;
 mod packed;
 mod patch;
+mod recorded;
 mod reference;
 mod retry;
 mod source;

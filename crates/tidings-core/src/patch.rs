@@ -60,7 +60,8 @@ fn client_go(occurrence: &Occurrence) -> Vec<u8> {
             o.time("lastTimestamp", last.and_then(set));
         }
         o.optional("message", occurrence.message());
-        // Comparing sorts the one side's finalizers and not the other's, and so finds a new order in any that were not sorted.
+        // Comparing sorts the one side's finalizers and not the other's, and so finds a new order
+        // in any that were not sorted.
         let finalizers = occurrence.event().finalizers();
         if !finalizers.is_sorted() {
             o.object("metadata", |o| {

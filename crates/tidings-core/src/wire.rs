@@ -7,7 +7,6 @@
 mod json;
 mod moment;
 mod protobuf;
-pub(crate) mod recorded;
 mod text;
 mod time;
 
@@ -15,12 +14,14 @@ use crate::fields::{Field, Kind};
 
 pub use json::{Members, write_fields, write_members, write_object};
 pub use moment::{Moment, moment};
+pub(crate) use protobuf::envelope;
 pub use protobuf::{MAGIC, put_varint, varint, varint_len};
 pub(crate) use text::escape;
 pub use text::{write_integer, write_string};
 pub use time::{write_micro_time, write_time};
 
-/// An object that can be written. `None` is the answer of one whose bytes are not in the usual form.
+/// An object that can be written. `None` is the answer of one whose bytes are not in the usual
+/// form.
 pub trait Source {
     /// Gives the value of a field to a sink.
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()>;

@@ -15,8 +15,8 @@ pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
 
-    /// Time that setting the clock does not change, for budgets of events. By default it follows [`now`](Self::now), which is right for a clock
-    /// that a test moves by hand.
+    /// Time that setting the clock does not change, for budgets of events. By default it follows
+    /// [`now`](Self::now), which is right for a clock that a test moves by hand.
     fn monotonic(&self) -> Monotonic {
         Monotonic::from_nanos(i64::try_from(self.now().as_nanosecond()).unwrap_or(i64::MAX))
     }
@@ -42,7 +42,8 @@ pub(crate) fn timer() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// The moment so long after `began`, on the clock that timers run by; far off where time is so long.
+/// The moment so long after `began`, on the clock that timers run by; far off where time is so
+/// long.
 pub(crate) fn deadline(began: tokio::time::Instant, time: Duration) -> tokio::time::Instant {
     let end = began.checked_add(time);
     end.unwrap_or_else(|| tokio::time::sleep(time).deadline())

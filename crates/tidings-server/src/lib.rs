@@ -1,9 +1,10 @@
-//! The Kubernetes API for Events over a [`tidings_store::Store`]. To kubectl, client-go and kube-rs it
-//! is a kube-apiserver with a single kind.
+//! The Kubernetes API for Events over a [`tidings_store::Store`]. To kubectl, client-go and kube-rs
+//! it is a kube-apiserver with a single kind.
 //!
 //! # A whole server
 //!
-//! [`start()`] opens the embedded store in a folder, makes a certificate and a token on first use, and listens:
+//! [`start()`] opens the embedded store in a folder, makes a certificate and a token on first use,
+//! and listens:
 //!
 //! ```
 //! use tidings_server::{StartOptions, start};
@@ -52,15 +53,16 @@
 //! - `v1` and `events.k8s.io/v1` Events, two views of one stored object: get, list, watch, create,
 //!   update (which also creates), JSON, merge and strategic merge patch, server-side apply, delete,
 //!   deletecollection; dry runs, field validation, generated names.
-//! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch stream.
+//! - Selectors, consistent pages, resource versions, watch bookmarks and the list-then-watch
+//!   stream.
 //! - JSON as Go writes it, YAML, Kubernetes' protobuf, `Table` and `PartialObjectMetadata`.
-//! - Users by token, client certificate or a cluster's `TokenReview`; permissions by RBAC from a file
-//!   or a cluster's `SubjectAccessReview`; impersonation, and reviews of oneself. Without any of these
-//!   only `system:masters` may access events, and anonymous clients see health and version, as with
-//!   kube-apiserver's default policy.
-//! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web` works),
-//!   OpenAPI v3 as far as kubectl reads it, health, metrics. Long answers are compressed for clients
-//!   that accept it.
+//! - Users by token, client certificate or a cluster's `TokenReview`; permissions by RBAC from a
+//!   file or a cluster's `SubjectAccessReview`; impersonation, and reviews of oneself. Without any
+//!   of these only `system:masters` may access events, and anonymous clients see health and
+//!   version, as with kube-apiserver's default policy.
+//! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web`
+//!   works), OpenAPI v3 as far as kubectl reads it, health, metrics. Long answers are compressed
+//!   for clients that accept it.
 //!
 //! # What it does not do
 //!

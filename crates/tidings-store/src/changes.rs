@@ -1,8 +1,9 @@
 //! The recent history every watcher reads from: one bounded ring of changes, shared by all.
 //!
-//! Invariants: changes are in revision order and complete from `oldest` (exclusive) to `latest` (inclusive); a watcher
-//! owns nothing but its position, so a slow one costs no memory. Who falls behind the ring is sent to the backend's
-//! older history ([`Older`]), and is told `Compacted` if that does not reach back either.
+//! Invariants: changes are in revision order and complete from `oldest` (exclusive) to `latest`
+//! (inclusive); a watcher owns nothing but its position, so a slow one costs no memory. Who falls
+//! behind the ring is sent to the backend's older history ([`Older`]), and is told `Compacted` if
+//! that does not reach back either.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -14,8 +15,8 @@ use crate::{
     BoxFuture, Change, Fault, Index, REVISION_OF_NEW, Record, Revision, Watch, WatchError,
 };
 
-/// Most that one call to [`Watch::next`] returns, which a slow watcher holds until it comes back; more only if changes share
-/// a revision. The change that reaches the bytes is the last.
+/// Most that one call to [`Watch::next`] returns, which a slow watcher holds until it comes back;
+/// more only if changes share a revision. The change that reaches the bytes is the last.
 const TAKE_MAX: Bounds = Bounds {
     changes: 1024,
     bytes: 1 << 20,
@@ -39,7 +40,8 @@ pub(crate) struct Bounds {
 
 /// Changes that are no longer in the ring.
 pub(crate) trait Older: Send + Sync {
-    /// Changes after a revision in order, the first few of them (whole revisions), and the revision they reach to.
+    /// Changes after a revision in order, the first few of them (whole revisions), and the revision
+    /// they reach to.
     fn read(
         &self,
         after: Revision,
@@ -95,7 +97,8 @@ impl Changes {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds changes in revision order and wakes the watchers. Revisions greater than `latest` are not visible yet.
+    /// Adds changes in revision order and wakes the watchers. Revisions greater than `latest` are
+    /// not visible yet.
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Logged>, latest: Revision) {
         {
             let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +166,7 @@ impl Changes {
         })
     }
 
-    /// Starts anew at a revision, with nothing remembered.
+    /// Starts again at a revision, with nothing remembered.
     #[cfg(feature = "etcd")]
     pub(crate) fn reset(&self, latest: Revision) {
         {
@@ -178,7 +181,8 @@ impl Changes {
         self.publish([], latest);
     }
 
-    /// The record that was written at a revision, if it is remembered and each revision is one change.
+    /// The record that was written at a revision, if it is remembered and each revision is one
+    /// change.
     pub(crate) fn written(&self, revision: Revision) -> Option<Record> {
         let ring = self.ring();
         let first = ring.changes.front()?.change.revision();

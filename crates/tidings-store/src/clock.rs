@@ -108,7 +108,7 @@ impl ManualClock {
         clock
     }
 
-    /// Lets so many milliseconds pass; negative sets the clock back.
+    /// Lets `millis` milliseconds pass; a negative number sets the clock back.
     pub fn advance(&self, millis: i64) {
         // Readers take the steady time first; the clock must not seem to be behind it.
         self.set_by(millis);
@@ -116,7 +116,7 @@ impl ManualClock {
         self.0.steady.fetch_add(passed, Ordering::SeqCst);
     }
 
-    /// Sets the clock by so many milliseconds, ahead or back, while no time passes.
+    /// Sets the clock ahead by `millis` milliseconds, or back if negative, while no time passes.
     pub fn set_by(&self, millis: i64) {
         self.0.wall.fetch_add(millis, Ordering::SeqCst);
     }

@@ -51,7 +51,8 @@ pub(crate) struct Confirmed {
     before: Option<i64>,
     /// The least lead of this one so far.
     current: i64,
-    /// When this one began, in milliseconds of steady time; negative if that was before this process.
+    /// When this one began, in milliseconds of steady time; negative if that was before this
+    /// process.
     since: i64,
     /// Whether it was logged that the clock is ahead.
     told: bool,
@@ -243,8 +244,8 @@ mod tests {
         Confirmed::resume(Some(confirmed.belief(noted)), now)
     }
 
-    /// However short each of them lives: what the clock says is confirmed after two periods in which
-    /// one of them ran.
+    /// However short each of them lives: what the clock says is confirmed after two periods in
+    /// which one of them ran.
     #[test]
     fn processes_that_live_for_less_than_a_period_complete_it_together() {
         for (up, down) in [

@@ -1,4 +1,5 @@
-//! What can go wrong, one enum per kind of operation. Messages are lowercase fragments that fit after "failed to …: ".
+//! What can go wrong, one enum per kind of operation. Messages are lowercase fragments that fit
+//! after "failed to …: ".
 
 use std::sync::Arc;
 
@@ -20,8 +21,9 @@ pub enum Fault {
     /// The disk or the backend refused; nothing was written.
     #[error("the store's storage failed: {0}")]
     Storage(Arc<dyn std::error::Error + Send + Sync>),
-    /// The write was handed over but its fate could not be learned (the disk failed while syncing, say, or the store's
-    /// committer panicked in the middle of the commit): it may turn out to be done. Read before trying again.
+    /// The write was handed over but its fate could not be learned (the disk failed while syncing,
+    /// say, or the store's committer panicked in the middle of the commit): it may turn out to be
+    /// done. Read before trying again.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(Arc<dyn std::error::Error + Send + Sync>),
 }
@@ -106,11 +108,11 @@ pub enum ReadError {
     Fault(#[from] Fault),
 }
 
-/// Why a watch could not start or go on.
+/// Why a watch could not start or continue.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// Changes after this revision are forgotten: list anew.
+    /// Changes after this revision are forgotten: list again.
     #[error("changes after revision {after} are compacted, the oldest to start after is {oldest}")]
     Compacted {
         /// The revision after which changes were wanted.

@@ -1,45 +1,46 @@
 //! The storage of events: small records with a global revision, expiry, two indexes and watches.
 //!
 //! A [`Store`] holds records under byte keys. It deals with bytes, revisions and times; HTTP and
-//! Kubernetes types are the API server's, which passes an encoded event, the [`Index`] values to find
-//! it by, and its time of expiry.
+//! Kubernetes types are the API server's, which passes an encoded event, the [`Index`] values to
+//! find it by, and its time of expiry.
 //!
 //! # Rules for every backend
 //!
-//! - **Revisions.** Every change of the store (create, update, delete, expiry) gets a revision greater
-//!   than all before it. A store without writes is at [`REVISION_OF_NEW`]. Revisions survive restarts
-//!   and are never used twice. Several changes may share a revision (as in etcd when a lease ends);
-//!   they are then always delivered together.
+//! - **Revisions.** Every change of the store (create, update, delete, expiry) gets a revision
+//!   greater than all before it. A store without writes is at [`REVISION_OF_NEW`]. Revisions
+//!   survive restarts and are never used twice. Several changes may share a revision (as in etcd
+//!   when a lease ends); they are then always delivered together.
 //! - **Durability.** An acknowledged write is on disk and visible to every later read. A write that
 //!   failed changed nothing, with the exception of [`Fault::Unknown`].
 //! - **Order.** Keys are opaque and ordered by their bytes. The API server uses `namespace/name`.
-//! - **Expiry.** Each record has an absolute time of expiry, set by each write. From then on no read
-//!   returns it, no precondition sees it, and a `create` over it succeeds. Some time later its expiry
-//!   is written as a delete with its own revision and the last value ([`Change::Delete`] with
-//!   `expired: true`). Restarts do not lengthen a lifetime. See [below](#expiry-and-the-clock) for
-//!   changes of the clock.
+//! - **Expiry.** Each record has an absolute time of expiry, set by each write. From then on no
+//!   read returns it, no precondition sees it, and a `create` over it succeeds. Some time later its
+//!   expiry is written as a delete with its own revision and the last value ([`Change::Delete`]
+//!   with `expired: true`). Restarts do not lengthen a lifetime. See [below](#expiry-and-the-clock)
+//!   for changes of the clock.
 //! - **History.** The store remembers changes for a bounded time and size. Forgotten changes are
 //!   reported as `Compacted`, never skipped silently.
-//! - **Time** comes from the backend's [`Clock`](clock::Clock), so that a test sets the clock instead
-//!   of waiting.
+//! - **Time** comes from the backend's [`Clock`](clock::Clock), so that a test sets the clock
+//!   instead of waiting.
 //!
 //! # Expiry and the clock
 //!
-//! All reads and preconditions compare expiry with the clock as it is set. Irreversible steps need a
-//! clock that has been right for a while: an expiry is written only when both the clock and the
-//! steady time since it was last believed have reached it. While the clock is not changed, both agree,
-//! and nothing is late. Otherwise:
+//! All reads and preconditions compare expiry with the clock as it is set. Irreversible steps need
+//! a clock that has been right for a while: an expiry is written only when both the clock and the
+//! steady time since it was last believed have reached it. While the clock is not changed, both
+//! agree, and nothing is late. Otherwise:
 //!
 //! - **Set ahead**, even by days: records are hidden. If the clock is corrected, they are visible
-//!   again, unchanged, and watchers have seen nothing. If it stays ahead, it is believed after 30 to
-//!   60 s, and the expiries are written. Time in which the machine was suspended counts as set ahead.
+//!   again, unchanged, and watchers have seen nothing. If it stays ahead, it is believed after 30
+//!   to 60 s, and the expiries are written. Time in which the machine was suspended counts as set
+//!   ahead.
 //! - **Set back:** believed at once. Written expiries remain.
-//! - **After a restart** the steady time in between is unknown. An embedded store continues from the
-//!   time it believed last, and believes the clock 30 s after it was opened, or after at most 60 s of
-//!   combined running time of several short processes; records that expired meanwhile are hidden
-//!   until then. A store on etcd deletes nothing in the first 30 s.
-//! - A `create` with the name of a hidden record succeeds, and that record's expiry is then written,
-//!   whatever the clock says later.
+//! - **After a restart** the steady time in between is unknown. An embedded store continues from
+//!   the time it believed last, and believes the clock 30 s after it was opened, or after at most
+//!   60 s of combined running time of several short processes; records that expired meanwhile are
+//!   hidden until then. A store on etcd deletes nothing in the first 30 s.
+//! - A `create` with the name of a hidden record succeeds, and that record's expiry is then
+//!   written, whatever the clock says later.
 //!
 //! # Example
 //!

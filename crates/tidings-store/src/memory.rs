@@ -1,7 +1,8 @@
 //! The contract in memory: for tests, and the model the other backends are compared with.
 //!
-//! One lock around everything; simple first. Nothing survives the process. The end of an expired record is written down
-//! before the next write of anything, or by [`Store::expire`]; there is no thread that does it meanwhile.
+//! One lock around everything; simple first. Nothing survives the process. The end of an expired
+//! record is written down before the next write of anything, or by [`Store::expire`]; there is no
+//! thread that does it meanwhile.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -62,7 +63,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store that remembers so many changes (and at most 256 MiB of them).
+    /// A store that remembers at most `history_len_max` changes (and at most 256 MiB of them).
     pub fn new(clock: Arc<dyn Clock>, history_len_max: usize) -> Self {
         let bounds = Bounds {
             changes: history_len_max,
@@ -352,7 +353,7 @@ impl State {
     }
 }
 
-/// There is no history besides the ring.
+/// There is no history apart from the ring.
 struct NoOlder(Arc<Changes>);
 
 impl Older for NoOlder {

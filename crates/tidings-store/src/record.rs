@@ -1,18 +1,20 @@
-//! The values that go in and out of a store. Plain data: cheap to clone, no behaviour beyond constructors.
+//! The values that go in and out of a store. Plain data: cheap to clone, no behaviour beyond
+//! constructors.
 
 use bytes::Bytes;
 
 /// The number of a change; greater is later. Zero stands before the first change.
 pub type Revision = u64;
 
-/// The revision of a store that was never written to: 1, as etcd's is. Clients take a list at 0 for one of no revision.
+/// The revision of a store that was never written to: 1, as etcd's is. Clients take a list at 0 for
+/// one of no revision.
 pub const REVISION_OF_NEW: Revision = 1;
 
 /// A moment, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub i64);
 
-/// What a record can be found by besides its key. Empty strings are not indexed.
+/// What a record can be found by in addition to its key. Empty strings are not indexed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// `involvedObject.uid`.
@@ -104,7 +106,7 @@ pub enum Change {
         revision: Revision,
         /// The record before it.
         previous: Record,
-        /// Whether the record's time had come, as opposed to somebody deleting it.
+        /// Whether the record expired, as opposed to a client deleting it.
         expired: bool,
     },
 }
@@ -202,11 +204,11 @@ pub struct ListRequest {
     pub object: Option<ObjectSelector>,
     /// The revision to list at.
     pub at: At,
-    /// At most so many records, and fewer if their values come to [`PAGE_BYTES_MAX`]; `None` is all
-    /// of them. Callers bound their memory by asking for pages.
+    /// Maximum records to return; a page has fewer if their values reach [`PAGE_BYTES_MAX`]; `None`
+    /// is all of them. Callers bound their memory by asking for pages.
     pub limit: Option<usize>,
-    /// Whether to count what is left behind a limited page ([`Page::remaining`]), which may cost a walk over the keys: ask
-    /// once, and take off what each page holds.
+    /// Whether to count what is left behind a limited page ([`Page::remaining`]), which may cost a
+    /// walk over the keys: ask once, and take off what each page holds.
     pub count_remaining: bool,
 }
 
@@ -240,7 +242,7 @@ impl ListRequest {
         self
     }
 
-    /// At most so many records.
+    /// At most `limit` records.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -248,7 +250,7 @@ impl ListRequest {
     }
 }
 
-/// Behind the record with which the values of a limited page come to so many bytes, it ends.
+/// Bytes of values at which a limited page ends: with the record that reaches them.
 pub const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// How much more a page may hold.
@@ -270,7 +272,7 @@ impl Room {
         }
     }
 
-    /// Room for at most so many records of a page.
+    /// Room for at most `records` records of a page.
     pub(crate) fn limited(records: usize) -> Self {
         Self {
             records,
@@ -288,7 +290,8 @@ impl Room {
     }
 }
 
-/// Where a record is among those in the order of [`Store::newest`](crate::Store::newest); a later one comes before it.
+/// Where a record is among those in the order of [`Store::newest`](crate::Store::newest); a later
+/// one comes before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// When the record was last seen.
@@ -297,7 +300,8 @@ pub struct Place {
     pub revision: Revision,
 }
 
-/// Which records [`Store::newest`](crate::Store::newest) returns: those that all that is given holds for.
+/// Which records [`Store::newest`](crate::Store::newest) returns: those that all that is given
+/// holds for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewestRequest {
     /// Only keys that start with this; empty is all.
@@ -314,15 +318,16 @@ pub struct NewestRequest {
     pub until: Option<UnixMillis>,
     /// Only records that come behind this place: the [`Page::place`] of the page before.
     pub after: Option<Place>,
-    /// At most so many records: those whose values come to [`PAGE_BYTES_MAX`] in full, of the others only where they are
-    /// ([`Page::behind`]).
+    /// Maximum records: in full until their values reach [`PAGE_BYTES_MAX`], after that only the
+    /// places ([`Page::behind`]).
     pub limit: usize,
 }
 
 impl NewestRequest {
     /// The place that records must come behind, if there is one.
     pub(crate) fn behind(&self) -> Option<Place> {
-        // No revision is less, so this stands behind all that was last seen at that moment or later.
+        // No revision is less, so this stands behind all that was last seen at that moment or
+        // later.
         let until = self.until.map(|last_seen| Place {
             last_seen,
             revision: 0,
@@ -374,7 +379,7 @@ pub struct CountsRequest {
     pub until: Option<UnixMillis>,
     /// Only what comes behind this hour and reason: those of the last count of the page before.
     pub after: Option<(UnixMillis, String)>,
-    /// At most so many counts.
+    /// Maximum counts to return.
     pub limit: usize,
 }
 
@@ -445,17 +450,20 @@ impl Counts {
 pub struct Page {
     /// The records, in the order the method states.
     pub records: Vec<Record>,
-    /// The revision the whole list is taken at: give it to the next page's [`At::Exact`], or to a watch.
+    /// The revision the whole list is taken at: give it to the next page's [`At::Exact`], or to a
+    /// watch.
     pub revision: Revision,
     /// Whether the limit cut the list short.
     pub more: bool,
-    /// How many records are behind the page, if [`ListRequest::count_remaining`] asked for it. Never too few; those whose
-    /// time is over may count until their end is written down.
+    /// How many records are behind the page, if [`ListRequest::count_remaining`] asked for it.
+    /// Never too few; those whose time is over may count until their end is written down.
     pub remaining: Option<u64>,
-    /// What [`Store::newest`](crate::Store::newest) found within the limit behind the page's last value: keys and revisions,
-    /// in order. Each can be read by itself, by [`Store::get`](crate::Store::get) unless it was changed since.
+    /// What [`Store::newest`](crate::Store::newest) found within the limit behind the page's last
+    /// value: keys and revisions, in order. Each can be read by itself, by
+    /// [`Store::get`](crate::Store::get) unless it was changed since.
     pub behind: Vec<(Bytes, Revision)>,
-    /// Up to where [`Store::newest`](crate::Store::newest) looked if there may be more: for [`NewestRequest::after`].
+    /// Up to where [`Store::newest`](crate::Store::newest) looked if there may be more: for
+    /// [`NewestRequest::after`].
     pub place: Option<Place>,
 }
 
@@ -500,7 +508,7 @@ pub struct Stats {
     pub watches: u64,
     /// Snapshots held for lists that are read page by page, in a store that holds some.
     pub list_snapshots: u64,
-    /// Changes that were taken back since the store was opened for pages of lists whose snapshot was not held. If this
-    /// grows, pages cost more than they should.
+    /// Changes that were taken back since the store was opened for pages of lists whose snapshot
+    /// was not held. If this grows, pages cost more than they should.
     pub changes_undone: u64,
 }

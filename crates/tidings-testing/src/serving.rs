@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use kube::api::ObjectMeta;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings_server::{Running, StartOptions};
@@ -24,4 +26,22 @@ pub async fn config(kubeconfig: &Path) -> Config {
 /// A client.
 pub async fn client(kubeconfig: &Path) -> Client {
     Client::try_from(config(kubeconfig).await).unwrap()
+}
+
+/// An event of a pod in the namespace `shop`.
+pub fn event(name: &str) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            kind: Some("Pod".into()),
+            namespace: Some("shop".into()),
+            name: Some("web".into()),
+            ..ObjectReference::default()
+        },
+        reason: Some("BackOff".into()),
+        ..Event::default()
+    }
 }

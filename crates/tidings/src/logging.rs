@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use tidings_core::validate::Quoted;
 use tidings_core::{Event, Reference};
 use tracing::field::display;
 
@@ -40,36 +41,10 @@ impl fmt::Display for GoSyntax<'_> {
         f.write_str("v1.ObjectReference{")?;
         for (index, (name, value)) in fields.into_iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{name}:")?;
-            quote(value, f)?;
+            write!(f, "{comma}{name}:{}", Quoted(value))?;
         }
         f.write_char('}')
     }
-}
-
-/// Quotes `text` as Go's `strconv.Quote` does.
-fn quote(text: &str, out: &mut impl Write) -> fmt::Result {
-    out.write_char('"')?;
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => write!(out, "\\{character}")?,
-            '\x07' => out.write_str("\\a")?,
-            '\x08' => out.write_str("\\b")?,
-            '\x0c' => out.write_str("\\f")?,
-            '\n' => out.write_str("\\n")?,
-            '\r' => out.write_str("\\r")?,
-            '\t' => out.write_str("\\t")?,
-            '\x0b' => out.write_str("\\v")?,
-            ' '..='~' => out.write_char(character)?,
-            '\0'..='\x7f' => write!(out, "\\x{:02x}", u32::from(character))?,
-            // What Go and Rust call printable differs in rare characters that no object's name may
-            // have.
-            _ if character.escape_debug().len() == 1 => out.write_char(character)?,
-            '\u{80}'..='\u{ffff}' => write!(out, "\\u{:04x}", u32::from(character))?,
-            _ => write!(out, "\\U{:08x}", u32::from(character))?,
-        }
-    }
-    out.write_char('"')
 }
 
 /// An object as klog's `KRef` writes it: `namespace/name`, or `name` where there is no namespace.
@@ -135,9 +110,13 @@ mod tests {
             ("\u{e0001}", r#""\U000e0001""#),
         ];
         for (text, expected) in table {
-            let mut quoted = String::new();
-            quote(text, &mut quoted).unwrap();
-            assert_eq!(quoted, expected);
+            let reference = Reference::new(ReferenceFields {
+                name: text,
+                ..ReferenceFields::default()
+            });
+            let logged = GoSyntax(&reference).to_string();
+            let name = logged.split_once("Name:").unwrap().1;
+            assert!(name.starts_with(&format!("{expected}, UID:")), "{logged}");
         }
     }
 }

@@ -20,7 +20,7 @@ const ROOMS: [(&str, &[Room]); 6] = [
                 "correlation and delivery",
                 &["correlator/", "delivery/", "patch.rs", "retry.rs"],
             ),
-            ("wire forms", &["wire_json.rs", "wire_protobuf.rs"]),
+            ("wire forms", &["recorded.rs", "recorded/"]),
             ("events", &["*"]),
         ],
     ),

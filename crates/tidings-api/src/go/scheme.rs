@@ -33,7 +33,8 @@ const META_KINDS: [&str; 7] = [
     "UpdateOptions",
 ];
 
-/// What kube-apiserver says of a kind that is no event: that it is another one, or that nobody knows it.
+/// What kube-apiserver says of a kind that is no event: that it is another one, or an
+/// unknown one.
 pub fn unknown_kind(group_version: &str, kind: &str) -> String {
     match group_version {
         "v1" | "events.k8s.io/v1" if META_KINDS.contains(&kind) => {

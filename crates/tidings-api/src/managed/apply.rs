@@ -219,7 +219,8 @@ fn conflicts(managed: &Managed, written: &FieldSet) -> Vec<(Arc<str>, Vec<PathEl
     by_manager.collect()
 }
 
-/// What kubectl applied on the client's side and what is still so: `kubectl apply --server-side` may take it over.
+/// What kubectl applied on the client's side and what is still so: `kubectl apply --server-side`
+/// may take it over.
 fn applied_by_client(schema: Schema, event: &Event, live: &Value, api: Api) -> FieldSet {
     let metadata = event.metadata.as_ref();
     let applied: Option<Value> = metadata

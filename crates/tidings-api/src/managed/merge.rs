@@ -134,8 +134,8 @@ fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
     }
 }
 
-/// Takes out of a merged value what its applier applied `last` time and nobody manages now; `managed` is what all
-/// managers have, the applier's new fields among them.
+/// Takes out of a merged value what its applier applied `last` time and no manager has now;
+/// `managed` is what all managers have, the applier's new fields among them.
 pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &FieldSet) -> Value {
     if last.is_empty() {
         return merged;
@@ -157,8 +157,8 @@ pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &Fi
     remove(schema, &merged, &gone.intersection(&last))
 }
 
-/// The set with the named members around its fields (`EnsureNamedFieldsAreMembers`): `source.host` brings `source`, but
-/// `labels.app` does not bring the map of labels' own inner maps.
+/// The set with the named members around its fields (`EnsureNamedFieldsAreMembers`): `source.host`
+/// brings `source`, but `labels.app` does not bring the map of labels' own inner maps.
 fn with_named(schema: Schema, set: &FieldSet) -> FieldSet {
     let member = |schema: Schema, element: &PathElement| match element {
         PathElement::Field(name) => schema.declared(name),

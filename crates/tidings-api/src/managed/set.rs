@@ -173,7 +173,7 @@ impl FieldSet {
         self.0.is_empty()
     }
 
-    /// Adds one field, not those around it. The empty path is none.
+    /// Adds one field, not those around it. The empty path adds nothing.
     pub(crate) fn insert(&mut self, path: &[PathElement]) {
         let Some((last, way)) = path.split_last() else {
             return;
@@ -236,7 +236,7 @@ impl FieldSet {
         });
     }
 
-    /// Takes out members of the object below one element; used for what nobody manages.
+    /// Takes out members of the object below one element; used for fields without managers.
     pub(crate) fn strip(&mut self, element: &PathElement, names: &[&'static str]) {
         let Some(node) = self.0.get_mut(element) else {
             return;

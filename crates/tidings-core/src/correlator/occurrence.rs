@@ -16,8 +16,7 @@ use crate::context::absorb;
 use crate::event_limits::cut;
 use crate::key::CountKey;
 use crate::validate::MESSAGE_BYTES_MAX;
-use crate::wire::recorded;
-use crate::{Event, EventApi, EventContext};
+use crate::{Event, EventApi, EventContext, recorded};
 
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

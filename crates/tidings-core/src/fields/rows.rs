@@ -143,7 +143,8 @@ MANAGED_FIELDS_ENTRY ManagedFieldsEntry atomic "What one manager manages." {
     } };
 }
 
-/// Makes a static [`Type`](crate::fields::Type) of each type, as core/v1 or events.k8s.io/v1 has it.
+/// Makes a static [`Type`](crate::fields::Type) of each type, as core/v1 or events.k8s.io/v1 has
+/// it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! field_tables {

@@ -56,7 +56,7 @@ impl Display for JsonString<'_> {
 /// escapes in debug output is not printable to Go either.
 pub fn is_printable(character: char) -> bool {
     match character {
-        // Marks that join to what is before them are escaped by Rust alone, as are these.
+        // Combining marks are escaped by Rust alone.
         ' ' | '\'' | '"' | '\\' | '\u{300}'..='\u{36f}' => true,
         _ => character.escape_debug().len() == 1,
     }

@@ -27,7 +27,8 @@ impl Moment {
         Timestamp::new(self.seconds, self.nanos).unwrap_or(Timestamp::MAX)
     }
 
-    /// Whether it is Go's zero time, the first instant of the year 1, which is a time that is not set.
+    /// Whether it is Go's zero time, the first instant of the year 1, which is a time that is not
+    /// set.
     #[inline]
     pub fn is_zero(self) -> bool {
         self.seconds == ZERO_TIME_SECONDS && self.nanos == 0

@@ -1,8 +1,9 @@
 //! EventRateLimit: token buckets for the server, each namespace, each user, each source and object
 //! (`k8s.io/kubernetes/plugin/pkg/admission/eventratelimit`).
 //!
-//! Buckets are kept under 128 bits of a hash keyed at start, so that memory does not depend on what clients send, and
-//! nobody can aim at another's bucket. The least recently used ones go first, and are full when they come back.
+//! Buckets are kept under 128 bits of a hash keyed at start, so that memory does not depend on what
+//! clients send, and no client can aim at the bucket of another. The least recently used bucket is
+//! evicted first; a bucket that is created again is full.
 
 mod configuration;
 
@@ -21,7 +22,7 @@ use tidings_api::codec::Api;
 
 /// Buckets of a limit that does not say how many; EventRateLimit's own default.
 const CACHE_SIZE: u32 = 4096;
-/// Of a key, so many bytes are said in an answer.
+/// Maximum bytes of a key in an answer.
 const SAID_BYTES_MAX: usize = 1024;
 
 /// What has a bucket of its own.
@@ -62,15 +63,16 @@ impl LimitType {
 pub struct EventLimit {
     /// What has a bucket of its own.
     pub limit_type: LimitType,
-    /// So many events a second.
+    /// Maximum events a second, in the long run.
     pub qps: u32,
-    /// So many at once.
+    /// Maximum events at once: the size of a bucket.
     pub burst: u32,
-    /// So many buckets are kept; the least recently used goes first. A bucket takes about 100 bytes.
+    /// Maximum buckets kept; the least recently used is evicted first. A bucket takes about 100
+    /// bytes.
     pub cache_size: u32,
 }
 
-/// How events are limited; the default is not at all.
+/// How events are limited; by default they are not.
 ///
 /// ```
 /// use tidings_server::{EventRateLimitOptions, LimitType};
@@ -92,7 +94,8 @@ pub struct EventLimit {
 pub struct EventRateLimitOptions {
     /// Every event has to be within all of them.
     pub limits: Vec<EventLimit>,
-    /// Whether events written through events.k8s.io go unlimited, as behind a kube-apiserver. Default: they do not.
+    /// Whether events written through events.k8s.io go unlimited, as behind a kube-apiserver.
+    /// Default: they do not.
     pub core_only: bool,
     /// Whether limits are only counted, and nothing is refused. Default: no.
     pub dry_run: bool,
@@ -133,7 +136,8 @@ impl EventRateLimit {
         }
     }
 
-    /// Takes a token from each of the event's buckets; if one is empty, says which. All are asked, whatever they say.
+    /// Takes a token from each of the event's buckets; if one is empty, says which. All are asked,
+    /// whatever they say.
     pub(super) fn accept(
         &self,
         now: Monotonic,

@@ -1,5 +1,6 @@
-//! What a write has to pass beside being valid: its namespace has to be there, its event must not be too large, and its
-//! rate must stay within the limits. kube-apiserver's admission chain, as far as events have one.
+//! What a write has to pass beside being valid: its namespace has to be there, its event must not
+//! be too large, and its rate must stay within the limits. kube-apiserver's admission chain, as far
+//! as events have one.
 
 mod event_rate_limit;
 mod judgements;
@@ -28,7 +29,8 @@ use tidings_api::codec::Api;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdmissionCounts {
-    /// For each limit, in the configuration's order, how many events found it reached. In a dry run these were let through.
+    /// For each limit, in the configuration's order, how many events found it reached. In a dry run
+    /// these were let through.
     pub rate_limited: Vec<(LimitType, u64)>,
     /// Writes refused because of rate limits; one event may have reached several.
     pub rejected: u64,

@@ -1,5 +1,5 @@
-//! NamespaceLifecycle for a server whose namespaces are a setting: which there are, and which are about to go
-//! (`k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`).
+//! NamespaceLifecycle for a server whose namespaces are a setting: which there are, and which are
+//! about to go (`k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::auth::settings::{self, SettingsError};
 /// The namespaces every cluster has.
 const ALWAYS: [&str; 3] = ["default", "kube-public", "kube-system"];
 
-/// What a namespace is up to.
+/// The state of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
     /// It takes events.
     Active,
-    /// It is being deleted: creates are refused, everything else goes on.
+    /// It is being deleted: creates are refused, everything else continues.
     Terminating,
 }
 
@@ -31,7 +31,8 @@ impl Namespace {
     }
 }
 
-/// Which namespaces there are. Only creates look at them: reading, changing and deleting events never does.
+/// Which namespaces there are. Only creates look at them: reading, changing and deleting events
+/// never does.
 ///
 /// ```
 /// use tidings_server::{Namespace, Namespaces};
@@ -66,10 +67,10 @@ pub enum NamespacesError {
 }
 
 impl Namespaces {
-    /// These and no others, besides default, kube-public and kube-system.
+    /// These namespaces, default, kube-public and kube-system, and no others.
     ///
     /// # Errors
-    /// A name that is none.
+    /// A name that is not valid.
     pub fn only<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, NamespacesError> {
         let mut namespaces = Self {
             named: Some(Arc::new(BTreeMap::new())),
@@ -80,10 +81,10 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Adds a namespace, or says anew what it is up to. From the first one on, only those that were added are there.
+    /// Adds a namespace, or changes its state. Once one is added, only those that were added exist.
     ///
     /// # Errors
-    /// A name that is none.
+    /// A name that is not valid.
     pub fn insert(&mut self, name: &str, namespace: Namespace) -> Result<(), NamespacesError> {
         if !check_dns1123_label(name).is_empty() {
             return Err(NamespacesError::Name(name.into()));
@@ -93,8 +94,8 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Reads what `kubectl get namespaces -o yaml` (or `-o json`) prints: a list of namespaces, of each its name and
-    /// `status.phase`. Everything else in it is passed over.
+    /// Reads what `kubectl get namespaces -o yaml` (or `-o json`) prints: a list of namespaces, and
+    /// of each its name and `status.phase`. Everything else in it is ignored.
     ///
     /// # Errors
     /// What is wrong, and on which line.
@@ -147,7 +148,7 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// What a namespace is up to; `None` if it is not there.
+    /// The state of a namespace; `None` if it does not exist.
     pub fn find(&self, name: &str) -> Option<Namespace> {
         match &self.named {
             Some(named) => named.get(name).copied(),

@@ -1,9 +1,12 @@
-//! How long events are kept, when one time for all is not enough: rules by fields of the event, the first that matches deciding.
+//! How long events are kept, when one time for all is not enough: rules by fields of the event, the
+//! first that matches deciding.
 //!
-//! A rule has the conditions its file states and no others, and applies where all of them hold. It applies at each write: the time
-//! counts from the last one. What was written before a rule changed keeps its end.
+//! A rule has the conditions its file states and no others, and applies where all of them hold. It
+//! applies at each write: the time counts from the last one. What was written before a rule changed
+//! keeps its end.
 //!
-//! Another condition is another [`Field`], and a field of [`RuleText`]: the compiler asks for the rest.
+//! Another condition is another [`Field`], and a field of [`RuleText`]: the compiler asks for the
+//! rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +24,8 @@ const TTL_MIN: Duration = Duration::from_secs(1);
 /// The longest time an event is kept: a hundred years.
 const TTL_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
 
-/// Rules that say how long which events are kept; the default is none, and `--event-ttl` counts for all.
+/// Rules for how long events are kept. By default there are no rules, and `--event-ttl` applies to
+/// all events.
 ///
 /// ```
 /// use tidings_server::RetentionRules;
@@ -170,8 +174,9 @@ impl RetentionRules {
     /// Reads the rules of a YAML file.
     ///
     /// # Errors
-    /// What is wrong, and on which line: unknown fields, a time that is none or out of bounds (1s to 36500d), a type that
-    /// is neither Normal nor Warning, a rule behind one that takes everything.
+    /// What is wrong, and on which line: unknown fields, a time that is not valid or out of bounds
+    /// (1s to 36500d), a type that is neither Normal nor Warning, a rule after one that matches
+    /// every event.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let file: File = settings::read(text)?;
         let mut rules: Vec<Rule> = Vec::with_capacity(file.rules.len());

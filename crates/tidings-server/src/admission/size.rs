@@ -22,7 +22,8 @@ pub enum Oversized {
     /// It is refused with 413. etcd behind a kube-apiserver refuses, too, with 500.
     #[default]
     Reject,
-    /// Its message is cut, which [`TRUNCATED_ANNOTATION`] then says. It is refused only if that does not help.
+    /// Its message is cut, which [`TRUNCATED_ANNOTATION`] then says. It is refused only if that
+    /// does not help.
     TruncateMessage,
 }
 
@@ -30,8 +31,8 @@ pub enum Oversized {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSizeLimit {
-    /// The largest size of an event as it is stored (Kubernetes' protobuf), in bytes. Default: 1.5 MiB, what etcd takes
-    /// by default; more has no effect.
+    /// The largest size of an event as it is stored (Kubernetes' protobuf), in bytes. Default: 1.5
+    /// MiB, what etcd takes by default; more has no effect.
     pub bytes_max: usize,
     /// What becomes of a larger one. Default: it is refused.
     pub oversized: Oversized,
@@ -55,13 +56,14 @@ impl EventSizeLimit {
         }
     }
 
-    /// Makes an event fit, if it may be cut; whether it was. Cutting what was cut already gives the same again, so that a
-    /// client that sends its long message once more changes nothing.
+    /// Makes an event fit, if it may be cut; whether it was. Cutting what was cut already gives the
+    /// same again, so that a client that sends its long message once more changes nothing.
     pub(super) fn fit(self, event: &mut Event) -> Result<bool, Status> {
         if event.encoded_len() + ENVELOPE_BYTES <= self.bytes_max {
             return Ok(false);
         }
-        // Neither what is not stored nor what an earlier cut left may change where the next one is made.
+        // Neither what is not stored nor what an earlier cut left may change where the next one is
+        // made.
         let metadata = event.metadata.get_or_insert_default();
         let resource_version = metadata.resource_version.take();
         let said = metadata.annotations.remove(TRUNCATED_ANNOTATION);

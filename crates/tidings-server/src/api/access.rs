@@ -1,4 +1,5 @@
-//! What every request passes before it is served: whose it is, whom it wants to act as, and whether that is allowed.
+//! What every request passes before it is served: whose it is, whom it wants to act as, and whether
+//! that is allowed.
 
 use std::sync::Arc;
 
@@ -21,10 +22,12 @@ use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec::Api;
 
-/// Finds out whose request it is, and takes the credentials away. What is known of it is known in spite of an error.
+/// Finds the user of a request, and removes the credentials from it. The identity is returned with
+/// an error, too, as far as it is known.
 ///
 /// # Errors
-/// 401 for whoever is not known, 500 if that cannot be checked, and whatever is wrong with impersonation.
+/// 401 for an unknown user, 503 if the credentials cannot be checked, and the errors of
+/// impersonation.
 pub(super) async fn authenticate(
     server: &ApiServer,
     parts: &mut request::Parts,
@@ -85,7 +88,7 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status
     })
 }
 
-/// Two spaces before a token make it none, which is easily overlooked.
+/// A token after two spaces is not recognized, and the second space is easily overlooked.
 fn spaced(headers: &http::HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let start = value.get(..b"bearer  ".len())?;
@@ -114,10 +117,10 @@ async fn impersonated(
     Ok(Some(asked.user))
 }
 
-/// Lets pass what the user may do.
+/// Accepts requests that the user is allowed to make.
 ///
 /// # Errors
-/// 403 for what is not allowed, 500 if that cannot be checked.
+/// 403 for what is not allowed, 503 if that cannot be checked.
 pub(super) async fn authorize(
     server: &ApiServer,
     user: &User,
@@ -127,7 +130,8 @@ pub(super) async fn authorize(
     let began = clock::monotonic();
     let decision = decide(server, user, &asked).await;
     let took = clock::monotonic().saturating_duration_since(began);
-    // Once for each request, as kube-apiserver does: not for what is asked besides, of impersonation say.
+    // Once for each request, as kube-apiserver does: additional questions, such as those of
+    // impersonation, are not counted.
     let permission = match &decision {
         Ok(decision) if decision.allowed => Permission::Allowed,
         Ok(decision) if decision.denied => Permission::Denied,
@@ -138,8 +142,9 @@ pub(super) async fn authorize(
     allow(user, &asked, decision)
 }
 
-/// Asks a cluster now, as far as can be told, what would otherwise be asked once the request has its place in flight. Were
-/// those places held for as long as a cluster takes, there would soon be none for anybody else.
+/// Asks a cluster in advance what the request, as far as can be told, would otherwise ask once it
+/// has its place in flight. If requests held those places while a cluster answers, other requests
+/// would soon find no free place.
 pub(super) async fn foresee_create(
     server: &ApiServer,
     info: &RequestInfo,
@@ -151,14 +156,15 @@ pub(super) async fn foresee_create(
     if !server.authorizer.leaves_to_cluster(user, &asked) {
         return;
     }
-    // What cannot be read now is told when it is read again.
+    // A read error is reported when the request reads the event again.
     if let Ok(None) = server.store.get(key.bytes()).await {
         let decision = decide(server, user, &asked).await;
         request.extensions_mut().insert(Foreseen(decision));
     }
 }
 
-/// A PUT or an apply of an event that is not there creates it, which takes more than the permission to change it.
+/// A PUT or an apply of an event that is not there creates it, which takes more than the permission
+/// to change it.
 ///
 /// # Errors
 /// 403 if the user may not create it.
@@ -166,7 +172,7 @@ pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<()
     let asked = Attributes::create_event(call.api, &call.info.namespace, &call.info.name);
     let decision = match &call.foreseen {
         Some(Foreseen(decision)) => decision.clone(),
-        // Nobody else has to be asked; or the event was there just now.
+        // There is no cluster to ask; or the event existed a moment ago.
         None => decide(server, &call.user, &asked).await,
     };
     allow(&call.user, &asked, decision)

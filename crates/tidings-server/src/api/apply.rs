@@ -66,7 +66,7 @@ pub(super) async fn apply(
             metadata.resource_version = None;
             access::require_create(server, call).await?;
             match store_new(server, call, event, options.dry_run, &mut gate).await {
-                // Somebody else created it just now: apply to that.
+                // Another request has just created it: apply to that event.
                 Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
                     continue;
                 }
@@ -100,7 +100,8 @@ fn refusal(error: ApplyError) -> Status {
     }
 }
 
-/// Reads a configuration, YAML or JSON, and what is to say about keys given twice, of which the last counts.
+/// Reads a configuration, YAML or JSON, and what is to say about keys given twice, of which the
+/// last counts.
 fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     if body.trim_ascii().is_empty() {
         return Ok((Value::Null, Vec::new()));

@@ -29,7 +29,8 @@ pub(crate) struct Sent {
 /// Reads the event in a request's body.
 ///
 /// # Errors
-/// 415 for an unknown form, 400 for what is no event of the request's version or, if so asked, has unknown fields.
+/// 415 for an unknown form, 400 for what is no event of the request's version or, if so asked, has
+/// unknown fields.
 pub(crate) fn read_event(call: &Call, validation: FieldValidation) -> Result<Sent, Status> {
     let read = match body_media(&call.headers)? {
         Media::Json => json(call.api, &call.body),
@@ -188,8 +189,8 @@ fn protobuf(api: Api, body: &Bytes) -> Result<Document, Refusal> {
 
 type Read = (Result<(TypeMeta, Event), String>, Reading);
 
-/// What was read, or why that does not count. An event of the other version is read again as such: what is unknown to one
-/// is known to the other.
+/// What was read, or why that does not count. An event of the other version is read again as such:
+/// what is unknown to one is known to the other.
 fn settle(
     api: Api,
     result: Result<(TypeMeta, Event), String>,

@@ -20,7 +20,8 @@ use crate::http::stored::Key;
 use tidings_api::codec::Api;
 use tidings_api::managed::manager_of;
 
-/// On a request: what a cluster said of the creation that it turns out to be if its event is not there.
+/// On a request: what a cluster said of the creation that it turns out to be if its event is not
+/// there.
 #[derive(Clone, Debug)]
 pub(super) struct Foreseen(pub(super) Result<Decision, ReviewError>);
 

@@ -1,8 +1,8 @@
-//! What every request passes before it is served, and its answer on the way back, in order: `DefaultBuildHandlerChain`
-//! of `k8s.io/apiserver/pkg/server/config.go`.
+//! What every request passes before it is served, and its answer on the way back, in order:
+//! `DefaultBuildHandlerChain` of `k8s.io/apiserver/pkg/server/config.go`.
 //!
-//! One function and not a stack of layers: each layer would box the request's future and copy the request once more,
-//! which together took about a fifth of a small create's processor time.
+//! One function and not a stack of layers: each layer would box the request's future and copy the
+//! request once more, which together took about a fifth of a small create's processor time.
 
 use std::convert::Infallible;
 use std::future;
@@ -106,8 +106,9 @@ async fn let_in(
     };
     let audited = entry.is_some();
     let (gone, _here) = audited.then(oneshot::channel).unzip();
-    // Boxed, as is what it consists of: a future is as long as all it waits for, twice where that is handed on, and copied
-    // to where it is polled. Together it would be thirty kilobytes for every request.
+    // Boxed, as is what it consists of: a future is as long as all it waits for, twice where that
+    // is handed on, and copied to where it is polled. Together it would be thirty kilobytes for
+    // every request.
     let answer = Box::pin(async move {
         let response = match user {
             Ok(user) => {
@@ -124,12 +125,13 @@ async fn let_in(
     if !audited {
         return answer.await;
     }
-    // In a task of its own: what a client that goes away leaves behind is finished, and written down. Only its turn is not
-    // waited for any more once `_here` is dropped.
+    // In a task of its own: what a client that goes away leaves behind is finished, and written
+    // down. Only its turn is not waited for any more once `_here` is dropped.
     tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
 }
 
-/// Writes down what came of a request: now, or where the answer is made while it is sent, at its end.
+/// Writes the result of a request to the audit log: now, or at the end of an answer that is made
+/// while it is sent.
 async fn write_down(
     entry: audit::Entry,
     server: Arc<ApiServer>,
@@ -153,8 +155,8 @@ async fn write_down(
     })
 }
 
-/// What is yet to be written down. A task of its own does it, so that it is done also where nothing waits for the end of
-/// the answer any more.
+/// What is yet to be written down. A task of its own does it, so that it is done also where nothing
+/// waits for the end of the answer any more.
 struct Unwritten(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
 
 impl Unwritten {
@@ -184,7 +186,7 @@ impl Drop for Unwritten {
     }
 }
 
-/// A panic of a handler is one request's, and no end of its connection.
+/// A panic of a handler fails its request, and does not end the connection.
 async fn unharmed(answer: impl Future<Output = Response>) -> Response {
     let answer = AssertUnwindSafe(answer).catch_unwind();
     answer.await.unwrap_or_else(|_| panicked())
@@ -194,7 +196,8 @@ fn panicked() -> Response {
     Status::internal("this request made the server panic; its log says how").into_response()
 }
 
-/// Its other end is dropped when nobody waits for the answer any more. Without one that drops the request itself.
+/// Its other end is dropped when the client no longer waits for the answer. If there is no sender,
+/// the request itself is dropped then.
 type Gone = Option<oneshot::Sender<Infallible>>;
 
 async fn is_gone(gone: Gone) {
@@ -204,7 +207,8 @@ async fn is_gone(gone: Gone) {
     }
 }
 
-/// Serves what the user may do. A cluster may be asked for long about that: who waits for it holds no place.
+/// Serves what the user may do. The question to a cluster about that may take long, and a request
+/// that waits for it holds no place.
 async fn allowed(
     server: &Arc<ApiServer>,
     info: &RequestInfo,

@@ -15,11 +15,12 @@ use crate::http::stored::{Key, Stored};
 use tidings_api::codec::{self, Api};
 use tidings_api::managed;
 
-/// So often a generated name is made anew when it is taken.
+/// Maximum attempts to find a generated name that is not taken.
 const GENERATE_ATTEMPTS: usize = 8;
-/// Of a generateName so many bytes are kept before the random end.
+/// Maximum bytes of a generateName that are kept before the random suffix.
 const GENERATE_STEM_BYTES_MAX: usize = 58;
-/// So often a change without a resourceVersion is made again on what another wrote in between.
+/// Maximum attempts of a change without a resourceVersion, each applied to what other requests
+/// wrote in between.
 pub(super) const CHANGE_ATTEMPTS: usize = 64;
 
 /// Where kube-apiserver finds the repeated owners of a patched event.
@@ -79,7 +80,7 @@ pub(super) async fn store_new(
             event.metadata.get_or_insert_default().resource_version = version;
             return Ok(event);
         }
-        // It is the store that refuses it, and one that is no number is none to it.
+        // In kube-apiserver the store refuses this, and ignores a version that is not a number.
         if version
             .as_ref()
             .and_then(|version| version.parse::<u64>().ok())
@@ -140,7 +141,7 @@ fn generated_name(base: &str) -> Result<String, Status> {
 /// What became of an attempt to change an event.
 pub(super) enum Changed {
     Done(Box<Event>),
-    /// Somebody else changed it in between, and the request did not insist on a version: try again.
+    /// Another request changed it in between, and this request did not name a version: try again.
     Overtaken,
 }
 
@@ -205,7 +206,8 @@ pub(super) async fn change(
     }
 }
 
-/// An event has to have the namespace and the name of the request's path; the namespace may be left out.
+/// An event has to have the namespace and the name of the request's path; the namespace may be left
+/// out.
 pub(super) fn check_place(call: &Call, metadata: &mut ObjectMeta) -> Result<(), Status> {
     settle_namespace(metadata, &call.info.namespace)?;
     match metadata.name() {

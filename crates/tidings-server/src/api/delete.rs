@@ -28,7 +28,7 @@ use crate::http::stored::{Key, Stored};
 use tidings_api::codec::json::{Reading, TypeMeta, complaint};
 use tidings_api::codec::{self, Api};
 
-/// So many events of a collection are deleted at once, so that the store writes them together.
+/// Maximum concurrent deletions of a collection's events; the store writes these together.
 const DELETES_AT_ONCE: usize = 128;
 
 /// DELETE of an event.
@@ -122,8 +122,9 @@ async fn remove(
     }
 }
 
-/// Whether a deletion waits for a finalizer: nobody collects what belongs to events, so that it does not for those who
-/// would (`deletionFinalizersForGarbageCollection`).
+/// Whether a deletion waits for a finalizer. Events have no dependents to collect, so a deletion
+/// does not wait for the finalizers of the garbage collector
+/// (`deletionFinalizersForGarbageCollection`).
 fn is_waited_for(finalizer: &str) -> bool {
     !["orphan", "foregroundDeletion"].contains(&finalizer)
 }
@@ -145,8 +146,8 @@ pub(crate) async fn delete_collection(
     streamed::answer(&server, &call, form, deleting).await
 }
 
-/// A list whose pages are deleted before they are sent. No more than one page is ever on its way, so where a client does
-/// not read, or goes away, the events behind it stay.
+/// A list whose pages are deleted before they are sent. No more than one page is ever on its way,
+/// so where a client does not read, or goes away, the events behind it stay.
 struct Deleting {
     pages: Pages,
     server: Arc<ApiServer>,
@@ -186,7 +187,8 @@ impl Batches for Deleting {
     }
 }
 
-/// Removes an event that was listed, whatever became of it since, if the preconditions hold of what it has become.
+/// Removes an event that was listed, even if it has changed since, if the preconditions hold for
+/// its present state.
 async fn remove_listed(
     server: &ApiServer,
     api: Api,
@@ -205,7 +207,7 @@ async fn remove_listed(
         match removed {
             Ok(Removed::Gone | Removed::Waiting(_)) => return Ok(()),
             Ok(Removed::Overtaken) => {}
-            // What somebody else deleted first is deleted all the same.
+            // An event that another request deleted first counts as deleted.
             Err(status) if status.code() == StatusCode::NOT_FOUND => return Ok(()),
             Err(status) => return Err(status),
         }
@@ -224,7 +226,8 @@ struct Deletion {
     orphan_dependents: Option<bool>,
 }
 
-/// Reads `DeleteOptions` from the body, or else from the query. Grace periods and propagation have no effect on events.
+/// Reads `DeleteOptions` from the body, or else from the query. Grace periods and propagation have
+/// no effect on events.
 fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     const OPTIONS: &str = "DeleteOptions";
     let options = if call.body.is_empty() {
@@ -249,7 +252,7 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     if !errors.is_empty() {
         return Err(Status::invalid(OPTIONS, "meta.k8s.io", "", &errors));
     }
-    // A body takes the place of the query; who asks for a dry run in either gets one.
+    // A body takes the place of the query; a dry run may be asked for in either.
     let dry_run = !dry_run.is_empty()
         || call
             .info

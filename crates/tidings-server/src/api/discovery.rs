@@ -1,8 +1,8 @@
 //! What the server says it serves: discovery in both forms, and the version.
 //!
 //! The documents of discovery never change: each is a file, as JSON without its line breaks, and
-//! protobuf is made from it. `kubectl events --for deploy/web` learns from them what a `deploy` is: the
-//! kinds that events are about are named though they are not served, and so have no verbs. Core
+//! protobuf is made from it. `kubectl events --for deploy/web` learns from them what a `deploy` is:
+//! the kinds that events are about are named though they are not served, and so have no verbs. Core
 //! events come first, so that a bare `events` means them.
 
 mod messages;
@@ -182,7 +182,8 @@ pub(crate) async fn below(
     }
 }
 
-/// What is below a version that is served is answered in its terms; anything else is nobody's.
+/// A path below a served version is answered with a Status, as its API does; any other path is
+/// unknown.
 pub(super) fn no_such_path(path: &str) -> Response {
     let roots = DOCUMENTS.iter().map(|(root, _)| *root);
     let mut roots = roots.filter(|root| *root != "/apis").chain(["/version"]);

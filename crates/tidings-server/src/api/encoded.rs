@@ -1,8 +1,9 @@
 //! Watch events that were already encoded for one watcher and are about to be sent to the next.
 //!
-//! A change goes to every watcher; encoding it is most of the work. What is sent does not depend on who watches, only on
-//! the form asked for, so encodings are kept, in bounded number and size, and shared: each is made once for as long as
-//! watchers are not further apart than what is kept. A watcher waits for another only where both need the same encoding.
+//! A change goes to every watcher; encoding it is most of the work. The encoding does not depend on
+//! the watcher, only on the form asked for, so encodings are kept, in bounded number and size, and
+//! shared: each is made once, as long as the watchers are no further apart than the encodings kept.
+//! A watcher waits for another only if both need the same encoding.
 
 use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -12,12 +13,13 @@ use crate::http::negotiate::{Media, Shape};
 use tidings_api::codec::Api;
 use tidings_api::table::IncludeObject;
 
-/// Encodings kept.
+/// Maximum encodings kept.
 const ENTRIES_MAX: u64 = 4096;
-/// Their bytes in all.
+/// Maximum bytes of all encodings together.
 const BYTES_MAX: u64 = 8 << 20;
-/// Parts of the cache, with a lock each that is held for a look or an insertion. An encoding longer than half a part is
-/// shared with those who wait for it, and not kept: it would drive out too many others.
+/// Parts of the cache, each with a lock that is held for a lookup or an insertion. An encoding
+/// longer than half a part is shared with the watchers that wait for it, but not kept: it would
+/// evict too many others.
 const PARTS: usize = 8;
 
 /// What an encoding depends on.
@@ -27,7 +29,7 @@ pub(crate) struct EncodingKey {
     pub(crate) revision: u64,
     /// Several keys may change in one revision.
     pub(crate) key: Bytes,
-    /// `ADDED`, `MODIFIED` or `DELETED`: what it is to this watcher's selector.
+    /// `ADDED`, `MODIFIED` or `DELETED`, as this watcher's selector sees the change.
     pub(crate) kind: &'static str,
     pub(crate) api: Api,
     pub(crate) media: Media,
@@ -35,7 +37,7 @@ pub(crate) struct EncodingKey {
     pub(crate) row: Option<RowKey>,
 }
 
-/// What a table's row depends on besides.
+/// What a table's row also depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct RowKey {
     /// Ages change by the second.
@@ -47,7 +49,8 @@ pub(crate) struct RowKey {
 /// The encodings that are kept.
 pub(crate) struct EncodedEvents(Cache<EncodingKey, Bytes, Weight>);
 
-/// An encoding weighs its bytes, and no less than where the bound of their number is reached with that of their bytes.
+/// The weight of an encoding: its bytes, but at least `BYTES_MAX / ENTRIES_MAX`, so that the limit
+/// of all bytes is a limit of the number, too.
 #[derive(Clone)]
 struct Weight;
 
@@ -63,8 +66,8 @@ impl Default for EncodedEvents {
             .estimated_items_capacity(ENTRIES_MAX as usize)
             .weight_capacity(BYTES_MAX)
             .shards(PARTS)
-            // All watchers need a change at about the same time, and then never again: what was needed often is no better
-            // than what is new.
+            // All watchers need a change at about the same time, and then never again: what was
+            // needed often is no better than what is new.
             .hot_allocation(0.5)
             .ghost_allocation(0.0)
             .build()
@@ -75,10 +78,11 @@ impl Default for EncodedEvents {
 }
 
 impl EncodedEvents {
-    /// The encoding, made by `encode` if it is not kept. Whoever needs the same meanwhile waits for it.
+    /// The encoding, made by `encode` if it is not kept. A caller that needs the same encoding at
+    /// the same time waits for it.
     ///
     /// # Errors
-    /// What `encode` fails with; the next one who needs it tries again.
+    /// The error of `encode`; the next caller that needs the encoding tries again.
     pub(crate) fn get_or_encode<E>(
         &self,
         key: &EncodingKey,

@@ -89,7 +89,8 @@ pub(crate) fn frame(media: Media, kind: &str, object: &[u8]) -> Bytes {
     parts.concat().into()
 }
 
-/// What is sent at once: one watch event as it is, shared with other watchers, or several copied together.
+/// What is sent at once: one watch event as it is, shared with other watchers, or several copied
+/// together.
 pub(crate) fn together(mut frames: Vec<Bytes>) -> Bytes {
     match frames.len() {
         0 | 1 => frames.pop().unwrap_or_default(),

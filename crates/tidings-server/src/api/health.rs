@@ -1,5 +1,5 @@
-//! `/livez`, `/readyz` and `/healthz` (`k8s.io/apiserver/pkg/server/healthz`). They are open to everybody, as a
-//! kube-apiserver's are by default.
+//! `/livez`, `/readyz` and `/healthz` (`k8s.io/apiserver/pkg/server/healthz`). They are open to all
+//! clients, as a kube-apiserver's are by default.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -18,15 +18,17 @@ use crate::http::request::{RequestInfo, RequestLabels};
 use crate::http::status::Status;
 use crate::metrics::{Metrics, Text};
 
-/// A write of one event has this long, whatever the limit of all requests (`requestTimeoutUpperBound`).
+/// Maximum time of a write of one event, whatever the limit for all requests is
+/// (`requestTimeoutUpperBound`).
 const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
 
-/// A request may wait for others for this part of its time (`getRequestWaitContext` of `k8s.io/apiserver`).
+/// The part of its time that a request may wait for others, as a divisor (`getRequestWaitContext`
+/// of `k8s.io/apiserver`).
 const WAIT_DIVISOR: u32 = 4;
 
 /// What becomes of a request.
 pub(crate) enum Admitted {
-    /// A watch: it lasts long, and has a place until it has told what there is.
+    /// A watch: it lasts long, and has a place until it has sent the existing events.
     Watch(Option<InitialPlace>),
     Within(Limit),
     Refused(Response),
@@ -37,7 +39,7 @@ pub(crate) enum Admitted {
 pub(crate) struct Limits {
     reads: Places,
     writes: Places,
-    /// Of the users themselves: what a cluster is asked must not hold up what nobody is asked about.
+    /// For reviews of oneself: questions to a cluster must not delay requests that need none.
     reviews: Places,
     flow: FlowMetrics,
     request_timeout: Duration,
@@ -69,8 +71,9 @@ impl Limits {
         self.flow.write(&now, text);
     }
 
-    /// Lets so many requests in at once; others wait for their turn, and those that it does not come to are told to come
-    /// back. Their time is counted from `began`. `gone` resolves when nobody waits for the answer any more.
+    /// Admits requests as long as there are places; others wait for their turn, and those that get
+    /// no place in time are told to come back. Their time counts from `began`. `gone` resolves when
+    /// the client no longer waits for the answer.
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
@@ -112,8 +115,8 @@ impl Limits {
         })
     }
 
-    /// The places a request takes one of. Who looks how the server is doing needs none: it matters most when there are
-    /// none.
+    /// The places of which a request takes one. Requests for metrics need no place: they matter
+    /// most when all places are taken.
     fn places(&self, info: &RequestInfo) -> Option<&Places> {
         if info.is_metrics() {
             None
@@ -127,8 +130,8 @@ impl Limits {
     }
 }
 
-/// The place of a watch that tells what there is. It is given back when the last of these is dropped, or at the deadline of
-/// other requests: a client that does not read must not keep it.
+/// The place of a watch that tells what there is. It is given back when the last of these is
+/// dropped, or at the deadline of other requests: a client that does not read must not keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct InitialPlace(#[expect(dead_code, reason = "held")] Arc<HeldPlace>);
 
@@ -169,7 +172,8 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Answers within the time, or says that it was too short; the answer's body has what is left of it.
+    /// Answers within the time, or says that it was too short; the answer's body has what is left
+    /// of it.
     pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
         let Self {
             metrics,

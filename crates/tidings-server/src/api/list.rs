@@ -1,7 +1,8 @@
 //! Reading one event, and lists of them.
 //!
-//! Every list is [streamed], in every form and with any limit: the store is read page by page at one revision, and each
-//! page is encoded and sent while the next is read, so memory stays bounded however long the list is.
+//! Every list is [streamed], in every form and with any limit: the store is read page by page at
+//! one revision, and each page is encoded and sent while the next is read, so memory stays bounded
+//! however long the list is.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ use crate::http::params;
 use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
-/// Who wants a Table in pages of so many rows and goes on behind the first is kubectl, which wants all of it.
+/// A client that asks for a Table in pages of at least this many rows, and for a page after the
+/// first, is kubectl, which reads the whole list.
 const KUBECTL_CHUNK: usize = 500;
 
 /// GET of one event.
@@ -70,7 +72,8 @@ pub(crate) async fn list(
     stream_list(server, call, form, options).await
 }
 
-/// The first request of a list, at the right revision, and how much the list has behind it where that is known already.
+/// The first request of a list, at the right revision, and how much the list has behind it where
+/// that is known already.
 fn first_request(
     server: &ApiServer,
     namespace: &str,
@@ -119,7 +122,8 @@ async fn stream_list(
     form: Form,
     mut options: ListOptions,
 ) -> Result<Response, Status> {
-    // With a selector there is no telling how much has to be read for so many rows, and a request has its time.
+    // With a selector there is no telling how many events have to be read to fill a page, and the
+    // time of a request is limited.
     let is_all_read_on = options.continue_token.is_some() && options.selector.is_empty();
     if is_all_read_on
         && matches!(form.shape, Shape::Table(_))

@@ -1,8 +1,8 @@
 //! A list's bytes in the form asked for, piece by piece: its beginning, each item, its end.
 //!
-//! Items are written from their stored bytes wherever these are in the usual form. Protobuf says how long a list is
-//! before it begins; see [`ListWriter::item_len`] and [`ListWriter::write_end`] for how that is kept though events may end
-//! while the list is being sent.
+//! Items are written from their stored bytes wherever these are in the usual form. Protobuf says
+//! how long a list is before it begins; see [`ListWriter::item_len`] and [`ListWriter::write_end`]
+//! for how that is kept though events may end while the list is being sent.
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use prost::Message;
@@ -62,8 +62,8 @@ impl ListWriter {
         }
     }
 
-    /// Appends what comes before the items. `items_len` is the sum of their [`item_len`](Self::item_len), which only
-    /// protobuf needs.
+    /// Appends what comes before the items. `items_len` is the sum of their
+    /// [`item_len`](Self::item_len), which only protobuf needs.
     pub(crate) fn write_start(
         &mut self,
         meta: &ListMeta,
@@ -250,8 +250,8 @@ impl ListWriter {
     pub(crate) fn write_end(&mut self, meta: &ListMeta, out: &mut Vec<u8>) -> Result<(), Status> {
         match self.form.media {
             Media::Protobuf => {
-                // Events that ended since their length was announced are missing; a field that nobody knows, which every
-                // decoder passes over, takes their place.
+                // Events that expired since their length was announced are missing; a field unknown
+                // to all decoders, which they skip, takes their place.
                 fill(self.announced, out)?;
                 // contentEncoding and contentType, empty but present.
                 out.extend_from_slice(&[0x1a, 0, 0x22, 0]);
@@ -278,7 +278,7 @@ impl ListWriter {
     }
 }
 
-/// Appends so many bytes of fields that mean nothing.
+/// Appends `len` bytes of fields without a meaning.
 fn fill(mut len: usize, out: &mut Vec<u8>) -> Result<(), Status> {
     while len > 0 {
         // Tag, length, and zeros; what is left must be another such field or nothing.

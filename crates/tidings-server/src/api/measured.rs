@@ -14,7 +14,8 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::metrics::CLIENT_GONE;
 
-/// A request that is being answered. It is over when the answer's last byte was taken, or nobody wants the rest.
+/// A request that is being answered. It is over when the client has taken the answer's last byte,
+/// or no longer wants the rest.
 pub(crate) struct Measured {
     server: Arc<ApiServer>,
     info: Arc<RequestInfo>,

@@ -1,5 +1,5 @@
-//! Namespaces as a courtesy to `kubectl get namespaces` and to user interfaces: they can be read, as objects or as a
-//! table, and that is all.
+//! Namespaces as a courtesy to `kubectl get namespaces` and to user interfaces: they can be read,
+//! as objects or as a table, and that is all.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::table::IncludeObject;
 
-/// What everybody accepts; there is no protobuf of namespaces here.
+/// The media types a client may ask for; namespaces have no protobuf form here.
 const ACCEPTED: &str = "application/json, application/yaml";
 
 /// GET /api/v1/namespaces/{namespace}
@@ -46,8 +46,8 @@ pub(crate) async fn get(
     }
 }
 
-/// GET /api/v1/namespaces: those that are set, or, if all are there, those that every cluster has and those that hold
-/// events.
+/// GET /api/v1/namespaces: those that are set, or, if all are there, those that every cluster has
+/// and those that hold events.
 pub(crate) async fn list(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -97,7 +97,8 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
         .into();
     let mut after = None;
     loop {
-        // One record tells of a namespace; the next request skips to the key behind all of that namespace's.
+        // One record tells of a namespace; the next request skips to the key behind all of that
+        // namespace's.
         let request = tidings_store::ListRequest {
             after,
             limit: Some(1),
@@ -149,7 +150,8 @@ fn partial(version: &str, (name, _): &(String, Namespace)) -> Value {
     })
 }
 
-/// The columns of `printNamespace` in `pkg/printers/internalversion/printers.go`. Nobody knows when a namespace was made.
+/// The columns of `printNamespace` in `pkg/printers/internalversion/printers.go`. The creation time
+/// of a namespace is not known.
 fn table(
     version: &str,
     query: &Query,

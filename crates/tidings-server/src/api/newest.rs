@@ -1,11 +1,13 @@
-//! `?order=newest&limit=N`: the events last seen, first of all the latest, without reading the others.
+//! `?order=newest&limit=N`: the events last seen, first of all the latest, without reading the
+//! others.
 //!
-//! No kube-apiserver has this; like every parameter it does not know, it passes it over. So an answer in this order says so in a header, and one
-//! without the header is a list as always. Only lists of all events, or of a namespace's, are answered so: what a selector leaves out would have
-//! to be read first.
+//! No kube-apiserver has this; it ignores the parameter, like every parameter it does not know. So
+//! an answer in this order says so in a header, and one without the header is a list as always.
+//! Only lists of all events, or of a namespace's, are answered so: with a selector, the events that
+//! it leaves out would have to be read first.
 //!
-//! The store finds them all at one revision and gives the values of one page. The others are read by their keys while
-//! those before them are sent, as they were at that revision.
+//! The store finds them all at one revision and returns the values of one page. The others are read
+//! by their keys while those before them are sent, as they were at that revision.
 
 use std::sync::Arc;
 use std::vec;
@@ -28,7 +30,8 @@ use crate::http::status::Status;
 
 /// Says that an answer is in this order.
 const HEADER: HeaderName = HeaderName::from_static("tidings-newest-first");
-/// Where so many events are is held in memory; a longer list comes in its usual order.
+/// Maximum length of a list in this order: the keys of its events are held in memory. A longer list
+/// is sent in the usual order.
 const LIMIT_MAX: usize = 500;
 /// Events that are read by their keys at once.
 const READS_AT_ONCE: usize = 4;

@@ -1,4 +1,4 @@
-//! The answer to paths that are nobody's.
+//! The answer to unknown paths.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};

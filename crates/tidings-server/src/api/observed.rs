@@ -10,12 +10,13 @@ use crate::clock;
 /// An answer is as good as new for this long.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The latest answer. Health checks are open to everybody, and counting in a store is not free.
+/// The latest answer. Health checks are open to all clients, and counting in a store is not free.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedStore(Mutex<Option<(Instant, Result<Stats, String>)>>);
 
 impl ObservedStore {
-    /// The store's counts, or why it cannot tell them. Who comes while the store is being asked waits for that answer.
+    /// The store's counts, or why they are not available. Callers that come while the store is
+    /// being asked wait for that answer.
     pub(crate) async fn stats(&self, store: &dyn Store) -> Result<Stats, String> {
         let mut latest = self.0.lock().await;
         if let Some((at, answer)) = &*latest

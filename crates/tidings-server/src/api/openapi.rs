@@ -1,5 +1,5 @@
-//! OpenAPI v3, as far as kubectl reads it: `create`, `apply` and `replace` look for the `fieldValidation` parameter of a
-//! kind's PATCH, `explain` for the schema of a kind.
+//! OpenAPI v3, as far as kubectl reads it: `create`, `apply` and `replace` look for the
+//! `fieldValidation` parameter of a kind's PATCH, `explain` for the schema of a kind.
 
 use std::sync::LazyLock;
 

@@ -12,76 +12,88 @@ use crate::http::body::BODY_BYTES_MAX;
 pub struct ApiOptions {
     /// How long an event is kept after the last write to it (`--event-ttl`). Default: one hour.
     pub event_ttl: Duration,
-    /// So many reading requests are served at once, and watches that tell what there is (`--max-requests-inflight`); 0 is no
-    /// limit. Default: 400.
+    /// Maximum concurrent reading requests (`--max-requests-inflight`), including watches while
+    /// they send the existing events; 0 means no limit. Default: 400.
     pub max_requests_inflight: usize,
-    /// So many writing requests are served at once (`--max-mutating-requests-inflight`), and as many reviews of oneself;
-    /// 0 is no limit. Default: 200.
+    /// Maximum concurrent writing requests (`--max-mutating-requests-inflight`) and, counted
+    /// separately, maximum concurrent reviews of oneself; 0 means no limit. Default: 200.
     pub max_mutating_requests_inflight: usize,
-    /// Of each of these kinds so many requests wait for others to be over (`--max-requests-inqueue`), first come, first
-    /// served; more get 429 at once, with 0 all do. Default: 6,400, which is what a priority level of kube-apiserver holds.
+    /// Maximum waiting requests of each of these kinds (`--max-requests-inqueue`), served in order
+    /// of arrival; any more get 429 at once. With 0, no request waits. Default: 6,400, as many as a
+    /// priority level of kube-apiserver holds.
     pub max_requests_inqueue: usize,
-    /// A request waits no longer than this, nor than a quarter of its time (`--request-wait-limit`), and gets 429 then.
-    /// Default: one minute, as in kube-apiserver; so that a quarter counts.
+    /// Maximum time a request waits for its turn, which is also limited to a quarter of the
+    /// request's time (`--request-wait-limit`); it gets 429 then. Default: one minute, as in
+    /// kube-apiserver, so that the quarter is the limit in effect.
     pub request_wait_limit: Duration,
-    /// The longest body of a request, in bytes (`--max-request-bytes`); longer ones get 413. Default: 3 MiB, which is
-    /// kube-apiserver's limit.
+    /// Maximum bytes of a request's body (`--max-request-bytes`); longer ones get 413. Default: 3
+    /// MiB, which is kube-apiserver's limit.
     pub request_bytes_max: usize,
-    /// Longest line and headers of a request together, in bytes (`--max-header-bytes`), and 4 KiB more as in Go; longer
-    /// ones get 431. From 8 KiB to 1 MiB. Each connection may hold as much before its client has shown credentials.
-    /// Default: 64 KiB; kube-apiserver takes 1 MiB.
+    /// Maximum bytes of a request's first line and headers together (`--max-header-bytes`), and 4
+    /// KiB more as in Go; longer ones get 431. From 8 KiB to 1 MiB. Each connection may hold as
+    /// much before its client has shown credentials. Default: 64 KiB; kube-apiserver takes 1 MiB.
     pub header_bytes_max: usize,
-    /// Behind its first page, a Table without a selector that is asked for in pages of 500 rows or more has so many in a
-    /// page, if that is more (`--table-continuation-rows`): kubectl asks five times a second at most. 0 is as many as were
-    /// asked for. Default: 10,000.
+    /// Minimum rows of each page after the first, for a Table without a selector that is asked for
+    /// in pages of 500 rows or more (`--table-continuation-rows`): kubectl sends at most five
+    /// requests a second. With 0, a page has the rows that were asked for. Default: 10,000.
     pub table_continuation_rows: usize,
-    /// A request other than a watch is given up after this (`--request-timeout`). Default: one minute.
+    /// Maximum time of a request other than a watch (`--request-timeout`). Default: one minute.
     pub request_timeout: Duration,
-    /// Watches without a timeout of their own end after this to twice this (`--min-request-timeout`). Default: 30 minutes.
+    /// Minimum time of a watch without a timeout of its own, which ends after this to twice this
+    /// (`--min-request-timeout`). Default: 30 minutes.
     pub min_request_timeout: Duration,
-    /// A watcher that allows bookmarks gets one this often, also when nothing happens. Default: one minute.
+    /// Interval of the bookmarks of a watch that allows them, also when nothing happens. Default:
+    /// one minute.
     pub bookmark_interval: Duration,
-    /// Maximum of open connections (`--max-connections`). A new one beyond it takes the place of the oldest without
-    /// credentials of the peer that has the most of these, an idle one if there is one. A tenth of the places is kept
-    /// for connections that have shown good credentials, and a tenth for those that have not, as probes. Default: 10,000.
+    /// Maximum of open connections (`--max-connections`). A new one beyond it takes the place of
+    /// the oldest without credentials of the peer that has the most of these, an idle one if there
+    /// is one. A tenth of the places is kept for connections that have shown good credentials, and
+    /// a tenth for those that have not, as probes. Default: 10,000.
     pub max_connections: usize,
-    /// Maximum of open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or a /64 network of IPv6. A
-    /// new one beyond it takes the place of the peer's oldest without credentials; if all have shown good ones, it is
-    /// refused. 0 is no limit, for servers behind a proxy. Default: 2,000.
+    /// Maximum of open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or
+    /// a /64 network of IPv6. A new one beyond it takes the place of the peer's oldest without
+    /// credentials; if all have shown good ones, it is refused. 0 is no limit, for servers behind a
+    /// proxy. Default: 2,000.
     pub max_connections_per_peer: usize,
-    /// A connection on which no request has shown good credentials ends after this, once nothing is asked on it
-    /// (`--unauthenticated-connection-timeout`). Default: 30 seconds.
+    /// Maximum time of a connection on which no request has shown good credentials; it ends then,
+    /// once it has no open request (`--unauthenticated-connection-timeout`). Default: 30 seconds.
     pub unauthenticated_connection_timeout: Duration,
-    /// A client has this long for the TLS handshake. Default: ten seconds.
+    /// Maximum time of the TLS handshake. Default: ten seconds.
     pub tls_handshake_timeout: Duration,
-    /// A client has this long from the handshake to its first request, and to take what is left of an answer when the time
-    /// of its request is over. Default: 32 seconds, as in kube-apiserver.
-    pub read_header_timeout: Duration,
-    /// A connection on which nothing is asked or answered ends after this, at most twice this. Default: 90 seconds, as in
+    /// Maximum time from the handshake to a client's first request, and for a client to take the
+    /// rest of an answer when the time of its request is over. Default: 32 seconds, as in
     /// kube-apiserver.
+    pub read_header_timeout: Duration,
+    /// Minimum time after which a connection without a request or an answer ends; at most twice
+    /// this. Default: 90 seconds, as in kube-apiserver.
     pub idle_timeout: Duration,
-    /// From when on it is kept who manages which field of an event. Default: from the first server-side apply.
+    /// When the server begins to record which manager owns which field of an event. Default: at the
+    /// first server-side apply.
     pub managed_fields: ManagedFields,
-    /// Told to end, the server goes on for this long while it reports not ready, so that load balancers notice
-    /// (`--shutdown-delay-duration`). Default: zero.
+    /// How long the server continues to serve after it was told to end, while it reports not ready,
+    /// so that load balancers notice (`--shutdown-delay-duration`). Default: zero.
     pub shutdown_delay: Duration,
-    /// After that, requests that still run get this long to finish. Default: 30 seconds.
+    /// Maximum time after that for open requests to finish. Default: 30 seconds.
     pub shutdown_grace: Duration,
-    /// Which namespaces there are (`--namespaces`). Default: every valid name is one.
+    /// Which namespaces there are (`--namespaces`). Default: every valid name is a namespace.
     pub namespaces: Namespaces,
-    /// How many events are taken, of whom (`--event-rate-limit-config`). Default: all.
+    /// How many events are accepted, and from which clients (`--event-rate-limit-config`). Default:
+    /// all.
     pub event_rate_limit: EventRateLimitOptions,
-    /// How large an event may be (`--event-size-limit`). Default: 1.5 MiB, and larger ones are refused.
+    /// How large an event may be (`--event-size-limit`). Default: 1.5 MiB, and larger ones are
+    /// refused.
     pub event_size_limit: EventSizeLimit,
-    /// Which events are kept for another time than [`event_ttl`](Self::event_ttl) (`--retention-file`). Default: none.
+    /// Which events are kept for another time than [`event_ttl`](Self::event_ttl)
+    /// (`--retention-file`). Default: no events.
     pub retention: RetentionRules,
 }
 
-/// From when on `metadata.managedFields` says who manages which field of an event.
+/// When `metadata.managedFields` begins to record which manager owns which field of an event.
 ///
-/// kube-apiserver keeps them from the creation. That is a third more bytes in every event, stored, listed and watched,
-/// for something hardly anybody does with events; so by default an event has them once it is applied. What was there
-/// before is then managed by `before-first-apply`, as upstream does it for objects that were never tracked.
+/// kube-apiserver records them from the creation on. That is a third more bytes in every event,
+/// stored, listed and watched, and managed fields of events are hardly ever used; so by default an
+/// event has them once it is applied. The fields it had before are then managed by
+/// `before-first-apply`, as upstream does it for objects that were never tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ManagedFields {

@@ -1,8 +1,9 @@
 //! A list as it is read: batches of the records that were asked for, all of one revision.
 //!
-//! The store is read page by page, the next page while the one before is being sent, so a list of any length takes the
-//! memory of two pages. Where a list's head has to tell what is only known at its end (the continue token behind a limit,
-//! the length of a protobuf list) the list is read twice; the second time up to the key where the first one stopped.
+//! The store is read page by page, the next page while the one before is being sent, so a list of
+//! any length takes the memory of two pages. Where a list's head has to tell what is only known at
+//! its end (the continue token behind a limit, the length of a protobuf list) the list is read
+//! twice; the second time up to the key where the first one stopped.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::http::status::Status;
 use crate::http::stored::selects;
 use tidings_api::selector::Selector;
 
-/// So many records are read from the store at a time.
+/// Maximum records read from the store at a time.
 const STORE_PAGE_LEN: usize = 500;
 
 type Ahead = MaybeDone<BoxFuture<'static, Result<Page, Status>>>;
@@ -30,11 +31,12 @@ pub(crate) struct Pages {
     server: Arc<ApiServer>,
     selector: Selector,
     request: ListRequest,
-    /// How many bytes of each key are the namespace that the list is of, and its slash; continue tokens go without.
+    /// Bytes of each key that are the namespace of the list and its slash; continue tokens leave
+    /// them out.
     namespace_len: usize,
     /// How many records may still come.
     left: Option<usize>,
-    /// No key behind this one is wanted.
+    /// The list ends at this key.
     until: Option<Bytes>,
     /// The page behind the last batch, as far as it was read.
     ahead: Option<Pin<Box<Ahead>>>,
@@ -172,8 +174,8 @@ impl Batches for Pages {
             let namespace_len = self.namespace_len;
             let page = async move { read_page(&server, request, namespace_len).await };
             let mut ahead = Box::pin(future::maybe_done(page.boxed()));
-            // The store begins when it is first asked: now, and not when this page was sent. A task would wait for this one to
-            // make way.
+            // The store begins when it is first asked: now, and not when this page was sent. A task
+            // would wait for this one to make way.
             let _ = futures::poll!(&mut ahead);
             self.ahead = Some(ahead);
         }
@@ -184,8 +186,9 @@ impl Batches for Pages {
         self.done
     }
 
-    /// Reads the rest of the list for what its head tells, calling `see` with each record, and makes it ready to be read
-    /// once more. If nothing has to be known that is not known already, the list is left as it is.
+    /// Reads the rest of the list for what its head tells, calling `see` with each record, and
+    /// makes it ready to be read once more. If nothing has to be known that is not known already,
+    /// the list is left as it is.
     async fn look_ahead(
         &mut self,
         lengths: bool,
@@ -230,7 +233,7 @@ async fn read_page(
         .list(request)
         .await
         .map_err(|error: ReadError| {
-            // A list that cannot go on at its own revision may go on at the latest.
+            // A list that cannot continue at its own revision may continue at the latest.
             let resume = after.map(|after| {
                 Continuation {
                     revision: None,

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 
-/// The system is asked for so many bytes at a time: a call costs more than all else that is done for a uid.
+/// Bytes that are requested from the system at a time: a call costs more than everything else that
+/// is done for a uid.
 const POOL_LEN: usize = 512;
 
-/// What the system gave and nobody has taken yet, of one thread.
+/// Random bytes of one thread that came from the system and are not used yet.
 struct Pool {
     bytes: [u8; POOL_LEN],
     taken: usize,
@@ -58,7 +59,8 @@ pub(crate) fn uuid() -> Result<String, getrandom::Error> {
 /// The end of a generated name.
 pub(crate) fn name_suffix() -> Result<String, getrandom::Error> {
     let words: [u8; 5] = bytes()?;
-    // The slight preference for the first letters is of no consequence: a taken name is tried again.
+    // The slight preference for the first letters is of no consequence: a taken name is tried
+    // again.
     Ok(words
         .iter()
         .filter_map(|byte| NAME_ALPHABET.get(usize::from(byte % 27)))
@@ -66,7 +68,7 @@ pub(crate) fn name_suffix() -> Result<String, getrandom::Error> {
         .collect())
 }
 
-/// A token nobody can guess: 256 bits.
+/// A token that cannot be guessed: 256 bits.
 pub(crate) fn token() -> Result<String, getrandom::Error> {
     let mut text = String::with_capacity(64);
     for byte in bytes::<32>()? {

@@ -1,13 +1,14 @@
-//! How much is left of the lists that are being read page by page.
+//! How many events are left of the lists that are being read page by page.
 //!
-//! It is counted for the first page alone: to count it again for each would make a list's cost the square of its length. A
-//! continue token is kube-apiserver's own and has no place for it, so it is kept here, for the lists last read. What is not
-//! known here, as after a restart, is counted again.
+//! They are counted for the first page alone: to count again for each page would make a list's cost
+//! the square of its length. A continue token is kube-apiserver's own and has no field for the
+//! count, so it is kept here, for the lists last read. A count that is not known here, as after a
+//! restart, is made again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many lists may be read at once without counting again; one takes some hundred bytes.
+/// Maximum lists whose counts are kept; each takes some hundred bytes.
 const LISTS_MAX: usize = 1024;
 
 /// See the module documentation.

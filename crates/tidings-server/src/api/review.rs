@@ -1,5 +1,6 @@
-//! What somebody may ask about itself: `kubectl auth can-i`, `auth can-i --list` and `auth whoami`. The answers are the
-//! authorizer's own: what a review says is allowed is, and nothing else.
+//! What users may ask about themselves: `kubectl auth can-i`, `auth can-i --list` and `auth
+//! whoami`. The answers are the authorizer's own: what a review reports as allowed is allowed, and
+//! nothing else.
 
 use std::sync::Arc;
 

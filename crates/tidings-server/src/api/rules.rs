@@ -1,5 +1,6 @@
-//! The server's side of `tidings_core::validate`: what it looks at in a stored event, and what a create or an update
-//! does to metadata before the rules apply (`k8s.io/apiserver/pkg/registry/rest/{create,update,meta}.go`).
+//! The server's side of `tidings_core::validate`: what it looks at in a stored event, and what a
+//! create or an update does to metadata before the rules apply
+//! (`k8s.io/apiserver/pkg/registry/rest/{create,update,meta}.go`).
 
 use std::collections::HashSet;
 
@@ -29,7 +30,8 @@ pub(crate) fn check_create(api: Api, event: &Event) -> FieldErrors {
     }
 }
 
-/// The rules for a changed event: metadata first, then the event itself (`BeforeUpdate` and `validateCommonFields`).
+/// The rules for a changed event: metadata first, then the event itself (`BeforeUpdate` and
+/// `validateCommonFields`).
 pub(crate) fn check_update(api: Api, new: &Event, old: &Event) -> FieldErrors {
     let (new, old) = (fields(new), fields(old));
     let mut errors = validate::validate_metadata(&new.metadata, NameRule::PathSegment);
@@ -48,7 +50,8 @@ fn version(api: Api) -> RequestVersion {
     }
 }
 
-/// Gives a new event what the server decides: uid and creation time; takes away what clients may not set.
+/// Gives a new event what the server decides: uid and creation time; takes away what clients may
+/// not set.
 pub(crate) fn prepare_create(metadata: &mut ObjectMeta, uid: String, now: Time) {
     wipe_system_fields(metadata);
     metadata.uid = Some(uid);

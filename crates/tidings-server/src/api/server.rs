@@ -51,8 +51,9 @@ impl std::fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// Serves a store to whom the authenticator lets in. What they may do is up to the default [`Authorizer`]: next to
-    /// nothing, unless they are in `system:masters`; see [`with_authorizer`](Self::with_authorizer).
+    /// Serves a store to the users whom the authenticator lets in. What they may do is decided by
+    /// the default [`Authorizer`]: next to nothing, unless they are in `system:masters`; see
+    /// [`with_authorizer`](Self::with_authorizer).
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,

@@ -1,7 +1,8 @@
-//! A list on its way out: read, encoded and sent batch by batch, so that one of any length takes the memory of two pages.
+//! A list on its way out: read, encoded and sent batch by batch, so that one of any length takes
+//! the memory of two pages.
 //!
-//! What goes wrong before the first byte is told by a [`Status`]. Once the answer has begun, cutting it off is the only way
-//! left to say that it is not whole; what became of it is then known by its [`Outcome`].
+//! An error before the first byte is answered with a [`Status`]. Once the answer has begun, the
+//! only way to show that it is not complete is to cut it off; its [`Outcome`] tells how it ended.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::vec;
@@ -26,14 +27,15 @@ const CHUNK_LEN: usize = 1 << 20;
 
 /// What a list is made of.
 pub(crate) trait Batches: Send + 'static {
-    /// The next batch, which may be empty; `None` behind the last. No more than a page of the store.
+    /// The next batch, which may be empty; `None` behind the last. No more than a page of the
+    /// store.
     fn next(&mut self) -> impl Future<Output = Result<Option<Vec<Record>>, Status>> + Send;
 
     /// Whether the last batch was given out.
     fn is_done(&self) -> bool;
 
-    /// What the list's head tells, once the first batch was given out. `see` is called with each record of the others if
-    /// `lengths` are needed.
+    /// What the list's head tells, once the first batch was given out. `see` is called with each
+    /// record of the others if `lengths` are needed.
     fn look_ahead(
         &mut self,
         lengths: bool,
@@ -138,7 +140,8 @@ struct Streamed<B> {
 }
 
 impl<B: Batches> Streamed<B> {
-    /// The next part of the answer, which begins with what `out` holds; `None` when nothing is left.
+    /// The next part of the answer, which begins with what `out` holds; `None` when nothing is
+    /// left.
     async fn next_chunk(&mut self, mut out: Vec<u8>) -> Result<Option<Bytes>, Status> {
         if self.ended {
             return Ok(None);

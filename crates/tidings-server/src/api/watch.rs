@@ -1,8 +1,10 @@
-//! Watches: what exists, if asked for, then every change in order, until time or server end it.
+//! Watches: what exists, if asked for, then every change in order, until the timeout or the end of
+//! the server.
 //!
-//! A watch answers 200 at once; whatever goes wrong later is one `ERROR` in the stream, for not every client reads the
-//! HTTP status of a watch. A change is judged by the selector before and after it: an event that enters the selection
-//! is `ADDED`, one that leaves it `DELETED`. A client that reads slowly makes its own watch wait, nobody else's.
+//! A watch answers 200 at once; any later failure is one `ERROR` in the stream, because not every
+//! client reads the HTTP status of a watch. A change is judged by the selector before and after it:
+//! an event that enters the selection is `ADDED`, one that leaves it `DELETED`. A client that reads
+//! slowly delays its own watch and no other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +37,8 @@ use tidings_api::table::Rows;
 
 /// Existing events that are read at a time, at most.
 const INITIAL_PAGE_LEN: usize = 500;
-/// Of these no more are sent at once, in bytes: a client that does not read costs what it was sent last.
+/// Of these no more are sent at once, in bytes: a client that does not read costs what it was sent
+/// last.
 const INITIAL_CHUNK_LEN: usize = 1 << 20;
 /// What is sent at once is not added to from here on, in bytes.
 const CHUNK_LEN: usize = 64 * 1024;
@@ -116,7 +119,8 @@ pub(crate) async fn watch(
         ended,
     );
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))];
-    // The stream ends in time only if somebody reads it; the connection looks after those that nobody does.
+    // The stream ends in time only while the client reads it; the connection ends streams that are
+    // not read.
     let lasting = Extension(Lasting(timeout));
     Ok((
         StatusCode::OK,
@@ -208,8 +212,8 @@ impl Watching {
         if initial {
             let mut request = store_request(&self.call.info.namespace, &options.selector);
             request.limit = Some(INITIAL_PAGE_LEN);
-            // As since Kubernetes 1.32, a plain watch from the beginning counts as one that asked for what exists; one by the
-            // old path does not.
+            // As since Kubernetes 1.32, a plain watch from the beginning counts as one that asked
+            // for what exists; one by the old path does not.
             let asked =
                 options.send_initial_events.is_some() || self.call.info.query.flag(params::WATCH);
             self.phase = Phase::Initial {
@@ -325,7 +329,8 @@ impl Watching {
         }
         let mut frames: Vec<Bytes> = Vec::new();
         let mut len = 0;
-        // A revision is told in whole: a client that goes on behind it would miss the rest.
+        // All changes of a revision are sent together: a client that continues after it would miss
+        // the rest.
         while let Some(change) = pending.front()
             && (len < CHUNK_LEN || change.revision() == self.sent_revision)
             && let Some(change) = pending.pop_front()
@@ -383,7 +388,8 @@ impl Watching {
         event_frame(api, form, "ADDED", record, record.revision, rows)
     }
 
-    /// How to make a row, if this is a watch of tables, and whether it is the first, which names the columns.
+    /// How to make a row, if this is a watch of tables, and whether it is the first, which names
+    /// the columns.
     fn rows_to_send(&mut self) -> Result<Option<(Rows, bool)>, Status> {
         let Shape::Table(_) = self.form.shape else {
             return Ok(None);

@@ -108,7 +108,7 @@ async fn replace_with(
                 let mut event = event.clone();
                 event.metadata.get_or_insert_default().resource_version = None;
                 match create_event(&server, &call, event, options, &mut gate).await {
-                    // Somebody else created it just now: replace that.
+                    // Another request has just created it: replace that event.
                     Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
                         continue;
                     }
@@ -164,7 +164,7 @@ pub(crate) async fn patch(
     let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
     for _ in 0..CHANGE_ATTEMPTS {
         let stored = server.stored(call.api, &call.key()).await?;
-        // What is wrong with a patch is told only of what is there.
+        // Errors of a patch are reported only if the event exists.
         let patch = patch.as_ref().map_err(|error| refused(error.clone()))?;
         let mut json = Vec::with_capacity(1024);
         codec::write_event(call.api, &stored.event, true, &mut json);
@@ -172,8 +172,9 @@ pub(crate) async fn patch(
             serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))?;
         patch.apply(&mut value).map_err(refused)?;
         let (mut patched, reading) = read_patched(call.api, patch, &value)?;
-        // The version the patch was applied to is not one it insists on: if somebody else is faster it is applied again. One that it
-        // does name is refused then, because it is not the stored one any more.
+        // The version the patch was applied to is not one that the patch names: if another request
+        // is faster, it is applied again. A patch that does name a version is refused then, because
+        // that version is no longer the stored one.
         let applied_to = stored.record.revision.to_string();
         if let Some(metadata) = &mut patched.metadata
             && metadata.resource_version() == applied_to

@@ -1,6 +1,7 @@
-//! A file that is put aside when it has grown; a bounded number of old ones is kept.
+//! A file that is rotated when it reaches its size; a bounded number of old files is kept.
 //!
-//! Old files are named as kube-apiserver's are: `audit-2026-03-04T05-06-07.000.log` beside `audit.log`.
+//! Old files are named as kube-apiserver's are: `audit-2026-03-04T05-06-07.000.log` beside
+//! `audit.log`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -43,7 +44,7 @@ impl RotatedFile {
         }
     }
 
-    /// Removes files that were put aside by an earlier process and are too many or too old.
+    /// Removes files that an earlier process rotated, if they are too many or too old.
     pub(super) fn tidy(&self) -> io::Result<()> {
         if self.options.is_standard_output() {
             return Ok(());
@@ -94,7 +95,7 @@ impl RotatedFile {
         written
     }
 
-    /// Puts the file aside and removes what is too old. A file that cannot be put aside grows on.
+    /// Rotates the file and removes what is too old. If it cannot be renamed, it continues to grow.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
         self.torn = false;
@@ -105,7 +106,7 @@ impl RotatedFile {
         self.reopen()?;
         if let Err(error) = renamed {
             tracing::error!(%error, "the audit log cannot be put aside, and grows on");
-            // Tried again when it has grown as much once more.
+            // Tried again when it has grown by as much once more.
             self.len = 0;
             return Ok(());
         }
@@ -114,7 +115,7 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Removes of the files that were put aside, in their order, those that are too many or too old.
+    /// Removes those of the rotated files, which are in order, that are too many or too old.
     fn remove_old(&self, backups: &[PathBuf]) {
         let surplus = match self.options.backups_max {
             0 => 0,
@@ -139,14 +140,14 @@ impl RotatedFile {
         }
     }
 
-    /// When a file was put aside, by its name.
+    /// When a file was rotated, according to its name.
     fn put_aside(&self, path: &Path) -> Option<Timestamp> {
         let (start, end) = self.name_parts();
         let name = path.file_name()?.to_str()?;
         parse_stamp(name.strip_prefix(&start)?.strip_suffix(&end)?)
     }
 
-    /// The name's beginning and end, between which backups have their time.
+    /// The beginning and the end of the name, between which rotated files have their time.
     fn name_parts(&self) -> (String, String) {
         let text =
             |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
@@ -163,7 +164,7 @@ impl RotatedFile {
         }
     }
 
-    /// A name later in order than the newest there is, also when the clock stands still or was set back.
+    /// A name that sorts after the newest one, also when the clock stands still or was set back.
     fn backup_path(&self, newest: Option<&PathBuf>) -> PathBuf {
         let (start, end) = self.name_parts();
         let after_newest = newest
@@ -184,7 +185,7 @@ impl RotatedFile {
             let stamp = name
                 .strip_prefix(&start)
                 .and_then(|rest| rest.strip_suffix(&end));
-            // Nobody else's files.
+            // No other files of the folder.
             if stamp.and_then(parse_stamp).is_some() {
                 found.push(entry.path());
             }

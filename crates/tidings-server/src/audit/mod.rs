@@ -1,18 +1,18 @@
-//! The audit log: who wrote, changed or deleted which event, and what came of it, a JSON line of
-//! `audit.k8s.io/v1` each.
+//! The audit log: who wrote, changed or deleted which event, and with which result; one JSON line
+//! of `audit.k8s.io/v1` for each.
 //!
 //! Lines go through a queue bounded by bytes to a thread that writes them to files.
 //!
-//! - A write by a known user that was served has its line: where there is no room for its body, the
-//!   line is written without it; where there is none for the line, the answer waits for it a
-//!   bounded time, as do at most 4,096 others. Lines are dropped, and counted, when the disk does
-//!   not take the lines that wait before one within that time, or when more would wait.
+//! - A write by a known user that was served has its line: if there is no room for its body, the
+//!   line is written without it; if there is no room for the line, the answer waits a bounded time
+//!   for it, as do at most 4,096 others. Lines are dropped, and counted, when the disk does not
+//!   take the lines that wait before one within that time, or when more would wait.
 //! - Requests of known users that were refused before they were served, because they were not
-//!   allowed or the server was busy, cost a client next to nothing. They have a part of the queue of
-//!   their own and never wait: lines that find it full are dropped and counted.
-//! - Requests without a known user, which anybody can send in any number, have files of their own,
-//!   a part of the queue of their own, and never wait: they cannot push out what is known of
-//!   others.
+//!   allowed or the server was busy, cost a client next to nothing. They have a part of the queue
+//!   of their own and never wait: lines that find it full are dropped and counted.
+//! - Requests without a known user, which any client can send in any number, have files of their
+//!   own, a part of the queue of their own, and never wait: they cannot push out lines of known
+//!   users.
 
 mod file;
 mod object;
@@ -41,11 +41,11 @@ const TELL_EVERY: u64 = 1000;
 /// Entries that may be under way at once; more than there are requests.
 const ENTRIES_MAX: u32 = u32::MAX >> 3;
 
-/// What became of the audit log's lines.
+/// The counts of the audit log's lines, by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditCounts {
-    /// Lines in all; those in no other count wait to be written.
+    /// All lines; those in no other count wait to be written.
     pub offered: u64,
     /// Lines that were written.
     pub written: u64,

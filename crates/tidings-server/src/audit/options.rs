@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How much is said of each write.
+/// How much is recorded of each write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuditLevel {
-    /// Who did what to which event, when, and what came of it.
+    /// Who did what to which event, when, and with which result.
     #[default]
     Metadata,
     /// The same with the request's body.
@@ -21,32 +21,32 @@ pub enum AuditLevel {
 pub struct AuditOptions {
     /// The file (`--audit-log-path`); `-` is standard output.
     pub path: PathBuf,
-    /// How much is said of each write. Default: `Metadata`.
+    /// How much is recorded of each write. Default: `Metadata`.
     pub level: AuditLevel,
-    /// A file that grew to this many bytes is put aside (`--audit-log-maxsize`, there in MiB).
-    /// Default: 100 MiB; 0 never does it.
+    /// Bytes at which a file is rotated (`--audit-log-maxsize`, there in MiB). Default: 100 MiB;
+    /// with 0 it never is.
     pub bytes_max: u64,
-    /// Files that were put aside and are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all
-    /// of them.
+    /// Maximum rotated files that are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all of
+    /// them.
     pub backups_max: usize,
-    /// Files that were put aside longer ago than this are removed, when the log is opened and
-    /// whenever one is put aside (`--audit-log-maxage`, there in days). Default: none is, for its
-    /// age.
+    /// Maximum age of rotated files; older ones are removed when the log is opened and at each
+    /// rotation (`--audit-log-maxage`, there in days). Default: no file is removed for its age.
     pub age_max: Option<Duration>,
-    /// An entry that is longer, in bytes, is written without the request's body, and so is one
-    /// whose body is longer (`--audit-log-truncate-max-event-size`). Default: 100 KiB.
+    /// Maximum bytes of an entry with the request's body, and of the body; an entry beyond either
+    /// is written without the body (`--audit-log-truncate-max-event-size`). Default: 100 KiB.
     pub event_bytes_max: usize,
-    /// Requests without a known user, which are refused or anonymous, are written to a file beside
-    /// the log, whose name ends with `-unauthenticated`. It is put aside when it grew to this many
-    /// bytes, and one such file is kept. On standard output they are among the others. Default: 10
-    /// MiB; 0 writes none of them, and counts them.
+    /// Bytes at which the file of requests without a known user, which are refused or anonymous, is
+    /// rotated; one old file is kept. It is written beside the log, and its name ends with
+    /// `-unauthenticated`. On standard output these requests are among the others. Default: 10 MiB;
+    /// with 0 they are not written, but counted.
     pub unauthenticated_bytes_max: u64,
-    /// Bytes of lines that may wait to be written, half of them for lines without a body; requests
-    /// without a known user, and requests that were refused, have a quarter as much each on top.
-    /// Default: 16 MiB; less than 128 KiB are that.
+    /// Maximum bytes of lines that wait to be written, half of them for lines without a body;
+    /// requests without a known user, and requests that were refused, have a quarter as much each
+    /// in addition. Default: 16 MiB; the minimum is 128 KiB.
     pub queue_bytes_max: usize,
-    /// An answer is held back for this long while its line finds the queue full; then the line is
-    /// dropped and counted, as are others until the writer gets ahead. Default: 5 s.
+    /// Maximum time that an answer is held back while the queue has no room for its line; then the
+    /// line is dropped and counted, as are others until the writer has written another. Default:
+    /// five seconds.
     pub wait_max: Duration,
 }
 

@@ -73,15 +73,15 @@ impl Waiting {
         self.receiver.recv().ok()
     }
 
-    /// Whoever comes now may wait again: the writer gets ahead.
+    /// Lines that come from now on may wait again: the writer has written another.
     pub(super) fn got_ahead(&self) {
         self.stalled.store(false, Ordering::Relaxed);
     }
 }
 
 impl Queue {
-    /// A queue of so many bytes, and a quarter as many each for requests that were refused and for
-    /// those without a known user.
+    /// A queue of `bytes_max` bytes, and a quarter as many each for requests that were refused and
+    /// for those without a known user.
     pub(super) fn new(bytes_max: usize, wait_max: Duration) -> (Self, Waiting) {
         let most = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
         let most = most.min(Semaphore::MAX_PERMITS);
@@ -242,7 +242,8 @@ mod tests {
         assert!(poll!(third.as_mut()).is_pending());
         tokio::time::advance(WAIT).await;
         assert_eq!(third.await, Err(Full));
-        // Whoever comes now does not wait for what did not move, until it does.
+        // A line that comes now does not wait for a writer that made no progress, until it makes
+        // some.
         let mut fourth = pin!(queue.push(line(1), Whose::Known));
         assert_eq!(poll!(fourth.as_mut()), std::task::Poll::Ready(Err(Full)));
         waiting.got_ahead();

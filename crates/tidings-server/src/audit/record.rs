@@ -195,7 +195,7 @@ impl Entry {
         })
     }
 
-    /// Writes down what came of it. It waits for room if there is none, though not for long.
+    /// Writes the result of the request. If the queue has no room, it waits for a bounded time.
     pub(crate) async fn write(&self, now: Timestamp, code: StatusCode, failure: Option<&Status>) {
         let log = &*self.log;
         let whose = self.whose(code);

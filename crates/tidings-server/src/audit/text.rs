@@ -21,7 +21,7 @@ const LIST_BYTES_MAX: usize = 4096;
 
 const MARK: &str = "...TRUNCATED";
 
-/// A text of at most so many bytes, or its beginning and the mark.
+/// The text, if it has at most `bytes_max` bytes, or its beginning and the mark.
 pub(super) fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     let mut len = 0;
     for (at, character) in text.char_indices() {

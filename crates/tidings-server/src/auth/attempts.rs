@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use crate::metrics::{Counters, Histograms, Label, Text};
 
-/// Buckets of `authentication_duration_seconds` and `authorization_duration_seconds`: from a millisecond, doubling.
+/// Buckets of `authentication_duration_seconds` and `authorization_duration_seconds`: from a
+/// millisecond, doubling.
 const ACCESS_DURATIONS: &[f64] = &[
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
     8.192, 16.384,
 ];
-/// Names that are said as they are; there is no telling how many others there will be (`compressUsername`).
+/// Names that are said as they are; there is no telling how many others there will be
+/// (`compressUsername`).
 const KNOWN_USERS: [&str; 5] = [
     "admin",
     "client",
@@ -23,7 +25,7 @@ const KNOWN_USERS: [&str; 5] = [
 pub(crate) enum Attempt<'a> {
     /// The user of this name was let in.
     Success(&'a str),
-    /// Nobody was found.
+    /// No user was found.
     Failure,
     /// It could not be checked.
     Error,
@@ -61,7 +63,7 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Somebody asked to be let in.
+    /// Counts an attempt to be let in.
     pub(crate) fn authenticated(&self, attempt: Attempt<'_>, took: Duration) {
         let result = match attempt {
             Attempt::Success(user) => {
@@ -77,7 +79,7 @@ impl Attempts {
             .observe_duration(took);
     }
 
-    /// Somebody asked to do something.
+    /// Counts an attempt to do something.
     pub(crate) fn authorized(&self, permission: Permission, took: Duration) {
         let result = match permission {
             Permission::Allowed => "allowed",

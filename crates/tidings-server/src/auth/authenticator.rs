@@ -1,5 +1,6 @@
-//! Whose request it is. A client certificate, a token this server knows, a token a cluster knows: the first that is good
-//! counts. Credentials of which none is good are refused, also where anonymous requests are let in.
+//! Whose request it is. A client certificate, a token this server knows, a token a cluster knows:
+//! the first valid one counts. Credentials of which none is valid are refused, also where anonymous
+//! requests are let in.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,8 +16,8 @@ use super::counters::AccessCounters;
 use super::reviewer::{ReviewError, Reviewer};
 use super::tokens::{Token, TokenTable, token_digest};
 
-/// Open to those who show nothing, as kube-apiserver's default policy and its aggregated servers have it: a probe has no
-/// credentials.
+/// Open to clients without credentials, as in kube-apiserver's default policy and its aggregated
+/// servers: a probe has no credentials.
 const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
 /// Knows users by their tokens and certificates.
@@ -36,10 +37,11 @@ impl std::fmt::Debug for Authenticator {
     }
 }
 
-/// Why nobody was found.
+/// Why no user was found.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The credentials are wrong, or there are none. If there is a certificate among them, why it is not accepted.
+    /// The credentials are wrong, or there are none. If there is a certificate among them, why it
+    /// is not accepted.
     Unauthorized(Option<String>),
     /// The credentials could not be checked.
     Unchecked,
@@ -53,17 +55,18 @@ impl Authenticator {
         authenticator
     }
 
-    /// Lets in those who show no credentials, as `system:anonymous` of `system:unauthenticated`. Default: only to health and
-    /// version.
+    /// Lets in those who show no credentials, as `system:anonymous` of `system:unauthenticated`.
+    /// Default: only to health and version.
     #[must_use]
     pub fn anonymous(mut self, allowed: bool) -> Self {
         self.anonymous = allowed;
         self
     }
 
-    /// Asks a cluster about tokens that are not known here, at most 100 at once. Its answers are kept for ten seconds, at most
-    /// 4,096 that were good and 4,096 of any kind. Tokens that were not good before have 75 of these places, which go round
-    /// by the peer's address; one that gets none within five seconds is refused with 503.
+    /// Asks a cluster about tokens that are not known here, at most 100 at once. Its answers are
+    /// kept for ten seconds, at most 4,096 that were good and 4,096 of any kind. Tokens that were
+    /// not good before have 75 of these places, which go round by the peer's address; one that gets
+    /// none within five seconds is refused with 503.
     #[must_use]
     pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
         self.cluster = Some(TokenReviews::new(cluster));
@@ -142,7 +145,8 @@ impl Authenticator {
     }
 }
 
-/// `Bearer`, one space, the token; what follows after another space is not looked at, as upstream has it.
+/// `Bearer`, one space, the token; what follows after another space is not looked at, as upstream
+/// has it.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let mut parts = value.trim().splitn(3, ' ');

@@ -1,5 +1,6 @@
-//! Whether a request is allowed. In this order: members of `system:masters` may do everything; what the rules of the RBAC
-//! policy allow is allowed; what they do not, a cluster is asked about, if there is one to ask; the rest is forbidden.
+//! Whether a request is allowed. In this order: members of `system:masters` may do everything; what
+//! the rules of the RBAC policy allow is allowed; what they do not, a cluster is asked about, if
+//! there is one to ask; the rest is forbidden.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -12,8 +13,9 @@ use super::decision::Decision;
 use super::rbac::{RbacPolicy, Rule};
 use super::reviewer::{ReviewError, Reviewer};
 
-/// Decides what a user may do. The default allows what kube-apiserver's default policy does: everything to
-/// `system:masters`, discovery and reviews of oneself to whoever is authenticated, health and version to everybody.
+/// Decides what a user may do. The default allows what kube-apiserver's default policy does:
+/// everything to `system:masters`, discovery and reviews of oneself to authenticated users, health
+/// and version to all clients.
 #[derive(Debug, Default)]
 pub struct Authorizer {
     allows_everything: bool,
@@ -21,7 +23,7 @@ pub struct Authorizer {
     cluster: Option<AccessReviews>,
 }
 
-/// Every rule that holds for somebody somewhere.
+/// Every rule that applies to a user in a namespace.
 pub(crate) struct Rules {
     pub(crate) rules: Vec<Rule>,
     /// Why there may be more, if so.
@@ -29,7 +31,7 @@ pub(crate) struct Rules {
 }
 
 impl Authorizer {
-    /// Allows everything to everybody who is let in; kube-apiserver's `AlwaysAllow`.
+    /// Allows everything to all users who are let in; kube-apiserver's `AlwaysAllow`.
     pub fn always_allow() -> Self {
         Self {
             allows_everything: true,
@@ -45,8 +47,9 @@ impl Authorizer {
         }
     }
 
-    /// Asks a cluster about whatever the policy does not allow, as [`Authenticator::ask_cluster`] does about tokens; places go
-    /// round by user. Without an answer within ten seconds a request is refused.
+    /// Asks a cluster about whatever the policy does not allow, as [`Authenticator::ask_cluster`]
+    /// does about tokens; places go round by user. Without an answer within ten seconds a request
+    /// is refused.
     ///
     /// [`Authenticator::ask_cluster`]: super::Authenticator::ask_cluster
     #[must_use]
@@ -68,7 +71,7 @@ impl Authorizer {
     }
 
     /// # Errors
-    /// Whoever would have to be asked gives no answer. The request is not allowed then.
+    /// The cluster that would have to be asked gives no answer. The request is not allowed then.
     pub(crate) async fn authorize(
         &self,
         user: &User,

@@ -1,10 +1,11 @@
 //! Client certificates: the user is the subject's common name, its groups are the organizations
 //! (`k8s.io/apiserver/pkg/authentication/request/x509`).
 //!
-//! TLS only makes sure that the client has the certificate's key. Whether the certificate is good is asked with each
-//! request, so that a bad one gets an answer, one that runs out is not good any more on an open connection either, and a
-//! replaced authority is in force at once. What was found holds for a while: a good certificate for its connection, a
-//! refused one for its authority, however often a client connects with it.
+//! TLS only makes sure that the client has the certificate's key. Whether the certificate is good
+//! is asked with each request, so that a bad one gets an answer, one that runs out is not good any
+//! more on an open connection either, and a replaced authority is in force at once. What was found
+//! holds for a while: a good certificate for its connection, a refused one for its authority,
+//! however often a client connects with it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -29,8 +30,9 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::User;
 
-/// What was found of a certificate holds for this long, unless its time begins or ends before. To look at it costs many times
-/// what a request does, for one that is not good above all.
+/// A result of the check of a certificate is valid for this long, unless the certificate's time
+/// begins or ends before. A check costs many times what a request does, above all of a bad
+/// certificate.
 const HOLDS_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// Refused certificates that are remembered for all connections.
 const REFUSED_MAX: usize = 1024;
@@ -121,8 +123,8 @@ impl ClientAuthority {
         Self(Arc::new(Authority { verifier, refused }))
     }
 
-    /// Whose a certificate is, or why it is not accepted; and until when that holds. One that was refused is not looked at
-    /// again until then, by whichever connection it comes.
+    /// Whose a certificate is, or why it is not accepted; and until when that holds. One that was
+    /// refused is not looked at again until then, by whichever connection it comes.
     fn judge(
         &self,
         digest: &ChainDigest,
@@ -145,7 +147,8 @@ impl ClientAuthority {
         (user, until)
     }
 
-    /// For the handshake: asks for a certificate of one of these authorities, and takes any whose key the client has.
+    /// For the handshake: asks for a certificate of one of these authorities, and takes any whose
+    /// key the client has.
     pub(crate) fn handshake_verifier(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::new(Possession {
             authorities: self.0.verifier.root_hint_subjects().to_vec(),
@@ -305,8 +308,9 @@ impl PeerCertificate {
     }
 }
 
-/// Checks that a client has the key of the certificate it shows, and nothing else. Of the certificate nothing is looked at
-/// but the key: one that webpki would not read is refused with an answer, as all others are, and not in the handshake.
+/// Checks that a client has the key of the certificate it shows, and nothing else. Of the
+/// certificate nothing is looked at but the key: one that webpki would not read is refused with an
+/// answer, as all others are, and not in the handshake.
 #[derive(Debug)]
 struct Possession {
     authorities: Vec<DistinguishedName>,

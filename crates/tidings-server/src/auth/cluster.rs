@@ -1,5 +1,6 @@
-//! What a cluster is asked: whose a token is (`TokenReview`), and what somebody may do (`SubjectAccessReview`), as the
-//! aggregated API servers of Kubernetes do (`k8s.io/apiserver/pkg/server/options/authentication.go`, `authorization.go`).
+//! What a cluster is asked: whose a token is (`TokenReview`), and what a user may do
+//! (`SubjectAccessReview`), as the aggregated API servers of Kubernetes do
+//! (`k8s.io/apiserver/pkg/server/options/authentication.go`, `authorization.go`).
 //!
 //! No answer is no permission. How the cluster is reached is the caller's affair: see [`Reviewer`].
 
@@ -23,9 +24,9 @@ use super::tokens::token_digest;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// A question the cluster was too busy for, or that got lost, is asked again after these.
+/// Pauses before a question is asked again, if the cluster was too busy or the question was lost.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(1500)];
-/// Longer tokens are nobody's; a service account's has some 1,200 bytes.
+/// Maximum bytes of a token; longer ones are not valid. A service account's has some 1,200 bytes.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
 async fn ask<T: for<'a> Deserialize<'a>>(
@@ -54,7 +55,7 @@ async fn ask<T: for<'a> Deserialize<'a>>(
         })
 }
 
-/// Whose tokens are.
+/// Asks a cluster whose a token is.
 pub(super) struct TokenReviews {
     cluster: Arc<dyn Reviewer>,
     answers: Reviewed<Option<User>>,
@@ -84,7 +85,7 @@ impl TokenReviews {
         }
     }
 
-    /// Whose a token is that a peer shows; `None` if it is nobody's.
+    /// The user of a token that a peer shows; `None` if the token has no user.
     pub(super) async fn user(
         &self,
         token: &str,

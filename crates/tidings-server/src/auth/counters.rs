@@ -1,19 +1,23 @@
-//! How often a cluster was asked who somebody is and what they may do, and how often replaced files were taken over.
+//! How often a cluster was asked who a user is and what the user may do, and how often replaced
+//! files were loaded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::attempts::Attempts;
 use crate::metrics::Text;
 
-/// Counts since the server started. Prometheus' names for them are kube-apiserver's own, beside each.
+/// Counts since the server started. Prometheus' names for them are kube-apiserver's own, beside
+/// each.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct AccessCounters {
-    /// `apiserver_delegated_authn_request_total`: tokens a cluster was asked about and gave an answer; those from the cache are not counted.
+    /// `apiserver_delegated_authn_request_total`: tokens a cluster was asked about and gave an
+    /// answer; those from the cache are not counted.
     pub token_reviews: Count,
     /// Tokens a cluster was asked about and gave no usable answer.
     pub token_review_failures: Count,
-    /// `apiserver_delegated_authz_request_total`: permissions a cluster was asked about and gave an answer; those from the cache are not counted.
+    /// `apiserver_delegated_authz_request_total`: permissions a cluster was asked about and gave an
+    /// answer; those from the cache are not counted.
     pub access_reviews: Count,
     /// Permissions a cluster was asked about and gave no usable answer.
     pub access_review_failures: Count,

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
-    /// Not allowed, and nobody else is to be asked.
+    /// Not allowed, and no other authorizer is to be asked.
     pub(crate) denied: bool,
     /// Why; may be empty.
     pub(crate) reason: String,

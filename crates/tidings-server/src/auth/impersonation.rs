@@ -1,5 +1,6 @@
-//! Acting as somebody else (`Impersonate-User` and its kin, `kubectl --as`). Whoever asks for it needs the verb
-//! `impersonate` on everything it wants to be (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
+//! Acting as another user (`Impersonate-User` and its kin, `kubectl --as`). The user who asks for
+//! it needs the verb `impersonate` on the name, the uid, and each group and extra of the other user
+//! (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 /// Maximum of permissions that one request asks about: each may be a question to a cluster.
 const NEEDED_MAX: usize = 100;
 
-/// Whom a request wants to be, and what it takes.
+/// The user a request wants to act as, and the permissions it needs for that.
 #[derive(Debug)]
 pub(crate) struct Impersonation {
     pub(crate) user: User,
@@ -31,7 +32,8 @@ pub(crate) struct Impersonation {
 /// What a request asks for, if it does.
 ///
 /// # Errors
-/// 400 for groups, uid or extras without a user, for headers that are no text, and for more than 100 of them.
+/// 400 for groups, uid or extras without a user, for headers that are no text, and for more than
+/// 100 of them.
 pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status> {
     if !headers
         .keys()
@@ -155,8 +157,9 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
     Ok(Some(Impersonation { user, needed }))
 }
 
-/// Namespace and name of the service account a user is by its name. What could be the name of none is a user's like any
-/// other, and takes the permission for that (`SplitUsername` of `k8s.io/apiserver/pkg/authentication/serviceaccount`).
+/// Namespace and name of the service account a user is by its name. What could be the name of none
+/// is a user's like any other, and takes the permission for that (`SplitUsername` of
+/// `k8s.io/apiserver/pkg/authentication/serviceaccount`).
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user
         .strip_prefix("system:serviceaccount:")?

@@ -1,10 +1,12 @@
 //! Who is let in, and what they may do.
 //!
-//! - [`authenticator`]: whose request it is (bearer tokens, client certificates, a cluster's `TokenReview`).
+//! - [`authenticator`]: whose request it is (bearer tokens, client certificates, a cluster's
+//!   `TokenReview`).
 //! - [`attributes`]: what it asks for, in the authorizer's terms.
 //! - [`authorizer`]: whether that is allowed (RBAC from a file, a cluster's `SubjectAccessReview`).
 //!
-//! Whatever cannot be checked is refused. Credentials are compared and kept as digests and appear in no log, error or `Debug`.
+//! Whatever cannot be checked is refused. Credentials are compared and kept as digests and appear
+//! in no log, error or `Debug`.
 
 pub(crate) mod attempts;
 pub(crate) mod attributes;
@@ -37,42 +39,44 @@ pub use rbac::{RbacError, RbacPolicy};
 pub use reviewer::{ReviewError, Reviewer};
 pub use tokens::{Token, TokenFileError, parse_token_file};
 
-/// Members may do everything. The limits of requests in flight hold for them, too: the one token most servers have is of it.
+/// Members may do everything. The limits of requests in flight apply to them, too: the only token
+/// of most servers is a member's.
 pub(crate) const MASTERS: &str = "system:masters";
-/// Everybody who showed valid credentials.
+/// The group of all users with valid credentials.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
-/// Everybody else.
+/// The group of all other clients.
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// Who showed none.
+/// The user name of clients without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
-/// Somebody who was let in. Cloning is cheap.
+/// A user who was let in. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User(Arc<UserInfo>);
 
 /// Whose request it is.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
-    /// Who was let in; nobody if that was refused.
+    /// The user who was let in; `None` if the request was refused.
     pub(crate) user: Option<User>,
-    /// As whom it is to be served instead, if that was asked for and allowed.
+    /// The user to serve the request as instead, if impersonation was asked for and allowed.
     pub(crate) impersonated: Option<User>,
 }
 
-/// What is known of a [`User`]; Kubernetes' `user.Info`, serialized as `authentication.k8s.io/v1`'s `UserInfo`.
+/// What is known of a [`User`]; Kubernetes' `user.Info`, serialized as `authentication.k8s.io/v1`'s
+/// `UserInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UserInfo {
     /// The name.
     #[serde(rename = "username", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// A name that is never given again; may be empty.
+    /// A unique identifier that is never given again; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// What else whoever authenticated the user knows.
+    /// Further attributes of the user, from the authenticator.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }
@@ -110,12 +114,12 @@ impl User {
         })
     }
 
-    /// A user of no other groups than these.
+    /// A user of these groups and no others.
     pub(crate) fn exactly(info: UserInfo) -> Self {
         Self(Arc::new(info))
     }
 
-    /// Who shows no credentials.
+    /// The user of clients without credentials.
     pub(crate) fn anonymous() -> Self {
         Self::exactly(UserInfo {
             name: ANONYMOUS.into(),

@@ -1,17 +1,21 @@
 //! Answers of a cluster, kept for a while.
 //!
-//! Anybody can ask about as many tokens as they like, so what is known to be good is kept apart from what may be anything:
+//! Any client can ask about any number of tokens, so answers that are known to be good are kept
+//! apart from answers that may be of any kind:
 //!
-//! - **What is kept.** Answers that were good are driven out by such answers alone, never by refusals. They are remembered
-//!   for longer than they hold, as questions that were good before. Askers share sixteen parts of these answers, so that one
-//!   with many questions drives out those of few others.
-//! - **Who may ask.** Of the questions that are open at once, some places are for those that were good before. The others
-//!   go round by whoever asks (a peer's address, a user): one that asks many questions makes its own wait.
-//! - **Asked once.** Who asks what is being asked already waits for that answer.
-//! - **To the end.** A question that has its place keeps it until the cluster has answered or its time is over, whoever
-//!   waits for it: a client that goes away at once gives no place back that the cluster still works for.
-//! - **Failures** are kept for a second from when they were known, so that a cluster that is down is not asked by every
-//!   request that waits.
+//! - **What is kept.** Good answers are evicted by other good answers only, never by refusals. They
+//!   are remembered for longer than they are valid, as questions that were good before. Askers
+//!   share sixteen parts of these answers, so that an asker with many questions evicts the answers
+//!   of few others.
+//! - **Who may ask.** Of the places for open questions, some are for questions that were good
+//!   before. The others go round among the askers (a peer's address, a user): an asker with many
+//!   questions delays only its own.
+//! - **Asked once.** A caller whose question is being asked already waits for that answer.
+//! - **To the end.** A question that has its place keeps it until the cluster has answered or its
+//!   time is over, whether or not a caller waits for it: a client that disconnects at once does not
+//!   free a place for which the cluster still works.
+//! - **Failures** are kept for a second from when they were known, so that a cluster that is down
+//!   is not asked by every request that waits.
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -25,30 +29,31 @@ use tokio::time::{timeout, timeout_at};
 use super::reviewer::ReviewError;
 use crate::clock;
 
-/// Answers kept, good ones aside.
+/// Maximum answers kept, apart from good ones.
 const ANSWERS_MAX: usize = 4096;
 /// Parts in which good answers are kept.
 const GOOD_PARTS: usize = 16;
-/// Good answers kept in each part.
+/// Maximum good answers kept in each part.
 const GOOD_MAX: usize = 1024;
-/// Questions open at once.
+/// Maximum open questions.
 const QUESTIONS_MAX: usize = 100;
-/// Of these, questions that were not good before.
+/// Of these, maximum open questions that were not good before.
 const NEW_QUESTIONS_MAX: usize = 75;
-/// Groups of those who ask: each has one question in the line for a place. Who falls into which changes from start to
-/// start, so that no one can be aimed at.
+/// Groups of askers: each has one question in the line for a place. The assignment of askers to
+/// groups changes from start to start, so that no asker can be aimed at.
 const GROUPS: usize = 256;
-/// How long an answer holds: `k8s.io/apiserver`'s default for delegated authentication and authorization.
+/// How long an answer is valid: `k8s.io/apiserver`'s default for delegated authentication and
+/// authorization.
 const ANSWER_TTL: Duration = Duration::from_secs(10);
-/// How long a failure holds.
+/// How long a failure is valid.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
-/// Within this a question gets an answer or a failure; upstream's default. Also how long an answer to somebody else is waited
-/// for.
+/// Maximum time of a question until its answer or failure; upstream's default. Also the maximum
+/// wait for an answer that another caller has asked for.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A question that was not good before gets a place within this, or none.
+/// Maximum wait for a place of a question that was not good before.
 const PLACE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Stands for a question: a digest of all of it.
+/// A digest of all of a question, which stands for it.
 pub(super) type Question = [u8; 32];
 
 /// An answer, and when it was known.
@@ -59,15 +64,15 @@ pub(super) struct Reviewed<V>(Arc<Kept<V>>);
 
 struct Kept<V> {
     is_good: fn(&V) -> bool,
-    /// The last answers, whatever they were; and what is being asked.
+    /// The last answers of any kind, and the questions that are being asked.
     answers: Cache<Question, Known<V>>,
-    /// The last that were good, by their asker's group.
+    /// The last good answers, by their asker's group.
     good: Box<[Cache<Question, Known<V>>]>,
     places: Places,
 }
 
 impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
-    /// Keeps answers; `is_good` says which of them let somebody in.
+    /// Keeps answers; `is_good` tells which of them let a user in.
     pub(super) fn new(is_good: fn(&V) -> bool) -> Self {
         Self(Arc::new(Kept {
             is_good,
@@ -80,7 +85,7 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
     /// The answer to a question of `asker`: a kept one, or what `ask` says.
     ///
     /// # Errors
-    /// What `ask` fails with, that it took too long, or that too many others ask.
+    /// The error of `ask`, that it took too long, or that there are too many other questions.
     pub(super) async fn get<F>(
         &self,
         question: Question,
@@ -111,7 +116,7 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
         };
         let (sender, answer) = oneshot::channel();
         tokio::spawn(asking.answer(ask, sender));
-        // Without an answer the runtime ends.
+        // If there is no answer, the runtime is shutting down.
         answer.await.unwrap_or(Err(ReviewError::TimedOut))
     }
 }
@@ -133,7 +138,8 @@ struct Asking<V> {
 }
 
 impl<V: Clone> Asking<V> {
-    /// Asks, and says the answer. Until the question has its place, it is given up when the other end of `sender` is gone.
+    /// Asks, and sends the answer. Until the question has its place, it is given up when the other
+    /// end of `sender` is dropped.
     async fn answer<F: Future<Output = Result<V, ReviewError>>>(
         self,
         ask: impl FnOnce() -> F,
@@ -175,10 +181,10 @@ impl<V: Clone> Asking<V> {
             Err(_) => Err(ReviewError::TimedOut),
         };
         let took = clock::timer().saturating_duration_since(begun);
-        // Who waited while it was asked for began before it was known.
+        // Callers that waited for the answer began before it was known.
         let known = (now.checked_add(took).unwrap_or(now), answer.clone());
         match &answer {
-            // What was good before may be again.
+            // A question that was good before may be good again.
             Err(_) => {}
             Ok(value) => match kept.good(self.group) {
                 Some(good) if (kept.is_good)(value) => good.insert(self.question, known.clone()),
@@ -186,7 +192,7 @@ impl<V: Clone> Asking<V> {
                 None => {}
             },
         }
-        // Those who wait are told.
+        // The waiting callers get the answer.
         let _ = unanswered.insert(known);
         drop(sender.send(answer));
     }
@@ -227,8 +233,9 @@ impl Places {
         self.hasher.hash_one(asker) as usize % self.turns.len()
     }
 
-    /// A place, if there is one in time. Places that are free go to those who wait, in the order in which they came, and of
-    /// each group no more than one waits here: the next of it comes behind all other groups.
+    /// A place, if one is free in time. Free places go to waiting questions in order of arrival,
+    /// and at most one of each group waits here: the next of that group comes after all other
+    /// groups.
     async fn take(
         &self,
         group: usize,
@@ -313,7 +320,8 @@ mod tests {
             let answer = reviewed.get([0; 32], "ann", now + after, ask).await;
             assert!(matches!(answer, Err(ReviewError::TimedOut)), "{answer:?}");
         };
-        // Whoever comes while it is asked, and a moment after, is told what the first one was.
+        // Callers that come while the question is open, and a moment later, get the first one's
+        // failure.
         let begun = clock::timer();
         let moments = [0, 1, 5000, 9000, 10_900].map(Duration::from_millis);
         futures::future::join_all(moments.map(silent)).await;
@@ -426,10 +434,10 @@ mod tests {
         }
     }
 
-    /// 1,300 tokens of nobody's from one peer, beside a cluster that takes about a second for each.
+    /// 1,300 unknown tokens from one peer, with a cluster that takes about a second for each.
     #[tokio::test(start_paused = true)]
     async fn many_unknown_questions_hold_up_their_own_asker_alone() {
-        /// No answer comes at the very moment at which who waits for a place is refused.
+        /// So that no answer comes at the very moment at which a waiting question is refused.
         const ANSWERED: Duration = Duration::from_millis(950);
         static COUNTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
         let reviewed = &strict();
@@ -465,7 +473,7 @@ mod tests {
             (new.0.ok(), new.1),
             (Some(0), Duration::from_millis(2 * 950 - 100))
         );
-        // Whoever asks so much is told to come back.
+        // A caller that asks as much is told to come back.
         assert!(matches!(their_own.0, Err(ReviewError::TooManyQuestions)));
         assert_eq!(their_own.1, PLACE_PATIENCE);
         let answered = flood.iter().filter(|(answer, _)| answer.is_ok()).count();
@@ -491,7 +499,7 @@ mod tests {
             assert!(timeout(Duration::from_millis(1), asked).await.is_err());
         }
         assert_eq!(OPEN.load(Ordering::Relaxed), NEW_QUESTIONS_MAX);
-        // Whoever asks the same gets the answer, now and later.
+        // Callers with the same question get the answer, now and later.
         let unasked = || async { Err(ReviewError::TimedOut) };
         for _ in 0..2 {
             let answer = reviewed.get(question(0), "ann", now, unasked).await;

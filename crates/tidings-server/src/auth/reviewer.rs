@@ -7,8 +7,8 @@ use tidings_store::BoxFuture;
 
 /// Creates reviews in a cluster.
 pub trait Reviewer: Debug + Send + Sync + 'static {
-    /// POSTs the JSON of a review to a path and returns the review the cluster answers with. Need not know a deadline: it is
-    /// dropped when its answer comes too late.
+    /// POSTs the JSON of a review to a path and returns the review the cluster answers with. Need
+    /// not know a deadline: it is dropped when its answer comes too late.
     ///
     /// The body of a `TokenReview` is a secret: it must not be logged.
     fn review<'a>(

@@ -1,5 +1,5 @@
-//! Static tokens: the file they come from, in kube-apiserver's form (lines of `token,user,uid` and, if any,
-//! `"group1,group2"`), and the table they are looked up in.
+//! Static tokens: the file they come from, in kube-apiserver's form (lines of `token,user,uid` and,
+//! if any, `"group1,group2"`), and the table they are looked up in.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::User;
 pub struct Token {
     /// The secret.
     pub token: String,
-    /// Who shows it.
+    /// The user who shows it.
     pub user: User,
 }
 
@@ -24,7 +24,8 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What stands for a token where it is looked up: how long a look takes tells nothing about the token itself.
+/// What stands for a token where it is looked up: how long a look takes tells nothing about the
+/// token itself.
 pub(super) type TokenDigest = [u8; 32];
 
 pub(super) fn token_digest(token: &str) -> TokenDigest {
@@ -33,7 +34,8 @@ pub(super) fn token_digest(token: &str) -> TokenDigest {
     bytes
 }
 
-/// Users by the digests of their tokens. A token given twice is the later user's, as in kube-apiserver.
+/// Users by the digests of their tokens. A token given twice is the later user's, as in
+/// kube-apiserver.
 #[derive(Default)]
 pub(super) struct TokenTable(HashMap<TokenDigest, User>);
 
@@ -80,7 +82,8 @@ pub enum TokenFileError {
     },
 }
 
-/// Reads a token file. One without a line is a file without tokens, as in kube-apiserver: emptied, it revokes all it held.
+/// Reads a token file. One without a line is a file without tokens, as in kube-apiserver: emptied,
+/// it revokes all it held.
 ///
 /// # Errors
 /// [`TokenFileError`] says which line is wrong and how.

@@ -1,7 +1,8 @@
-//! What happens on one connection: which requests are open, since when nothing was asked, and what a client leaves lying.
+//! What happens on one connection: which requests are open, how long it has been idle, and which
+//! answers a client does not take.
 //!
-//! The connection's place is told when something is asked and when nothing is any more, under the lock of the open requests:
-//! it hears of both in the order in which they happen.
+//! The connection's place is told when the first request opens and when the last one ends, under
+//! the lock of the open requests, so that it hears of both in the order in which they happen.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +15,12 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::flow::connections::Visitor;
 
-/// Maximum of answers on one HTTP/2 connection that a client without credentials has not taken. One more ends the connection.
+/// Maximum of answers on one HTTP/2 connection that a client without credentials has not taken. One
+/// more ends the connection.
 const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
-/// Maximum of requests that a client without credentials begins on one HTTP/2 connection. One more ends it: requests that are taken back at once would never be answered. As many may be open at once.
+/// Maximum of requests that a client without credentials begins on one HTTP/2 connection. One more
+/// ends it: requests that are taken back at once would never be answered. As many may be open at
+/// once.
 const UNPROVEN_MAX: usize = 100;
 
 /// What happens on one connection.
@@ -37,7 +41,8 @@ pub(crate) struct Activity {
 struct OpenRequest {
     /// When it has to be over.
     end: Instant,
-    /// Whether it was answered over HTTP/2, and no request of the connection has shown good credentials.
+    /// Whether it was answered over HTTP/2, and no request of the connection has shown good
+    /// credentials.
     answered_stranger: bool,
 }
 
@@ -75,8 +80,8 @@ impl Activity {
         self.too_many_unproven.notified().await;
     }
 
-    /// Resolves when nothing was going on for some time: `first` if no request ever came, otherwise between `pause` and
-    /// twice that.
+    /// Resolves when the connection was idle for some time: `first` if no request ever came,
+    /// otherwise between `pause` and twice that.
     pub(crate) async fn idle(&self, first: Duration, pause: Duration) {
         let mut before = (0, 0);
         loop {
@@ -91,9 +96,10 @@ impl Activity {
         }
     }
 
-    /// Resolves when the connection has had its time without credentials: all of it, or over HTTP/2 one answer. There a
-    /// hundred requests cost a client next to nothing (`UnauthenticatedHTTP2DOSMitigation` of `k8s.io/apiserver`).
-    /// So ends a connection whose credentials are not good any more, after the answer that says so.
+    /// Resolves when the connection has had its time without credentials: all of it, or over HTTP/2
+    /// one answer. There a hundred requests cost a client next to nothing
+    /// (`UnauthenticatedHTTP2DOSMitigation` of `k8s.io/apiserver`). So ends a connection whose
+    /// credentials are not good any more, after the answer that says so.
     pub(crate) async fn stranger(&self, until: Instant) {
         tokio::select! {
             () = self.answered_stranger.notified() => return,
@@ -104,8 +110,8 @@ impl Activity {
         }
     }
 
-    /// Resolves when the time of an open request, or of all of them, is over. None is over sooner than `longest` after it
-    /// began.
+    /// Resolves when the time of an open request, or of all of them, is over. None is over sooner
+    /// than `longest` after it began.
     pub(crate) async fn overdue(&self, longest: Duration, which: Overdue) {
         loop {
             let end = match which {
@@ -176,16 +182,17 @@ impl Open {
         }
     }
 
-    /// The request was answered over HTTP/1.1, which ends a connection whose credentials are not good any more: it has had
-    /// its time without any.
+    /// The request was answered over HTTP/1.1, which ends a connection whose credentials are not
+    /// good any more: it has had its time without any.
     pub(crate) fn answered_over_http1(&self) {
         if self.was_authenticated && !self.activity.visitor.is_authenticated() {
             self.activity.answered_stranger.notify_one();
         }
     }
 
-    /// The request was answered over HTTP/2, which ends the connection if no request on it has shown good credentials. Watches
-    /// are taken bit by bit and do not count as untaken: with `--anonymous-auth` they may be allowed without credentials.
+    /// The request was answered over HTTP/2, which ends the connection if no request on it has
+    /// shown good credentials. Watches are taken bit by bit and do not count as untaken: with
+    /// `--anonymous-auth` they may be allowed without credentials.
     pub(crate) fn answered_over_http2(&self, is_watch: bool) {
         if self.activity.visitor.is_authenticated() {
             return;

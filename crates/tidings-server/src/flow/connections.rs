@@ -1,12 +1,16 @@
 //! Places for connections, and which connection ends where there is none left.
 //!
-//! A connection is a stranger's until a request on it has shown good credentials. Invariants:
-//! - No more connections than there are places hold one, and none of those that were told to end is counted twice.
-//! - A tenth of the places is kept from strangers, and a tenth from connections with credentials: idle strangers cannot
-//!   shut out clients, and clients cannot shut out a probe, which has no credentials.
-//! - A new connection that finds no place is given that of a stranger of the peer that has the most of them: of its oldest,
-//!   one that asks nothing before all others. So one peer's strangers push out each other first. A connection with credentials is never ended for another. If all places of those are taken, one more stays a stranger
-//!   among the places.
+//! A connection is a stranger until a request on it has shown good credentials. Invariants:
+//! - No more connections hold places than there are, and a connection that was told to end is not
+//!   counted twice.
+//! - A tenth of the places is kept from strangers, and a tenth from connections with credentials:
+//!   idle strangers cannot shut out clients, and clients cannot shut out a probe, which has no
+//!   credentials.
+//! - A new connection that finds no place gets that of a stranger of the peer with the most
+//!   strangers: the oldest without an open request, or else the oldest. So the strangers of one
+//!   peer push out each other first. A connection with credentials is never ended for another. If
+//!   all places for connections with credentials are taken, a further one remains among the
+//!   strangers.
 //! - The same holds among the connections of one peer address, if these are bounded.
 
 use std::cmp::Reverse;
@@ -19,16 +23,18 @@ use tokio::sync::Notify;
 
 use super::connection_counters::{ConnectionMetrics, Ending};
 
-/// One place in so many is kept from connections without credentials, and one from those with credentials.
+/// One place in this number is kept from connections without credentials, and one from those with
+/// credentials.
 const KEPT: usize = 10;
 
-/// Maximum of bytes of heads that wait for the credentials in them to be checked, on connections without good ones.
+/// Maximum of bytes of heads that wait for the credentials in them to be checked, on connections
+/// without good ones.
 const HEADS_BYTES_MAX: usize = 64 << 20;
 /// The same of one peer.
 const PEER_HEADS_BYTES_MAX: usize = HEADS_BYTES_MAX / 4;
 
-/// Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 address that name a network. A host
-/// has all addresses of such a network at its command.
+/// Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 address that
+/// name a network. A host has all addresses of such a network at its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Peer(IpAddr);
 
@@ -44,16 +50,17 @@ impl Peer {
     }
 }
 
-/// In which order connections without credentials end: those on which nothing is asked before others, then by age.
+/// In which order connections without credentials end: those on which nothing is asked before
+/// others, then by age.
 type Rank = (bool, u64);
 
 /// The places.
 #[derive(Debug)]
 pub(crate) struct Connections {
     max: usize,
-    /// As many have credentials at most, and as many have none.
+    /// The maximum of connections with credentials, and of those without.
     kind_max: usize,
-    /// 0 is no limit.
+    /// 0 means no limit.
     peer_max: usize,
     taken: Mutex<Taken>,
     /// A place was given back.
@@ -69,7 +76,8 @@ struct Taken {
     authenticated: usize,
     /// Connections without credentials.
     strangers: BTreeMap<Rank, Arc<Visitor>>,
-    /// Peers with strangers, the one whose stranger ends next at the end: by their number, then by the first to end.
+    /// Peers with strangers, the one whose stranger ends next at the end: by their number, then by
+    /// the first to end.
     crowds: BTreeSet<(usize, Reverse<Rank>)>,
     /// Connections that were told to end and hold their places yet.
     leaving: usize,
@@ -96,7 +104,8 @@ enum Entry {
 }
 
 impl Connections {
-    /// So many places, and so many of them for one peer address; 0 for the latter is no limit.
+    /// `max` places, of which one peer address may have `peer_max`; 0 for the latter means no
+    /// limit.
     pub(crate) fn new(max: usize, peer_max: usize) -> Self {
         let max = max.max(1);
         let kept = max.div_ceil(KEPT).min(max - 1);
@@ -110,8 +119,8 @@ impl Connections {
         }
     }
 
-    /// Waits for a place. There is one as soon as another connection has ended that was told to. `None`: the peer has too
-    /// many connections already.
+    /// Waits for a place. There is one as soon as another connection has ended that was told to.
+    /// `None`: the peer has too many connections already.
     pub(crate) async fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let peer = Peer::of(address);
         loop {
@@ -216,7 +225,8 @@ impl Taken {
         Some(visitor)
     }
 
-    /// Takes a connection from those without credentials, whatever its rank. `None`: it is not, or no longer, one of them.
+    /// Takes a connection from those without credentials, whatever its rank. `None`: it is not, or
+    /// no longer, one of them.
     fn take(&mut self, number: u64) -> Option<Arc<Visitor>> {
         self.remove((false, number))
             .or_else(|| self.remove((true, number)))
@@ -276,7 +286,8 @@ impl Drop for Place {
     }
 }
 
-/// A connection, as its place sees it. Outlives the place in requests that outlive their connection.
+/// A connection, as its place sees it. Outlives the place in requests that outlive their
+/// connection.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     number: u64,
@@ -286,14 +297,15 @@ pub(crate) struct Visitor {
     authenticated: AtomicBool,
     /// Requests begun since the last good credentials.
     unproven: AtomicUsize,
-    /// Whether it has one of the places for connections with credentials. Written under the lock of `Taken`.
+    /// Whether it has one of the places for connections with credentials. Written under the lock of
+    /// `Taken`.
     placed: AtomicBool,
     leave: Notify,
 }
 
 impl Visitor {
-    /// A request on the connection has shown good credentials. It is safe from now on, if there is a place left for those
-    /// with credentials; otherwise with a later request.
+    /// A request on the connection has shown good credentials. It is safe from now on, if there is
+    /// a place left for those with credentials; otherwise with a later request.
     pub(crate) fn authenticate(&self) {
         self.authenticated.store(true, Ordering::Relaxed);
         self.unproven.store(0, Ordering::Relaxed);
@@ -307,7 +319,8 @@ impl Visitor {
         }
     }
 
-    /// A request on the connection has shown credentials that are not good, or not any more: it is a stranger's again.
+    /// A request on the connection has shown credentials that are not good, or not any more: it is
+    /// a stranger's again.
     pub(crate) fn forget(self: &Arc<Self>) {
         if !self.authenticated.swap(false, Ordering::Relaxed) {
             return;
@@ -330,8 +343,9 @@ impl Visitor {
             .saturating_add(1)
     }
 
-    /// Room for a head while its credentials are checked. `None`: the heads of too many others are, of all strangers or of
-    /// the same peer. On a connection with good credentials there is always room.
+    /// Room for a head while its credentials are checked. `None`: the heads of too many others are,
+    /// of all strangers or of the same peer. On a connection with good credentials there is always
+    /// room.
     pub(crate) fn room_for_head(self: &Arc<Self>, bytes: usize) -> Option<HeadRoom> {
         let mut room = HeadRoom {
             visitor: Arc::clone(self),
@@ -542,7 +556,7 @@ mod tests {
         probe.visitor().authenticate();
         assert_eq!(door.connections.counts(), (1, 0));
 
-        // A single place is everybody's.
+        // A single place is open to connections of both kinds.
         let door = Door::new(1, 0);
         let only = door.place(A);
         only.visitor().authenticate();

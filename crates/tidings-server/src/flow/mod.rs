@@ -1,5 +1,5 @@
-//! What goes on at the same time: connections, requests in flight, and answers written no faster than
-//! they are read.
+//! What happens at the same time: connections, requests in flight, and answers written no faster
+//! than they are read.
 
 pub(crate) mod activity;
 pub(crate) mod connection_counters;

@@ -1,8 +1,8 @@
 //! Bodies that are made while they are sent, run by a task of their own until a deadline.
 //!
-//! Whoever makes such a body holds a place and memory for as long as it lasts. Were it only driven by the connection, a
-//! client that stops reading would stop it for ever; the task ends it at its deadline, whether or not anybody reads, and
-//! what the client gets is cut off.
+//! The maker of such a body holds a place and memory for as long as it lasts. If only the
+//! connection drove it, a client that stops reading would stop it for ever; the task ends it at its
+//! deadline, whether or not the client reads, and the client gets a truncated answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
 
-/// So many chunks are made ahead of the client.
+/// Maximum chunks made ahead of the client.
 const CHUNKS_AHEAD: usize = 1;
 
 /// What the task says to the connection.
@@ -21,8 +21,9 @@ enum Piece {
     End,
 }
 
-/// Gives a body that is not yet there in full until `deadline` from now, holding `place` until then or its end. A body
-/// that is there costs nothing any more: it goes as it is, and the place is given back.
+/// Limits a body that is not complete yet to `deadline`, and holds `place` until the deadline or
+/// the end of the body. A complete body has no further cost: it is returned as it is, and the place
+/// is given back.
 pub(crate) fn pace(
     body: Body,
     place: impl Send + 'static,
@@ -68,6 +69,6 @@ pub(crate) fn pace(
     Body::from_stream(chunks)
 }
 
-/// On an answer: it may last so long from now on, whatever the timeout of requests is.
+/// On an answer: it may last this long from now on, whatever the timeout of requests is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lasting(pub(crate) Duration);

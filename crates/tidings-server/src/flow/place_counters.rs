@@ -1,5 +1,6 @@
-//! Requests that wait for a place in flight, by the names kube-apiserver's priority and fairness has for them. A priority
-//! level is what has places of its own here; everything in it is of one flow schema.
+//! Requests that wait for a place in flight, under the names of kube-apiserver's priority and
+//! fairness. A priority level here is a level with places of its own; all of its requests are of
+//! one flow schema.
 
 use std::time::Duration;
 
@@ -15,11 +16,11 @@ const SCHEMA: Label = ("flow_schema", "catch-all");
 /// Why a request got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// Nobody waits.
+    /// There is no queue: requests do not wait.
     ConcurrencyLimit,
     QueueFull,
     TimeOut,
-    /// Its client has gone away.
+    /// The client is gone.
     Cancelled,
 }
 
@@ -59,11 +60,11 @@ impl Default for FlowMetrics {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelNow {
     pub(crate) name: &'static str,
-    /// So many requests are served.
+    /// Requests being served.
     pub(crate) taken: usize,
-    /// So many wait.
+    /// Waiting requests.
     pub(crate) waiting: usize,
-    /// So many are served at once; `None` without a limit.
+    /// Maximum concurrent requests; `None` without a limit.
     pub(crate) limit: Option<usize>,
 }
 

@@ -1,8 +1,9 @@
 //! Places for requests in flight, and the queue of those that wait for one.
 //!
-//! Reading requests, writing ones and reviews of oneself have places of their own, so that none takes those of the others.
-//! Whoever finds all of them taken waits in turn, first come, first served: in a queue of bounded length, for a bounded
-//! time, and only for as long as its client is there. What waits is a request's head; its body is not looked at before.
+//! Reading requests, writing ones and reviews of oneself have places of their own, so that no kind
+//! takes the places of another. A request that finds all places taken waits, first come, first
+//! served: in a queue of bounded length, for a bounded time, and only while its client is
+//! connected. What waits is a request's head; its body is not read before.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,12 +16,14 @@ use tokio::time::Instant;
 use super::place_counters::{FlowMetrics, LevelNow, Rejection};
 use crate::clock;
 
-/// Which places a request takes one of, by kube-apiserver's `request_kind`, where it has one.
+/// The level of whose places a request takes one, by kube-apiserver's `request_kind` where there is
+/// such a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     ReadOnly,
     Mutating,
-    /// What somebody may do may be for a cluster to say, which may take its time: that is nobody else's time.
+    /// Reviews of oneself: a cluster may have to be asked, which may take long and must not delay
+    /// other requests.
     Reviews,
 }
 
@@ -45,7 +48,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// So many places, 0 for as many as it takes, and so many who may wait for one.
+    /// `count` places, 0 for no limit, and at most `waiting_max` requests waiting for one.
     pub(crate) fn new(level: Level, count: usize, waiting_max: usize) -> Self {
         let most = Semaphore::MAX_PERMITS;
         let count = if count == 0 { most } else { most.min(count) };
@@ -68,17 +71,20 @@ impl Places {
         }
     }
 
-    /// A place, once it is this request's turn. Dropped before, the request is out of the queue.
+    /// Waits for a place until it is this request's turn. Dropping the future removes the request
+    /// from the queue.
     ///
     /// # Errors
-    /// There was none within this time, the queue is full, or `gone` resolved: the client is not there any more.
+    /// No place was free within this time, the queue is full, or `gone` resolved: the client is no
+    /// longer connected.
     pub(crate) async fn take(
         &self,
         metrics: &FlowMetrics,
         within: Duration,
         gone: impl Future<Output = ()>,
     ) -> Result<OwnedSemaphorePermit, Rejection> {
-        // While anybody waits nothing is free: what is given back is the first one's at once.
+        // While requests wait, no place is free: one that is given back goes to the first of them
+        // at once.
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
             metrics.dispatched(self.level.name());
             return Ok(place);
@@ -104,7 +110,8 @@ struct Waiting<'a> {
     places: &'a Places,
     metrics: &'a FlowMetrics,
     since: Instant,
-    /// What is to be counted when it is over; what is dropped on the way was given up by its client.
+    /// What is to be counted when it is over; what is dropped on the way was given up by its
+    /// client.
     rejection: Option<Rejection>,
 }
 

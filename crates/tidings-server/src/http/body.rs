@@ -7,7 +7,7 @@ use crate::http::status::Status;
 /// Longest accepted body by default, in bytes; kube-apiserver's own limit.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Reads a body of at most so many bytes.
+/// Reads a body of at most `bytes_max` bytes.
 ///
 /// # Errors
 /// 413 for a longer one, 400 if the client went away in the middle.

@@ -1,5 +1,6 @@
-//! gzip for long answers, as kube-apiserver does it (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`): above
-//! 128 KiB, at the fastest level, if the client accepts it; never for watches. Compressed as it streams by.
+//! gzip for long answers, as kube-apiserver does it
+//! (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`): above 128 KiB, at the fastest
+//! level, if the client accepts it; never for watches. Compressed as it streams by.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`), so that a list goes on at
-//! either of two servers on one etcd.
+//! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`), so
+//! that a list can continue at either of two servers on one etcd.
 
 use base64::DecodeError;
 use base64::alphabet;
@@ -11,12 +11,14 @@ use tidings_store::Revision;
 use crate::http::status::Status;
 use tidings_api::codec::json::complaint;
 
-/// Where a list goes on.
+/// Where a list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Continuation {
-    /// The revision the whole list is of; `None` is the latest, for a list whose revision is forgotten.
+    /// The revision of the whole list; `None` is the latest, for a list whose revision is
+    /// compacted.
     pub(crate) revision: Option<Revision>,
-    /// The key it stopped behind, in a list of one namespace without that and the slash.
+    /// The last key of the page before, without the namespace and the slash in a list of one
+    /// namespace.
     pub(crate) after: String,
 }
 
@@ -28,7 +30,7 @@ struct Token {
     start: String,
 }
 
-/// Bits behind the last letter count for nothing, as in Go.
+/// Unused bits of the last letter are ignored, as in Go.
 const TOKEN: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -55,7 +57,7 @@ impl Continuation {
     /// Reads a token.
     ///
     /// # Errors
-    /// 400 for what is none of ours.
+    /// 400 for a token that is not valid.
     pub(crate) fn decode(text: &str) -> Result<Self, Status> {
         let invalid = |why: String| {
             Status::bad_request(format!(
@@ -67,7 +69,7 @@ impl Continuation {
                 DecodeError::InvalidByte(place, _) | DecodeError::InvalidLastSymbol(place, _) => {
                     place
                 }
-                // A letter that is none comes before one too many.
+                // An invalid letter is reported before a superfluous one.
                 DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text
                     .bytes()
                     .position(|byte| !alphabet::URL_SAFE.as_str().as_bytes().contains(&byte))
@@ -97,7 +99,7 @@ impl Continuation {
             ));
         }
         let key = token.start.strip_prefix('/').unwrap_or(&token.start);
-        // A key that climbs is none.
+        // A key with empty or relative segments is not valid.
         let climbs = |step: &str| matches!(step, "" | "." | "..");
         if !key.is_empty() && key.split('/').any(climbs) {
             return Err(invalid(token.start));

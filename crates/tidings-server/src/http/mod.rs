@@ -1,5 +1,6 @@
-//! What every request and answer has: what is asked for, options of the query, negotiation of forms, bodies, gzip,
-//! continue tokens, and `Status`, the form of every error. No handler, no user.
+//! What every request and answer has: what is asked for, options of the query, negotiation of
+//! forms, bodies, gzip, continue tokens, and `Status`, the form of every error. No handler, no
+//! user.
 
 pub(crate) mod body;
 pub(crate) mod compress;

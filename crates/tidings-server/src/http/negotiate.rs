@@ -44,7 +44,8 @@ pub(crate) enum Shape {
     Table(&'static str),
     /// `PartialObjectMetadata` or its list, in this version of meta.k8s.io.
     Partial(&'static str),
-    /// The one of these two that does not fit what is answered, which is said once everything else is done.
+    /// The one of these two that does not fit what is answered, which is said once everything else
+    /// is done.
     Misfit(&'static str),
 }
 
@@ -68,7 +69,7 @@ pub(crate) enum Answer {
     Status,
 }
 
-/// Clauses of Accept that are read; those behind them are passed over. Clients send a handful.
+/// Maximum clauses of Accept that are read; further ones are ignored. Clients send a handful.
 const CLAUSES_MAX: usize = 64;
 
 /// What every document comes in.
@@ -78,8 +79,9 @@ pub(crate) const ACCEPTED: &str =
 pub(crate) const STREAMED: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Chooses the form of an answer as kube-apiserver does, in two steps: its router wants one of the media types named,
-/// whatever else is said of it; then the first clause that can be served counts, by quality.
+/// Chooses the form of an answer as kube-apiserver does, in two steps: its router wants one of the
+/// media types named, whatever else is said of it; then the first clause that can be served counts,
+/// by quality.
 ///
 /// # Errors
 /// 406 if there is none.
@@ -241,7 +243,7 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
 /// The encoding of a request's body; without a Content-Type it is JSON.
 ///
 /// # Errors
-/// 415 if it is none we read.
+/// 415 if it is not one of the encodings that the server reads.
 pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
     let content_type = headers.get(header::CONTENT_TYPE);
     let content_type = content_type
@@ -257,7 +259,8 @@ pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
         .ok_or_else(|| Status::unsupported_media_type(ACCEPTED))
 }
 
-/// Whether a media type may go on like this (`mime.ParseMediaType`): names and values, each once.
+/// Whether the parameters of a media type are valid (`mime.ParseMediaType`): names and values, each
+/// name once.
 fn are_parameters(text: &str) -> bool {
     let is_token = |text: &str| {
         let is_part = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
@@ -294,11 +297,11 @@ struct Clause<'a> {
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-/// The clauses of `Accept` in the order they are tried, which is that of `munnerz/goautoneg`: what
-/// is no clause is passed over. Its order is no total one (a wildcard of higher quality and a type
-/// of lower each come before the other), so that what comes of it depends on how it is sorted: by
-/// insertion, as Go sorts lists of up to twelve. As no more than [`CLAUSES_MAX`] are read, this
-/// takes two thousand comparisons at most.
+/// The clauses of `Accept` in the order they are tried, which is that of `munnerz/goautoneg`:
+/// anything that is not a clause is ignored. The order is not total (a wildcard of higher quality
+/// and a type of lower quality each come before the other), so the result depends on the sorting
+/// algorithm: insertion sort, as Go sorts lists of up to twelve. As no more than [`CLAUSES_MAX`]
+/// are read, this takes two thousand comparisons at most.
 fn sorted(accept: &str) -> Vec<Clause<'_>> {
     let mut sorted: Vec<Clause<'_>> = Vec::new();
     for clause in clauses(accept).filter_map(Clause::parse) {

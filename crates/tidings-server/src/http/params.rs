@@ -1,5 +1,5 @@
-//! The parameters of queries: each is named here, once. [`Query`](super::query::Query) reads them by
-//! these constants, and OpenAPI declares those that a verb takes.
+//! The parameters of queries: each is named here, once. [`Query`](super::query::Query) reads them
+//! by these constants, and OpenAPI declares those that a verb takes.
 
 /// A parameter of the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,8 @@ pub(crate) fn present(form: Form, mut json: Vec<u8>) -> Result<(Media, Vec<u8>),
     }
 }
 
-/// The answer in the form its client wants errors in (`ErrorNegotiated`); a success is an object as any other.
+/// The answer in the form its client wants errors in (`ErrorNegotiated`); a success is an object as
+/// any other.
 pub(crate) fn present_status(
     status: &Status,
     headers: &HeaderMap,

@@ -1,4 +1,5 @@
-//! The parameters of a request's query, read and checked as `k8s.io/apimachinery/pkg/apis/meta/internalversion` does.
+//! The parameters of a request's query, read and checked as
+//! `k8s.io/apimachinery/pkg/apis/meta/internalversion` does.
 
 use std::fmt::Display;
 use std::num::{IntErrorKind, ParseIntError};
@@ -21,7 +22,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        // What has a semicolon or an escape that is none is passed over, as Go does.
+        // A pair with a semicolon or an invalid escape is skipped, as in Go.
         let is_escape = |digits: &str| {
             let mut digits = digits.bytes();
             let mut is_digit = || digits.next().is_some_and(|digit| digit.is_ascii_hexdigit());
@@ -63,8 +64,8 @@ impl Query {
         self.values(parameter).next().is_some()
     }
 
-    /// A boolean as the API server's parameter conversion reads it: present without a value is true, and so is anything
-    /// but `0` and `false`.
+    /// A boolean as the API server's parameter conversion reads it: present without a value is
+    /// true, and so is anything but `0` and `false`.
     pub(crate) fn flag(&self, parameter: Parameter) -> bool {
         self.optional_flag(parameter).unwrap_or(false)
     }
@@ -77,7 +78,7 @@ impl Query {
         ))
     }
 
-    /// An integer; given without one it is none.
+    /// An integer; `None` without the parameter.
     ///
     /// # Errors
     /// 400 in the words of Go's `strconv.ParseInt`.
@@ -95,7 +96,8 @@ impl Query {
         }
     }
 
-    /// How long the client is willing to wait (`?timeout=8s`), in Go's notation; zero and less are no limit.
+    /// How long the client is willing to wait (`?timeout=8s`), in Go's notation; zero and less are
+    /// no limit.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, Status> {
         let Some(text) = self.get(params::TIMEOUT) else {
             return Ok(None);
@@ -216,7 +218,7 @@ pub(crate) struct WriteOptions {
     pub(crate) force: bool,
 }
 
-/// A manager's name may have so many bytes.
+/// Maximum bytes of a manager's name.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 fn check_field_manager(manager: &str, errors: &mut FieldErrors) {
@@ -305,7 +307,8 @@ impl ListOptions {
     /// # Errors
     /// 400 for what cannot be read, 422 for what does not go together.
     pub(crate) fn parse(api: Api, query: &Query, watch: bool) -> Result<Self, Status> {
-        // Numbers are read first, then labels, then fields; which fields there are comes after all that.
+        // Numbers are read first, then labels, then fields; which fields there are comes after all
+        // that.
         let timeout = query.number(params::TIMEOUT_SECONDS)?;
         let limit = query.number(params::LIMIT)?;
         let labels = query.get(params::LABEL_SELECTOR).map(LabelSelector::parse);
@@ -401,7 +404,8 @@ impl ListOptions {
             }
             return errors;
         }
-        // A watch from the beginning counts as one that asked for what exists, and says NotOlderThan.
+        // A watch from the beginning counts as one that asked for what exists, and says
+        // NotOlderThan.
         let legacy = self.send_initial_events.is_none()
             && version_match.is_none()
             && matches!(resource_version, None | Some("0"));
@@ -433,8 +437,8 @@ impl ListOptions {
     }
 }
 
-/// Reads a duration in Go's notation, such as `1h30m`, `8s`, `1.5s` or `500ms` (`time.ParseDuration`); negative ones are
-/// not accepted.
+/// Reads a duration in Go's notation, such as `1h30m`, `8s`, `1.5s` or `500ms`
+/// (`time.ParseDuration`); negative ones are not accepted.
 pub fn parse_go_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -458,7 +462,7 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
             "ns" => 1,
             _ => return None,
         };
-        // More than a billionth of an hour is lost here, which is less than a clock can tell.
+        // Digits beyond these are less than 1e-15 of an hour, which is less than a nanosecond.
         let fraction = fraction.get(..fraction.len().min(FRACTION_DIGITS_MAX))?;
         let number = |digits: &str| match digits {
             "" => Some(0),
@@ -475,7 +479,7 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(Duration::from_nanos(nanos))
 }
 
-/// So many digits behind the point are read.
+/// Digits after the point that are read.
 const FRACTION_DIGITS_MAX: usize = 15;
 
 fn leading_digits(text: &str) -> (&str, &str) {
@@ -543,7 +547,8 @@ mod tests {
         }
     }
 
-    /// What kube-apiserver says of a watch by a path with `/watch/` in it, and no `watch` in the query.
+    /// What kube-apiserver says of a watch by a path with `/watch/` in it, and no `watch` in the
+    /// query.
     #[test]
     fn by_the_deprecated_paths_the_rules_are_those_of_lists() {
         for (query, is_accepted) in [

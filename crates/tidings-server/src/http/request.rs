@@ -3,7 +3,8 @@
 //! log, the metrics and the handlers all go by it.
 //!
 //! A path is split before it is decoded, as the router does: what is authorized is what is then
-//! served. Where the two could differ (`%2F` in a name) the path is ambiguous, and nothing is served.
+//! served. Where the two could differ (`%2F` in a name) the path is ambiguous, and nothing is
+//! served.
 
 use std::borrow::Cow;
 
@@ -31,13 +32,14 @@ pub(crate) struct RequestInfo {
     pub(crate) subresource: String,
     /// Whether the path is one of the deprecated `/watch/` ones.
     pub(crate) is_watch_path: bool,
-    /// Whether a part of the path holds an escaped slash, or is no text: the router has another path.
+    /// Whether a part of the path holds an escaped slash, or is no text: the router has another
+    /// path.
     pub(crate) is_ambiguous: bool,
     pub(crate) labels: RequestLabels,
 }
 
-/// The labels that most of kube-apiserver's request metrics share, in its order, `component` aside.
-/// All are words of the program's own, whatever a request says.
+/// The labels that most of kube-apiserver's request metrics share, in its order, without
+/// `component`. All are words of the program's own, whatever a request says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestLabels {
     pub(crate) verb: &'static str,
@@ -48,7 +50,7 @@ pub(crate) struct RequestLabels {
     pub(crate) scope: &'static str,
 }
 
-/// Paths that are no resource's; the label is the path.
+/// Paths that are not a resource's; the label is the path.
 const PATHS: [&str; 10] = [
     "/api",
     "/apis",
@@ -309,7 +311,7 @@ mod tests {
             ("BREW", "/api/v2/x/../y", "other     "),
             ("GET", "/apis/other.example/v1/events", "GET     "),
             ("GET", "/api/v1/pods", "GET     "),
-            // What the router takes for another path is none of these.
+            // Paths that the router does not match have no labels of a resource.
             ("GET", "/api/v1/%65vents", "GET     "),
             ("GET", "/api//v1/events", "GET     "),
             ("GET", "/api/v1/events/web", "GET     "),
@@ -354,7 +356,7 @@ mod tests {
             ("/api/v1/events?watch=1", true),
             ("/api/v1/events/?watch=1", true),
             ("/api/v1/events", false),
-            // One event is got, whatever is asked besides.
+            // A GET of one event is never a watch, whatever its query says.
             ("/api/v1/namespaces/a/events/b?watch=true", false),
             ("/api/v1/watch/namespaces/a/events/b", true),
             ("/apis/events.k8s.io/v1/watch/namespaces/a/events", true),

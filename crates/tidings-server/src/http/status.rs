@@ -1,5 +1,5 @@
-//! `Status`, the one form of every error (and of a successful delete), and how the errors of what is
-//! below become one. It knows nothing of requests.
+//! `Status`, the one form of every error (and of a successful delete), and how the errors of what
+//! is below become one. It knows nothing of requests.
 //!
 //! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. However long what
 //! is refused is, its Status is not: each of its parts has a bound, all together they take less
@@ -159,7 +159,8 @@ impl Status {
         Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// Whoever has to be asked about a token or a permission does not answer. Worth another try.
+    /// The cluster that has to be asked about a token or a permission does not answer. A retry may
+    /// succeed.
     pub(crate) fn cannot_check() -> Self {
         let mut status = Self::unavailable(
             "the credentials or permissions of this request could not be checked",
@@ -175,7 +176,7 @@ impl Status {
         Self::of(StatusCode::NOT_FOUND, "NotFound", message).about(api, name)
     }
 
-    /// The path is none of ours.
+    /// The path is unknown.
     pub(crate) fn no_such_path() -> Self {
         Self::of(
             StatusCode::NOT_FOUND,
@@ -199,7 +200,8 @@ impl Status {
         Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// No type that is accepted is one of these: said by the router below the API server, in words of its own.
+    /// No type that is accepted is one of these: said by the router below the API server, in words
+    /// of its own.
     pub(crate) fn not_representable(available: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
         Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).details(Details::default())
@@ -221,7 +223,8 @@ impl Status {
         )
     }
 
-    /// A Content-Type that is no patch's: the router below the API server refuses it, in words of its own.
+    /// A Content-Type that is no patch's: the router below the API server refuses it, in words of
+    /// its own.
     pub(crate) fn unsupported_patch() -> Self {
         Self::of(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -272,7 +275,7 @@ impl Status {
         })
     }
 
-    /// Recorders know this one by its cause and drop the event in silence.
+    /// Recorders recognize this one by its cause and drop the event silently.
     pub(crate) fn namespace_terminating(api: Api, name: &str, namespace: &str) -> Self {
         let message = format!(
             "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
@@ -368,7 +371,8 @@ impl Status {
         )
     }
 
-    /// The object or the options break rules. `group` is empty for events: a real server says so for both versions.
+    /// The object or the options break rules. `group` is empty for events: a real server says so
+    /// for both versions.
     pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &FieldErrors) -> Self {
         let mut told = BTreeSet::new();
         let mut list = BoundedList::new(", ", LIST_BYTES_MAX);
@@ -510,7 +514,8 @@ impl Status {
                 "InternalError",
                 "no space left in the event store",
             ),
-            // As for etcd's own timeouts: the client cannot know either, and must look before it tries again.
+            // As for etcd's own timeouts: the client cannot know either, and must look before it
+            // tries again.
             Fault::Unknown(_) => {
                 tracing::warn!(error = %fault, "a write was left unknown");
                 Self::of(

@@ -1,13 +1,14 @@
-//! `Warning` headers as kube-apiserver writes them (`k8s.io/apiserver/pkg/endpoints/filters/warning.go`): each text once;
-//! when all together are too long, each is cut, and what comes once the limit is reached is left out.
+//! `Warning` headers as kube-apiserver writes them
+//! (`k8s.io/apiserver/pkg/endpoints/filters/warning.go`): each text once; when all together are too
+//! long, each is truncated, and those after the limit is reached are left out.
 
 use std::collections::BTreeSet;
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// So many characters all texts may have together before they are cut.
+/// Maximum characters of all texts together, beyond which they are truncated.
 const TOTAL_LEN_MAX: usize = 4 * 1024;
-/// What is cut keeps so many characters.
+/// Maximum characters of a truncated text.
 const CUT_LEN: usize = 256;
 
 /// Adds a header for each text.

@@ -1,8 +1,9 @@
 //! `/metrics`: kube-apiserver's names and labels where it has them, in Prometheus' text form.
 //!
-//! Everything is counted where it happens and put into words only when somebody asks; the page is put together by its
-//! handler, which knows the rest of what it tells. Labels are words of the program's own (see [`series`]), so the number of
-//! series is bounded whatever clients send. A metric that begins with `tidings_` has no counterpart upstream.
+//! Everything is counted where it happens and turned into text only when the page is requested; the
+//! page is assembled by its handler, which knows the other figures on it. Labels are words of the
+//! program's own (see [`series`]), so the number of series is bounded whatever clients send. A
+//! metric that begins with `tidings_` has no counterpart upstream.
 
 mod process;
 mod series;
@@ -156,12 +157,12 @@ impl Metrics {
         self.body_sizes.of(labels).observe_bytes(len);
     }
 
-    /// So many more watches are served.
+    /// The number of watches being served changes by `by`.
     pub(crate) fn long_running(&self, labels: RequestLabels, by: i64) {
         self.long_running.of(labels.into()).add(by);
     }
 
-    /// A request was turned away in self-defence.
+    /// A request was refused in self-defence.
     pub(crate) fn terminated(&self, labels: RequestLabels, code: u16) {
         let labels = RequestSeries {
             code: Some(code_label(code)),

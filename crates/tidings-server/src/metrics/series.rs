@@ -1,7 +1,7 @@
 //! Counters and histograms, and Prometheus' text form of them.
 //!
-//! Names and values of labels are `&'static str`: what a client sends cannot become a label, so there is no series but of
-//! what the program itself knows.
+//! Names and values of labels are `&'static str`: what a client sends cannot become a label, so
+//! there is no series but of what the program itself knows.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};

@@ -35,17 +35,20 @@ use tls::Identity;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StartOptions {
-    /// Where events, certificates, tokens and the kubeconfig are kept. It is made if it is not there.
+    /// Where events, certificates, tokens and the kubeconfig are kept. It is made if it is not
+    /// there.
     pub data_dir: PathBuf,
     /// The address to listen on. Default: 127.0.0.1.
     pub bind_address: IpAddr,
     /// The port to listen on; 0 takes a free one. Default: 6443.
     pub secure_port: u16,
-    /// Tokens in kube-apiserver's CSV form; a file without any is accepted, and lets none in. Default: the server's own token.
+    /// Tokens in kube-apiserver's CSV form; a file without any is accepted, and lets none in.
+    /// Default: the server's own token.
     pub token_auth_file: Option<PathBuf>,
-    /// Whether there is a token of the server's own, of `system:masters`, where no token file is given. Made on first start,
-    /// it is kept in the data folder and written into the kubeconfig. If not, one that lies in the folder is not accepted
-    /// either, and the kubeconfig holds no credentials. Default: yes.
+    /// Whether there is a token of the server's own, of `system:masters`, where no token file is
+    /// given. Made on first start, it is kept in the data folder and written into the kubeconfig.
+    /// If not, one that lies in the folder is not accepted either, and the kubeconfig holds no
+    /// credentials. Default: yes.
     pub admin_token: bool,
     /// Who may come in and what they may do.
     pub security: SecurityOptions,
@@ -74,7 +77,8 @@ impl StartOptions {
     }
 }
 
-/// A server that runs. Dropping it without [`shutdown`](Running::shutdown) ends the server too, but waits for nothing.
+/// A server that runs. Dropping it without [`shutdown`](Running::shutdown) ends the server too, but
+/// waits for nothing.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -95,8 +99,9 @@ impl Running {
         &self.kubeconfig
     }
 
-    /// Looks at once at the files of tokens, permissions and certificates, which it otherwise does every so often
-    /// ([`SecurityOptions::reload_interval`]). Whether every one that changed is in force now.
+    /// Looks at once at the files of tokens, permissions and certificates, which it otherwise does
+    /// once per [`SecurityOptions::reload_interval`]. Returns whether every changed file is now in
+    /// force.
     pub async fn reload(&self) -> bool {
         let (asked, answered) = oneshot::channel();
         self.reload.send(asked).await.is_ok() && answered.await.unwrap_or(false)
@@ -114,7 +119,8 @@ impl Running {
     }
 }
 
-/// Starts a server over the store of its options, by default the embedded one in the data folder; it answers when this returns. Needs a tokio runtime.
+/// Starts a server over the store of its options, by default the embedded one in the data folder;
+/// it answers when this returns. Needs a tokio runtime.
 ///
 /// # Errors
 /// [`StartError`] says which file, address or token was wrong.
@@ -139,8 +145,8 @@ pub async fn start(options: StartOptions) -> Result<Running, StartError> {
     start_with_store(store, options).await
 }
 
-/// Like [`start`], over a store that is open already; [`StartOptions::storage`] is not looked at. The data folder then
-/// holds only certificates, tokens and the kubeconfig.
+/// Like [`start`], over a store that is open already; [`StartOptions::storage`] is not looked at.
+/// The data folder then holds only certificates, tokens and the kubeconfig.
 ///
 /// # Errors
 /// As [`start`].
@@ -263,7 +269,8 @@ fn own_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
     Ok(vec![Token { token, user }])
 }
 
-/// Without a token it says where the server is and which authority it is trusted by: clients add credentials of theirs.
+/// Without a token it says where the server is and which authority it is trusted by: clients add
+/// credentials of theirs.
 fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: Option<&str>) -> String {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

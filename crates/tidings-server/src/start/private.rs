@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Makes a folder, and those above it, that only its owner can enter. One that is there stays as it is.
+/// Makes a folder, and those above it, that only its owner can enter. One that is there stays as it
+/// is.
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

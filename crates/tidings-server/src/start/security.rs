@@ -1,13 +1,15 @@
-//! Who may come in and what they may do, from options and files, and those files when they are replaced.
+//! Who may come in and what they may do, from options and files, and those files when they are
+//! replaced.
 //!
-//! Files that belong together are in force together. Whatever lies there and is not in force is tried at every look, until
-//! it is: a certificate may be there before its key is. What is missing or not usable changes nothing; the log says so and
-//! a count goes up, once for each state the files were seen in. A file without tokens or permissions is usable: it revokes
-//! those it held.
+//! Files that belong together are in force together. Whatever lies there and is not in force is
+//! tried at every look, until it is: a certificate may be there before its key is. What is missing
+//! or not usable changes nothing; the log says so and a count goes up, once for each state the
+//! files were seen in. A file without tokens or permissions is usable: it revokes those it held.
 //!
-//! A file is what it holds at the moment it is read. One that is renamed into place is seen whole, before or after. One
-//! that is written in place may be seen in part, until the next look: cut within a line it is not usable in most cases, cut
-//! between two lines it lacks the rest. It never gives more than one of the two does.
+//! A file is what it holds at the moment it is read. One that is renamed into place is seen whole,
+//! before or after. One that is written in place may be seen in part, until the next look: cut
+//! within a line it is not usable in most cases, cut between two lines it lacks the rest. It never
+//! gives more than one of the two does.
 
 use std::fs;
 use std::io::{self, Read};
@@ -26,7 +28,8 @@ use crate::start::tls::{Identity, Tls, TlsError};
 /// No file of certificates, tokens or permissions is longer.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Who may come in and what they may do. The names are those of kube-apiserver's flags where it has one.
+/// Who may come in and what they may do. The names are those of kube-apiserver's flags where it has
+/// one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SecurityOptions {
@@ -34,18 +37,21 @@ pub struct SecurityOptions {
     pub authorization_mode: AuthorizationMode,
     /// Permissions, beside the default ones: see [`RbacPolicy::parse`]. Default: none.
     pub authorization_rbac_file: Option<PathBuf>,
-    /// A cluster to ask about what RBAC does not allow (`--authorization-kubeconfig`). Default: none.
+    /// A cluster to ask about what RBAC does not allow (`--authorization-kubeconfig`). Default:
+    /// none.
     pub authorization_cluster: Option<Arc<dyn Reviewer>>,
-    /// A cluster to ask about tokens that are not known here (`--authentication-kubeconfig`). Default: none.
+    /// A cluster to ask about tokens that are not known here (`--authentication-kubeconfig`).
+    /// Default: none.
     pub authentication_cluster: Option<Arc<dyn Reviewer>>,
-    /// Whether requests without credentials are let in, as `system:anonymous` (`--anonymous-auth`). Default: no, but for
-    /// health and version.
+    /// Whether requests without credentials are let in, as `system:anonymous` (`--anonymous-auth`).
+    /// Default: no, but for health and version.
     pub anonymous_auth: bool,
-    /// Authorities in PEM form whose client certificates are accepted (`--client-ca-file`). Default: certificates are not
-    /// asked for.
+    /// Authorities in PEM form whose client certificates are accepted (`--client-ca-file`).
+    /// Default: certificates are not asked for.
     pub client_ca_file: Option<PathBuf>,
-    /// The certificate to serve with, in PEM form, with those that vouch for it behind it (`--tls-cert-file`), and its
-    /// private key (`--tls-private-key-file`). Default: the server makes its own.
+    /// The certificate to serve with, in PEM form, with those that vouch for it behind it
+    /// (`--tls-cert-file`), and its private key (`--tls-private-key-file`). Default: the server
+    /// makes its own.
     pub tls_files: Option<(PathBuf, PathBuf)>,
     /// How often files are looked at for changes. Default: every ten seconds.
     pub reload_interval: Duration,
@@ -70,14 +76,15 @@ impl Default for SecurityOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthorizationMode {
-    /// Roles and their bindings; without a file next to nothing, but for members of `system:masters`.
+    /// Roles and their bindings; without a file next to nothing is allowed, except to members of
+    /// `system:masters`.
     #[default]
     Rbac,
-    /// Whoever is let in may do everything.
+    /// All users who are let in may do everything.
     AlwaysAllow,
 }
 
-/// What the options and their files amount to.
+/// The result of the options and their files.
 pub(crate) struct Security {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
@@ -108,8 +115,8 @@ pub(crate) struct Watched {
 }
 
 impl SecurityOptions {
-    /// Reads the files. `tokens` are those in force, of the token file if there is one; `own` makes a certificate if there is
-    /// none.
+    /// Reads the files. `tokens` are those in force, of the token file if there is one; `own` makes
+    /// a certificate if there is none.
     pub(crate) fn load(
         &self,
         token_file: Option<Watched>,
@@ -226,11 +233,12 @@ pub(crate) struct FileWatcher {
     files: Files,
 }
 
-/// Somebody who wants to know whether all files are usable.
+/// A request to look at the files now; the answer is whether all of them are usable.
 pub(crate) type ReloadRequest = oneshot::Sender<bool>;
 
 impl FileWatcher {
-    /// Looks at the files every so often, and whenever it is asked to, until nobody can ask any more.
+    /// Looks at the files once per `interval`, and whenever it is asked to, until all senders of
+    /// requests are dropped.
     pub(crate) async fn run(
         mut self,
         interval: Duration,
@@ -244,7 +252,7 @@ impl FileWatcher {
                 },
                 () = tokio::time::sleep(interval) => None,
             };
-            // Files may lie on slow disks.
+            // Files may be on slow disks.
             let reloaded = tokio::task::spawn_blocking(move || {
                 let usable = self.reload();
                 (self, usable)
@@ -254,7 +262,7 @@ impl FileWatcher {
             };
             self = watcher;
             if let Some(request) = request {
-                // Whoever asked may be gone.
+                // The requester may be gone.
                 let _ = request.send(usable);
             }
         }

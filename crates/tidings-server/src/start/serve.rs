@@ -1,10 +1,11 @@
 //! Connections: accepted, put behind TLS, served, and ended in good order.
 //!
-//! Nobody holds one for nothing: the handshake, the first request, and the pause between two requests each have a deadline,
-//! whichever protocol is spoken. A request that is being answered, a watch above all, keeps its connection until its time
-//! is over; what the client has not taken some time after that, it never will, and its connection is ended. Connections on
-//! which no request has shown good credentials have a time of their own, and one answer where HTTP/2 is spoken; how many
-//! connections there are is bounded in `connections.rs`.
+//! No client holds one without using it: the handshake, the first request, and the pause between
+//! two requests each have a deadline, in either protocol. A request that is being answered, a watch
+//! above all, keeps its connection until its time is over; if the client has not taken the rest
+//! some time after that, the connection is ended. Connections on which no request has shown good
+//! credentials have a limit of time of their own, and one answer where HTTP/2 is spoken; the number
+//! of connections is bounded in `connections.rs`.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -38,7 +39,8 @@ use crate::flow::paced::Lasting;
 use crate::router;
 use crate::start::tls::Tls;
 
-/// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer comes.
+/// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer
+/// comes.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Maximum of open requests on one HTTP/2 connection; kube-apiserver's own value.
 const HTTP2_STREAMS_MAX: u32 = 100;
@@ -47,14 +49,16 @@ const HEAD_SLACK: usize = 4096;
 /// The limit of a request's head is no lower and no higher: hyper needs 8 KiB, and kube-apiserver
 /// takes 1 MiB.
 const HEAD_BYTES: RangeInclusive<usize> = 8 * 1024..=1024 * 1024;
-/// Maximum of bytes of one request's body that a client may send before they are read; kube-apiserver's own value.
+/// Maximum of bytes of one request's body that a client may send before they are read;
+/// kube-apiserver's own value.
 const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 /// The same for all bodies of one connection.
 const HTTP2_CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Maximum of requests that a client has taken back before they were looked at. One more ends the connection.
+/// Maximum of requests that a client has taken back before they were looked at. One more ends the
+/// connection.
 const HTTP2_PENDING_RESETS_MAX: usize = 20;
-/// Maximum of requests of one connection, over all its life, that were refused for errors of the protocol. One more ends the
-/// connection. This is the library's own value.
+/// Maximum of requests of one connection, over all its life, that were refused for errors of the
+/// protocol. One more ends the connection. This is the library's own value.
 const HTTP2_ERRORS_MAX: usize = 1024;
 /// A client without credentials has about this long to end a connection once it is told to.
 const LINGER: Duration = Duration::from_secs(1);
@@ -63,7 +67,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 type Api = TowerToHyperService<axum::Router>;
 
-/// Serves the API over TLS until `shutdown` resolves; then ends watches, finishes what is in flight and returns.
+/// Serves the API over TLS until `shutdown` resolves; then ends watches, finishes what is in flight
+/// and returns.
 pub async fn serve(
     listener: TcpListener,
     server: Arc<ApiServer>,
@@ -142,7 +147,8 @@ async fn connection(
         clock::deadline(clock::timer(), options.unauthenticated_connection_timeout);
     // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
     let _ = stream.set_nodelay(true);
-    // Who is gone without a word is found out also where there is nothing to say to it, as on a quiet watch.
+    // Detects clients that disappeared without closing the connection, also when there is nothing
+    // to send, as on a quiet watch.
     let keepalive = TcpKeepalive::new()
         .with_time(KEEP_ALIVE)
         .with_interval(KEEP_ALIVE);
@@ -210,8 +216,8 @@ fn head_bytes_max(asked: usize) -> usize {
     asked.clamp(*HEAD_BYTES.start(), *HEAD_BYTES.end()) + HEAD_SLACK
 }
 
-/// Serves a connection until its client ends it, has nothing to ask for too long, shows no credentials for too long, or the
-/// server stops.
+/// Serves a connection until its client ends it, has nothing to ask for too long, shows no
+/// credentials for too long, or the server stops.
 async fn drive<C>(
     connection: C,
     activity: &Activity,
@@ -248,7 +254,8 @@ async fn drive<C>(
                 if activity.all_are_overdue() {
                     return;
                 }
-                // Others of the same connection are read: they go on, new ones have to come by another.
+                // Other answers on the connection are still read: they continue, and new requests
+                // need another connection.
                 overdue.set(activity.overdue(longest, Overdue::All));
             }
             () = activity.strangers_answers_pile_up() => {

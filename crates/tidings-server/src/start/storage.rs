@@ -17,7 +17,8 @@ use crate::start::private::create_private_dir;
 pub enum Storage {
     /// In its data folder.
     Embedded(EmbeddedOptions),
-    /// In etcd, laid out as a kube-apiserver does it, so that both can serve the same etcd (feature `etcd`).
+    /// In etcd, laid out as a kube-apiserver does it, so that both can serve the same etcd (feature
+    /// `etcd`).
     #[cfg(feature = "etcd")]
     Etcd(EtcdOptions),
 }
@@ -48,7 +49,8 @@ impl Storage {
     pub(crate) async fn open(self, data_dir: &Path) -> Result<Arc<dyn Store>, StartError> {
         match self {
             Self::Embedded(options) => {
-                // Events are nobody else's business, also where the folder around them was there before.
+                // No other user of the machine may read events, even if the folder around them
+                // existed before.
                 let folder = data_dir.join("store");
                 private_dir(&folder)?;
                 Ok(Arc::new(EmbeddedStore::open(folder, options)?))
@@ -64,7 +66,8 @@ impl Storage {
 }
 
 /// What the store on etcd, which keeps bytes only, finds an event by: give it to
-/// [`EtcdStore::open`](tidings_store::etcd::EtcdStore::open). A value that is no event is found by its key alone.
+/// [`EtcdStore::open`](tidings_store::etcd::EtcdStore::open). A value that is no event is found by
+/// its key alone.
 #[cfg(feature = "etcd")]
 pub fn describe(value: &[u8]) -> Description {
     let value = bytes::Bytes::copy_from_slice(value);

@@ -1,6 +1,7 @@
-//! The server's certificate. A certificate authority of our own is made on first start and kept in the data folder, so
-//! that clients which trust it still do after a restart; from it a serving certificate is made anew at every start. Or the
-//! certificate is somebody else's affair (`--tls-cert-file`), and then it is only read.
+//! The server's certificate. At first start a certificate authority of the server's own is made and
+//! kept in the data folder, so that clients which trust it still do after a restart; at every start
+//! it issues a new serving certificate. If a certificate is given (`--tls-cert-file`), it is only
+//! read.
 
 use std::fs;
 use std::io;
@@ -55,7 +56,8 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// What connections are accepted with. It can be replaced while they are; those that are open keep theirs.
+/// What connections are accepted with. It can be replaced while they are; those that are open keep
+/// theirs.
 #[derive(Clone, Debug)]
 pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
 
@@ -88,7 +90,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Loads or makes the authority in `folder` and makes a certificate for these names and addresses.
+    /// Loads or makes the authority in `folder` and makes a certificate for these names and
+    /// addresses.
     pub(crate) fn own(folder: &Path, names: &[String]) -> Result<Self, TlsError> {
         let (authority_pem, key) = authority(folder)?;
         let issuer = Issuer::new(authority_params(), key);
@@ -129,7 +132,8 @@ impl Identity {
         })
     }
 
-    /// What to accept connections with. Certificates of clients are asked for if there is an authority for them.
+    /// What to accept connections with. Certificates of clients are asked for if there is an
+    /// authority for them.
     pub(crate) fn config(
         &self,
         clients: Option<&ClientAuthority>,

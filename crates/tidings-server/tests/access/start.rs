@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::api::core::v1::Event;
 use kube::api::{
-    DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use kube::config::Kubeconfig;
 use kube::runtime::watcher;
@@ -15,7 +15,7 @@ use kube::{Api, Client, Config};
 use serde_json::json;
 use tempfile::TempDir;
 use tidings_server::{Running, StartError, StartOptions, start};
-use tidings_testing::serving::{client, config};
+use tidings_testing::serving::{client, config, event};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -27,23 +27,6 @@ fn options(folder: &TempDir) -> StartOptions {
 
 async fn events(server: &Running) -> Api<Event> {
     Api::namespaced(client(server.kubeconfig()).await, "shop")
-}
-
-fn event(name: &str) -> Event {
-    Event {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            kind: Some("Pod".into()),
-            namespace: Some("shop".into()),
-            name: Some("web".into()),
-            ..ObjectReference::default()
-        },
-        reason: Some("BackOff".into()),
-        ..Event::default()
-    }
 }
 
 #[tokio::test]

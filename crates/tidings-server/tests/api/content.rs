@@ -530,6 +530,36 @@ async fn discovery() {
         let patch = format!("/{path}/namespaces/{{namespace}}/events/{{name}}");
         let patch = &document["paths"][&patch]["patch"];
         assert!(patch["requestBody"]["content"]["application/apply-patch+yaml"].is_object());
+        let declared = |path: &str, verb: &str| -> Vec<String> {
+            let parameters = document["paths"][path][verb]["parameters"]
+                .as_array()
+                .unwrap();
+            let shown = |it: &Value| format!("{}: {}", it["name"], it["schema"]["type"]);
+            parameters
+                .iter()
+                .map(|it| shown(it).replace('"', ""))
+                .collect()
+        };
+        let all = format!("/{path}/namespaces/{{namespace}}/events");
+        let one = format!("{all}/{{name}}");
+        for (path, verb, parameter, expected) in [
+            (&one, "patch", "fieldValidation: string", true),
+            (&one, "patch", "force: boolean", true),
+            (&one, "put", "force: boolean", false),
+            (&one, "get", "limit: integer", false),
+            (&one, "delete", "gracePeriodSeconds: integer", true),
+            (&all, "get", "limit: integer", true),
+            (&all, "get", "watch: boolean", true),
+            (&all, "delete", "labelSelector: string", true),
+            (&all, "delete", "watch: boolean", false),
+        ] {
+            let declared = declared(path, verb);
+            let found = declared.iter().any(|it| it == parameter);
+            assert_eq!(
+                found, expected,
+                "{verb} {path}: {parameter} in {declared:?}"
+            );
+        }
         // Every field of the table is declared.
         let event = match path {
             "api/v1" => &tidings_core::fields::core_v1::EVENT,

@@ -11,6 +11,7 @@ mod content;
 mod failures;
 mod fanout;
 mod lists;
+mod months;
 mod observing;
 #[cfg(feature = "etcd")]
 mod over_etcd;

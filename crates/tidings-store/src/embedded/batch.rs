@@ -1,9 +1,12 @@
-//! One commit in the making: each request is decided against the store plus what the commit already holds.
+//! One commit in the making: each request is decided against the store plus what the commit already
+//! holds.
 //!
-//! Invariants: the name of a key points to its current version or to nothing; a version that was replaced or deleted before
-//! its time is known to have ended; every change takes the next revision; a version whose bucket was swept past it has its
-//! end in the log ([`sweep`](super::sweep)). The index in memory is told at once, where nobody looks at revisions that are not published yet. All of
-//! it becomes visible by [`Batch::commit`]; a batch that is dropped instead has its part of the index taken back.
+//! Invariants: the name of a key points to its current version or to nothing; a version that was
+//! replaced or deleted before its time is known to have ended; every change takes the next
+//! revision; a version whose bucket was swept past it has its end in the log
+//! ([`sweep`](super::sweep)). The index in memory is updated at once; its readers do not look at
+//! revisions that are not published yet. All of it becomes visible by [`Batch::commit`]; a batch
+//! that is dropped instead has its part of the index taken back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -279,8 +282,8 @@ impl<'a> Batch<'a> {
             .push(bucket, kind, revision, content);
     }
 
-    /// Writes and syncs the commit with this number, and makes it visible; on success the changes it made, in order, and the
-    /// bucket it wrote to.
+    /// Writes and syncs the commit with this number, and makes it visible; on success the changes
+    /// it made, in order, and the bucket it wrote to.
     pub(crate) fn commit(
         mut self,
         engine: &Engine,
@@ -389,13 +392,13 @@ impl<'a> Batch<'a> {
             bucket,
             versions: vec![record.revision],
         };
-        // In its own bucket, so that whoever finds the version finds its end.
+        // In the version's own bucket, so that a reader that finds the version also finds its end.
         self.log(bucket, Kind::Ends, revision, &ends.encode());
         self.ended(record, bucket, revision, expired);
         revision
     }
 
-    /// What every end has in common besides the log and the index.
+    /// Does what every end needs, apart from the log and the index.
     pub(crate) fn ended(&mut self, record: Record, bucket: u64, revision: Revision, expired: bool) {
         self.uncount(&record, bucket);
         self.expired += u64::from(expired);

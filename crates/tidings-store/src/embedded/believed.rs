@@ -1,10 +1,10 @@
 //! Up to when the clock was believed last: the file `CLOCK`, which the next process continues from
 //! ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)).
 //!
-//! One line: the confirmed time in milliseconds since 1970, or `-` if there is none; the candidate in the
-//! same form, and for how many milliseconds it was held, or `- 0`; a checksum. The file is replaced
-//! as a whole but not synced, so after a power cut it may be missing, damaged or old; the ends of
-//! records are then written down a little later, none earlier.
+//! One line: the confirmed time in milliseconds since 1970, or `-` if there is none; the candidate
+//! in the same form, and for how many milliseconds it was held, or `- 0`; a checksum. The file is
+//! replaced as a whole but not synced, so after a power cut it may be missing, damaged or old; the
+//! ends of records are then written down a little later, none earlier.
 
 use std::fs;
 use std::num::ParseIntError;

@@ -8,7 +8,8 @@ use super::keys::NEVER;
 use super::log::Segments;
 use crate::UnixMillis;
 
-/// Buckets a store normally has at most. Beyond it, records go to the next bucket that outlives them.
+/// Buckets a store normally has at most. Beyond it, records go to the next bucket that outlives
+/// them.
 const BUCKETS_MAX: usize = 24;
 
 /// No bucket is narrower than this, about a minute.
@@ -23,11 +24,11 @@ pub(crate) struct Bucket {
 
 pub(crate) type Buckets = BTreeMap<u64, Bucket>;
 
-/// The bucket for a record: the end of a range of expiries about an eighth as wide as the record's life is long, so that
-/// equal lives keep eight or so buckets open, and mixed ones not many more.
+/// The bucket for a record: the end of a range of expiries about an eighth as wide as the record's
+/// life is long, so that equal lives keep about eight buckets open, and mixed ones not many more.
 ///
-/// `swept` is the last bucket whose ends may already be written down: a clock that was set back must not put records where
-/// nobody will look again.
+/// `swept` is the last bucket whose ends may already be written down: a clock that was set back
+/// must not put records where the sweep will not look again.
 pub(crate) fn bucket_for<'a>(
     now: UnixMillis,
     expires_at: Option<UnixMillis>,
@@ -46,7 +47,8 @@ pub(crate) fn bucket_for<'a>(
     if crowded && let Some(fitting) = existing.find(|end| **end >= expires_at && **end != NEVER) {
         return *fitting;
     }
-    // One that outlives all others when there are too many is made twice as long, so that few of those are needed.
+    // One that outlives all others when there are too many is made twice as long, so that few of
+    // those are needed.
     let width = if crowded {
         life.saturating_mul(2)
     } else {

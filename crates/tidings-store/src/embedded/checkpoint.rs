@@ -1,7 +1,9 @@
-//! How far the index on disk reaches: the file `CHECKPOINT`, one line of text with a checksum, replaced as a whole.
+//! How far the index on disk reaches: the file `CHECKPOINT`, one line of text with a checksum,
+//! replaced as a whole.
 //!
-//! Invariant: the file says a commit's number only when everything up to that commit is in the index and synced. So on
-//! opening, the log need only be read from there, and a commit above it that is missing from the log is damage.
+//! Invariant: the file says a commit's number only when everything up to that commit is in the
+//! index and synced. So on opening, the log need only be read from there, and a commit above it
+//! that is missing from the log is damage.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,8 +30,8 @@ const FORM: &str = "v4 ";
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) state: State,
-    /// The buckets that had something in the log, and in which order their records end: the latest end, and the moment
-    /// before which all early ends are written down.
+    /// The buckets that had something in the log, and in which order their records end: the latest
+    /// end, and the moment before which all early ends are written down.
     pub(crate) buckets: BTreeMap<u64, (i64, i64)>,
 }
 
@@ -49,7 +51,8 @@ impl Default for Checkpoint {
 }
 
 impl Checkpoint {
-    /// The checkpoint of a store; `None` if there is none, or if it cannot be read, which is logged.
+    /// The checkpoint of a store; `None` if there is none, or if it cannot be read, which is
+    /// logged.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
         let path = folder.join(FILE);
         let text = match fs::read(&path) {

@@ -1,8 +1,9 @@
 //! Compression of bodies with shared dictionaries.
 //!
-//! A single event is too short to compress well by itself; against a dictionary of what events have in common it shrinks
-//! to a sixth. Dictionary 0 is built in (`examples/train_dictionary.rs` makes it). Every body names its dictionary, and
-//! dictionaries are kept as long as the store, so old bodies stay readable.
+//! A single event is too short to compress well by itself; against a dictionary of what events have
+//! in common it shrinks to a sixth. Dictionary 0 is built in (`examples/train_dictionary.rs` makes
+//! it). Every body names its dictionary, and dictionaries are kept as long as the store, so old
+//! bodies stay readable.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +19,8 @@ use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 /// The built-in dictionary; part of the format.
 const BUILT_IN: &[u8] = include_bytes!("dictionary.zstd");
 
-/// The last that looks with one table for what repeats: the next takes a third to three times longer, for at most a thirtieth.
+/// The last that looks with one table for what repeats: the next takes a third to three times
+/// longer, for at most a thirtieth.
 const LEVEL: i32 = 2;
 
 /// No body is longer: anything else on disk is damage.
@@ -65,7 +67,8 @@ struct Dictionary {
 }
 
 impl Codec {
-    /// A codec that knows the built-in dictionary and these, and writes with the one of the greatest id.
+    /// A codec that knows the built-in dictionary and these, and writes with the one of the
+    /// greatest id.
     pub(crate) fn new(stored: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Self {
         let mut all = HashMap::from([(0, Arc::new(Dictionary::new(BUILT_IN.to_vec())))]);
         all.extend(
@@ -186,7 +189,8 @@ impl Dictionary {
             context.include_dictid(false)?;
             Ok(context)
         };
-        // A body that does not shrink is stored as it is, so there is no need for more room than its length.
+        // A body that does not shrink is stored as it is, so there is no need for more room than
+        // its length.
         let mut bytes = Vec::with_capacity(body.len());
         self.compressors
             .with(make, |context| context.compress_to_buffer(body, &mut bytes))?;

@@ -1,10 +1,12 @@
-//! The heart: one thread that owns the revision and does every write.
+//! The core of the store: one thread that owns the revision and does every write.
 //!
-//! It takes whatever requests are waiting, decides each against the state all before it leave behind, writes the outcome
-//! of all of them as one atomic batch with one `fdatasync`, publishes the changes to the watchers and answers. While one
-//! batch is being synced the next one gathers, so batches grow with the load and a lone writer waits for nobody; after a
-//! batch of several it gives them a moment to return, so that half of them do not miss the next one each time. Between
-//! requests it writes down the ends of expired records, a bounded number per batch so that writers are not held up.
+//! It takes all requests that are waiting, decides each against the state left by all before it,
+//! writes the outcome of all of them as one atomic batch with one `fdatasync`, publishes the
+//! changes to the watchers and answers. While one batch is being synced the next one gathers, so
+//! batches grow with the load and a lone writer does not wait for others; after a batch of several
+//! it gives them a moment to return, so that half of them do not miss the next one each time.
+//! Between requests it writes down the ends of expired records, a bounded number per batch so that
+//! writers are not held up.
 //!
 //! ```text
 //!  queue ──take──▶ Batch: sweep, then each request ──▶ log, fdatasync ──▶ index ──▶ ring ──▶ answers
@@ -36,20 +38,23 @@ use crate::clock::{Reading, timed};
 use crate::confirmed::Confirmed;
 use crate::{Fault, Revision};
 
-/// Ends written down per batch while writers wait, and while none do: a few milliseconds of work, for somebody may come.
+/// Maximum ends written down per batch while writers wait, and while none wait: a few milliseconds
+/// of work, as a writer may come meanwhile.
 const SWEEP_BUSY: usize = 384;
 const SWEEP_IDLE: usize = 1024;
 
-/// Names of swept versions that are left in the index at least before it is gone through for them.
+/// Minimum names of swept versions in the index before the index is searched for them.
 const SWEPT_NAMES_MIN: u64 = 20_000;
 
-/// How long is waited at most for writers that were answered to write again; half as long as the commit took, mostly.
+/// Maximum time to wait for writers that were answered to write again; the wait is mostly half as
+/// long as the commit took.
 const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
 /// How often the committer looks at the clock when nothing is asked of it.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Buckets that end before what ends now is forgotten are not gone through for space, if that is not longer than this.
+/// Buckets that end before what ends now is forgotten are not gone through for space, if that is
+/// not longer than this.
 const SPARED_MAX: Duration = Duration::from_secs(3600);
 
 /// How often an error is logged that comes back with every batch.
@@ -58,8 +63,8 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Committer {
     shared: Arc<Shared>,
     state: State,
-    /// Buckets whose ends are all written down, with the revision that was reached then: they are dropped once the
-    /// history no longer needs them.
+    /// Buckets whose ends are all written down, with the revision that was reached then: they are
+    /// dropped once the history no longer needs them.
     finished: Vec<(u64, Revision)>,
     /// What revision the store was at when, one entry per tick, for forgetting history by age.
     ages: VecDeque<(Duration, Revision)>,
@@ -115,9 +120,9 @@ impl Committer {
         }
     }
 
-    /// When opening: has all frames of the newest commit in the log, which an earlier version did not see to when it dropped
-    /// buckets. Whether some are missing is not known of a commit that the index on disk has; but then no process noted
-    /// the time as it is noted now.
+    /// When opening: has all frames of the newest commit in the log, which an earlier version did
+    /// not see to when it dropped buckets. Whether some are missing is not known of a commit that
+    /// the index on disk has; but then no process noted the time as it is noted now.
     pub(crate) fn have_newest(&mut self, was_seen_to: bool) {
         let shared = Arc::clone(&self.shared);
         let Some(engine) = &*shared.engine() else {
@@ -142,7 +147,8 @@ impl Committer {
     /// Runs until the queue is closed and empty.
     pub(crate) fn run(self) {
         let ending = Ending(Arc::clone(&self.shared));
-        // Dropped before the ending, with its threads: the folder is given back when nobody writes to it any more.
+        // Dropped before the ending, with its threads: the folder is released when no thread writes
+        // to it any more.
         let mut committer = self;
         committer.work();
         committer.flush();
@@ -172,7 +178,8 @@ impl Committer {
         }
     }
 
-    /// Leaves the index on disk whole, so that nothing need be replayed, and the log without room for more.
+    /// Leaves the index on disk whole, so that nothing need be replayed, and the log without room
+    /// for more.
     fn flush(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
@@ -207,8 +214,9 @@ impl Committer {
         }
     }
 
-    /// Notes up to when the clock is believed, now and then, if something was written since or ends wait for it: processes
-    /// that are killed without a commit are to come nearer to believing it, too.
+    /// Notes up to when the clock is believed, now and then, if something was written since or ends
+    /// wait for it: processes that are killed without a commit are to come nearer to believing it,
+    /// too.
     fn note_time(&mut self, now: Times) {
         let (at, number) = self.noted;
         if is_within(TICK, Some(at), now) {
@@ -221,7 +229,8 @@ impl Committer {
         }
     }
 
-    /// After opening: buckets that were finished before. It is not known when, so the whole history is taken to need them.
+    /// After opening: buckets that were finished before. It is not known when, so the whole history
+    /// is taken to need them.
     fn recall_finished(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
@@ -268,7 +277,8 @@ impl Committer {
         }
     }
 
-    /// Waits for room in memory, and takes back what a failed commit left. An error means that nothing can be written now.
+    /// Waits for room in memory, and takes back what a failed commit left. An error means that
+    /// nothing can be written now.
     fn make_ready(&mut self, engine: &Arc<Engine>) -> Result<(), Fault> {
         if engine.index.is_full() {
             while !self.flusher.wait()? {}
@@ -312,7 +322,8 @@ impl Committer {
                     more = left;
                     self.swept_at = (!more).then_some(now.steady);
                 }
-                // Writes go on: what cannot be read cannot be written down, but it is not served either.
+                // Writes continue: what cannot be read cannot be written down, but it is not served
+                // either.
                 Err(error) => {
                     for (_, reply) in self.demands.drain(..) {
                         reply.send(Err(error.clone().into()));
@@ -409,7 +420,8 @@ impl Committer {
         Ok(more)
     }
 
-    /// What to answer after a failed commit. Only if the log is certainly as before is it said that nothing was written.
+    /// What to answer after a failed commit. Only if the log is certainly as before is it said that
+    /// nothing was written.
     fn fault_of(&mut self, engine: &Engine, failure: Failure) -> Fault {
         let (error, certain) = match failure {
             Failure::NotWritten(error) => (error, true),
@@ -453,9 +465,9 @@ impl Committer {
         batch.forget(until);
     }
 
-    /// Drops buckets whose ends are all written down, once nobody needs what is in them: not the
-    /// history, not the replay of the log after a crash, and not who asks the log alone what the
-    /// store is at.
+    /// Drops buckets whose ends are all written down, once their content is no longer needed: not
+    /// for the history, not to replay the log after a crash, and not to learn the store's state
+    /// from the log alone.
     fn drop_finished(&mut self, engine: &Arc<Engine>, now: Times) {
         let buckets = engine.buckets();
         let compacted = self.state.compacted;
@@ -561,7 +573,7 @@ fn is_within(period: Duration, at: Option<Duration>, now: Times) -> bool {
     at.is_some_and(|at| now.steady.saturating_sub(at) < period)
 }
 
-/// Leaves nobody waiting, however the committer ends.
+/// Leaves no caller waiting, however the committer ends.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {

@@ -1,6 +1,8 @@
-//! The store's own dictionaries: files `dictionaries/<id>`, each a zstd dictionary behind a checksum.
+//! The store's own dictionaries: files `dictionaries/<id>`, each a zstd dictionary behind a
+//! checksum.
 //!
-//! Invariant: a dictionary's file is synced before the first body is compressed with it, and never changed or removed.
+//! Invariant: a dictionary's file is synced before the first body is compressed with it, and never
+//! changed or removed.
 
 use std::fs;
 use std::io;
@@ -22,7 +24,8 @@ pub(crate) fn load(store: &Path) -> Result<Vec<(u32, Vec<u8>)>, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(OpenError::io("read folder", &folder, error)),
     };
-    // Who stored the newest may have been killed before its name was synced, and from here on it is used.
+    // Who stored the newest may have been killed before its name was synced, and from here on it is
+    // used.
     disk::sync_folder(&folder).map_err(|error| OpenError::io("sync", &folder, error))?;
     let mut dictionaries = Vec::new();
     for entry in entries {

@@ -1,8 +1,9 @@
-//! Every change and every sync of the store's own files, in one place, so that tests can have any of them fail, or undone
-//! by a power cut. (The files of the index's trees are lsm-tree's, which syncs them itself.)
+//! Every change and every sync of the store's own files, in one place, so that tests can have any
+//! of them fail, or undone by a power cut. (The files of the index's trees are lsm-tree's, which
+//! syncs them itself.)
 //!
-//! What is written is on the disk once the file is synced, and a name that was made, changed or removed once its folder is.
-//! Before that any part of it may be lost, in any order.
+//! What is written is on the disk once the file is synced, and a name that was made, changed or
+//! removed once its folder is. Before that any part of it may be lost, in any order.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -74,7 +75,8 @@ pub(crate) fn cut(path: &Path, file: &File, len: u64) -> io::Result<()> {
     sync_all(path, file)
 }
 
-/// Has all there is of a file stay, and what was taken off its end stay away: `fdatasync` need not see to that.
+/// Has all there is of a file stay, and what was taken off its end stay away: `fdatasync` need not
+/// see to that.
 pub(crate) fn sync_all(path: &Path, file: &File) -> io::Result<()> {
     apply(&Change::Sync(path), || file.sync_all())
 }
@@ -124,8 +126,8 @@ pub(crate) fn write_anew(path: &Path, bytes: &[u8]) -> io::Result<()> {
     rename(&new, path)
 }
 
-/// Puts a file in the place of another as a whole: whatever happens there is the old one or the new one, and the new one when
-/// this returns.
+/// Puts a file in the place of another as a whole: whatever happens there is the old one or the new
+/// one, and the new one when this returns.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let file = create(&new)?;

@@ -46,7 +46,7 @@ pub(crate) struct Engine {
     pub(crate) upkeep: Upkeep,
     /// The snapshots of lists that are being read.
     pub(crate) held: Held,
-    /// Held by who writes a segment anew.
+    /// Held while a segment is rewritten.
     pub(crate) rewriting: Mutex<()>,
 }
 
@@ -98,7 +98,8 @@ impl Engine {
         checkpoint: Option<&Checkpoint>,
     ) -> Result<Self, OpenError> {
         let index_folder = folder.join(INDEX);
-        // Without an index all of the log is looked at, but what the checkpoint says of the log still holds.
+        // Without an index all of the log is looked at, but what the checkpoint says of the log
+        // still holds.
         let noted = match checkpoint {
             Some(checkpoint) => Some(checkpoint.clone()),
             None => Checkpoint::read(folder)?,
@@ -251,13 +252,15 @@ impl Engine {
         });
     }
 
-    /// Sets aside what the index has in memory, to be flushed; returns what it reaches to.
+    /// Begins a new memtable of the index, so that the one before can be flushed; returns the
+    /// checkpoint that one reaches.
     ///
-    /// Must be called by the one who commits, between two commits.
+    /// Must be called by the committer, between two commits.
     pub(crate) fn set_aside(&self) -> Checkpoint {
         let published = self.published();
         self.index.set_aside();
-        // A bucket made for a commit that failed has nothing in the log, and would be missed when opening.
+        // A bucket made for a commit that failed has nothing in the log, and would be missed when
+        // opening.
         let buckets = published
             .buckets
             .iter()
@@ -328,8 +331,9 @@ impl Engine {
     }
 }
 
-/// What tells of a folder without a log and a checkpoint that it was more than a store in the making. A checkpoint is replaced
-/// as a whole, and never before it can be read; the time is noted, and buckets have trees, only behind the first one.
+/// What tells of a folder without a log and a checkpoint that it was more than a store in the
+/// making. A checkpoint is replaced as a whole, and never before it can be read; the time is noted,
+/// and buckets have trees, only behind the first one.
 fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {
     if Checkpoint::is_there(folder) {
         return Some("a damaged checkpoint".into());

@@ -59,8 +59,8 @@ pub enum OpenError {
         /// Where the damage begins.
         offset: u64,
     },
-    /// All of the log is gone, and the checkpoint, but other files tell that there was something in it. A new store would
-    /// give revisions out again.
+    /// All of the log is gone, and the checkpoint, but other files tell that there was something in
+    /// it. A new store would give revisions out again.
     #[error(
         "the store in {path} was written to ({found} tells), but its log is empty and there is no checkpoint that can be read; \
          restore the folder from a copy, or choose a new one"
@@ -84,7 +84,7 @@ pub enum OpenError {
     /// No thread could be started.
     #[error("failed to start a thread: {0}")]
     Thread(Arc<io::Error>),
-    /// The index could not be used, not even when it was made anew.
+    /// The index could not be used, not even after it was rebuilt.
     #[error("the store's index cannot be used: {0}")]
     Index(String),
     /// What is stored cannot be read.

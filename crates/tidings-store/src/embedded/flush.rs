@@ -1,7 +1,9 @@
-//! Flushes the memtables that were set aside to the trees: sorted, one new table for each tree they concern.
+//! Flushes the memtables that were set aside to the trees: sorted, one new table for each tree they
+//! concern.
 //!
-//! Doing so again, or after the trees have some of it already, does no harm: in the end each entry is as the memtable says. To
-//! that end, versions that may be in a tree by an earlier, interrupted try are taken out when they have ended since.
+//! Doing so again, or after the trees have some of it already, does no harm: in the end each entry
+//! is as the memtable says. To that end, versions that may be in a tree by an earlier, interrupted
+//! try are taken out when they have ended since.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -16,7 +18,8 @@ use super::keys::{self, IndexKey, Placed, Pointer};
 use super::memtable::Memtable;
 use crate::Revision;
 
-/// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are kept short.
+/// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are
+/// kept short.
 #[derive(Default)]
 struct Entries {
     /// Keys that find versions, and whether they are there from now on.
@@ -73,7 +76,8 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     for (name, entries) in entries {
-        // A bucket that was dropped since is not missed, and one that has it is not given it again when it is tried again.
+        // A bucket that was dropped since is not missed, and one that has it is not given it again
+        // when it is tried again.
         if let Some(bucket) = buckets.get(&name)
             && !written.contains(&name)
         {

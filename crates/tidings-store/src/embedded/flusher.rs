@@ -1,8 +1,10 @@
-//! Two threads that keep the index in order beside the committer: one flushes what it has in memory and notes how far
-//! that reaches, one merges its tables, and gives back space in the log when there is nothing to merge.
+//! Two threads that keep the index in order beside the committer: one flushes what it has in memory
+//! and notes how far that reaches, one merges its tables, and gives back space in the log when
+//! there is nothing to merge.
 //!
-//! Invariants: at most one memtable is set aside at a time, so the index holds at most about two memtables in memory; the
-//! committer waits, or refuses writes if flushing fails, before there would be more. What failed is tried again.
+//! Invariants: at most one memtable is set aside at a time, so the index holds at most about two
+//! memtables in memory; the committer waits, or refuses writes if flushing fails, before there
+//! would be more. What failed is tried again.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -75,7 +77,8 @@ impl Flusher {
         Ok(flusher)
     }
 
-    /// Sets the index's memory aside to be flushed, unless some of it still is; to be called between two commits.
+    /// Begins a new memtable of the index, so that the one before can be flushed, unless an earlier
+    /// one is still being flushed. Must be called between two commits.
     pub(crate) fn set_aside(&self, engine: &Arc<Engine>) {
         let mut state = self.shared.state();
         if state.memtable.is_none() {
@@ -84,7 +87,8 @@ impl Flusher {
         }
     }
 
-    /// Waits a little for what was set aside to be flushed; whether there is room for more, or why not.
+    /// Waits a little for what was set aside to be flushed; whether there is room for more, or why
+    /// not.
     pub(crate) fn wait(&self) -> Result<bool, Fault> {
         let state = self.shared.state();
         let state = self.shared.wait(state, RETRY, |state| {
@@ -219,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// Goes through one segment; where to go on.
+    /// Goes through one segment; returns the place to continue from.
     fn rewrite(&self, engine: &Engine, pass: &Pass, from: Place) -> Option<Place> {
         let pause = |worked| {
             // The other half of the time is for those who wait for the disk.
@@ -267,7 +271,8 @@ fn complain(engine: &Engine, merged: Result<(), lsm_tree::Error>) {
     }
 }
 
-/// Ends both threads when one does, be it by a panic, so that nobody waits for what will not be done.
+/// Ends both threads when one of them ends, even by a panic, so that no caller waits for what will
+/// not be done.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -277,7 +282,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Merges tables of trees that have more than so many side by side, and more than they should.
+/// Merges tables of the trees that are crowded and have more than `more_than` runs side by side.
 fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Error> {
     let buckets = engine.buckets();
     let trees = buckets

@@ -21,7 +21,7 @@ use super::keys::FORMAT;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_NAME: &str = "tidings-store";
-/// The first format whose log is read; the index, which differs, can always be made anew.
+/// The first format whose log is read; the index, which differs, can always be rebuilt.
 const FIRST_READ: u32 = 2;
 const LOCK_FILE: &str = "lock";
 pub(crate) const LOG: &str = "log";
@@ -35,7 +35,8 @@ pub(crate) struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Closing the file would do, were it not for a process being forked just now that has it open as well.
+        // Closing the file would do, were it not for a process being forked just now that has it
+        // open as well.
         if let Err(error) = self.lock.unlock() {
             tracing::warn!(folder = %self.path.display(), %error, "failed to unlock the store");
         }
@@ -45,10 +46,11 @@ impl Drop for Folder {
 impl Folder {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         fs::create_dir_all(path).map_err(|error| OpenError::io("create folder", path, error))?;
-        // Look before anything is written: a folder of somebody else's stays untouched.
+        // Look before anything is written: a folder of another program stays untouched.
         let format = read_format(path)?;
         let lock = lock(path)?;
-        // What is found in it is built upon from here on, also if who wrote it was killed before it was synced.
+        // From here on the store builds upon what it finds in the folder, even if the process that
+        // wrote it was killed before it was synced.
         let synced = match format {
             Some(_) => disk::sync_folder(path),
             None => disk::sync_folder_of(path),

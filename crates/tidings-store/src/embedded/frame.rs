@@ -5,11 +5,12 @@
 //! entry   length │ checksum u32 │ kind u8 │ revision │ content
 //! ```
 //!
-//! A frame is what one commit adds to one segment. Its number is the commit's, `parts` how many segments the commit added
-//! to, `count` how many revisions it took from the first on. The frame's checksum covers all behind it; each entry has one
-//! besides, so that it can be read by itself. Both are XXH3 with the bucket as seed, so a segment under a wrong name is
-//! damage. Fixed-width integers are little-endian, all others LEB128. No entry begins with a zero byte, which tells a frame
-//! from an entry.
+//! A frame is what one commit adds to one segment. Its number is the commit's, `parts` how many
+//! segments the commit added to, `count` how many revisions it took from the first on. The frame's
+//! checksum covers all behind it; each entry also has one of its own, so that it can be read by
+//! itself. Both are XXH3 with the bucket as seed, so a segment under a wrong name is damage.
+//! Fixed-width integers are little-endian, all others LEB128. No entry begins with a zero byte,
+//! which tells a frame from an entry.
 //!
 //! Invariant: nothing is taken from bytes whose checksum does not match.
 
@@ -28,8 +29,8 @@ const PREFIX_LEN: usize = 14;
 /// No frame is longer: the queue gives a commit a few MiB of requests at most.
 pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
 
-/// Bytes between two points of a segment's index; see [`Built::points`]. A read takes as many, for a version of some
-/// three hundred; a point takes eight of memory.
+/// Bytes between two points of a segment's index; see [`Built::points`]. A read takes as many, for
+/// a version of some three hundred; a point takes eight of memory.
 pub(crate) const POINT_DISTANCE: usize = 512;
 
 /// What an entry is.
@@ -39,8 +40,8 @@ pub(crate) enum Kind {
     Version = 1,
     /// Ends of versions, with consecutive revisions from the entry's on.
     Ends = 2,
-    /// A version of this bucket was replaced by one, of the entry's revision, in a bucket that goes earlier; the content
-    /// is the varint revision of the version that was replaced.
+    /// A version of this bucket was replaced by one, of the entry's revision, in a bucket that goes
+    /// earlier; the content is the varint revision of the version that was replaced.
     Replaced = 3,
 }
 
@@ -193,7 +194,8 @@ pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
     (PREFIX_LEN..=FRAME_LEN_MAX).contains(&len).then_some(len)
 }
 
-/// The whole, undamaged frame that begins here: its header, where its entries begin, and its length.
+/// The whole, undamaged frame that begins here: its header, where its entries begin, and its
+/// length.
 pub(crate) fn read_frame(bytes: &[u8], bucket: u64) -> Option<(Header, usize, usize)> {
     let len = frame_len(bytes)?;
     let frame = bytes.get(..len)?;
@@ -206,14 +208,15 @@ pub(crate) fn read_frame(bytes: &[u8], bucket: u64) -> Option<(Header, usize, us
     Some((header, PREFIX_LEN + head_len, len))
 }
 
-/// Where the entries of a frame begin whose beginning is here. Not checked: the entries have checksums of their own.
+/// Where the entries of a frame begin whose beginning is here. Not checked: the entries have
+/// checksums of their own.
 pub(crate) fn entries_at(bytes: &[u8]) -> Option<usize> {
     frame_len(bytes)?;
     read_header(bytes.get(PREFIX_LEN..)?).map(|(_, len)| PREFIX_LEN + len)
 }
 
-/// The number of the frame that begins here and its last revision, as far as they can be made out, unchecked: to judge one
-/// that is damaged.
+/// The number of the frame that begins here and its last revision, as far as they can be made out,
+/// unchecked: to judge one that is damaged.
 pub(crate) fn peek_frame(bytes: &[u8]) -> Option<(u64, Revision)> {
     let body = bytes.get(PREFIX_LEN..)?;
     let mut reader = Reader::new(body, "a frame");

@@ -1,14 +1,16 @@
-//! Snapshots held for lists that are read page by page, so that a page costs the same however much was written since the
-//! first one.
+//! Snapshots held for lists that are read page by page, so that a page costs the same however much
+//! was written since the first one.
 //!
-//! A page with more behind it has the snapshot it was read from held under its revision, and the next page finds it there.
-//! A page whose snapshot is not held is read from a new one, with the changes since its revision
-//! [taken back](super::read::View::list): as exact, at a cost in proportion to those changes.
+//! A page with more behind it has the snapshot it was read from held under its revision, and the
+//! next page finds it there. A page whose snapshot is not held is read from a new one, with the
+//! changes since its revision [taken back](super::read::View::list): as exact, at a cost in
+//! proportion to those changes.
 //!
-//! Invariants: there are at most `snapshots`, none of which was last read longer ago than `idle` or is of a revision that
-//! the history does not reach, as of the last commit or second; the memtables that would be gone without them take at most
-//! `memory` bytes. Lists of which a second page was read are never let go in favour of others of which none was: a client
-//! that wants only the beginning of many lists costs nobody else's list its snapshot.
+//! Invariants: there are at most `snapshots`, none of which was last read longer ago than `idle` or
+//! is of a revision that the history does not reach, as of the last commit or second; the memtables
+//! that would be gone without them take at most `memory` bytes. The snapshot of a list of which a
+//! second page was read is never released in favour of a list of which no second page was read: a
+//! client that wants only the beginning of many lists takes no snapshot from another client's list.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,7 +120,8 @@ impl Held {
         drop(over);
     }
 
-    /// Lets go of those that were not read for a while, and of those at revisions before the oldest that is remembered.
+    /// Lets go of those that were not read for a while, and of those at revisions before the oldest
+    /// that is remembered.
     pub(crate) fn forget(&self, oldest: Revision, steady: Duration) {
         let idle = self.limits.idle;
         let mut entries = self.entries();
@@ -137,7 +140,8 @@ impl Held {
         drop(gone);
     }
 
-    /// Lets go of some if memtables that are not current take more memory than they may because of them.
+    /// Lets go of some if memtables that are not current take more memory than they may because of
+    /// them.
     pub(crate) fn fit(&self, current: &Memtables) {
         let is_current =
             |memtable: &Arc<Memtable>| current.iter().any(|it| Arc::ptr_eq(it, memtable));

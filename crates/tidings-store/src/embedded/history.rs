@@ -16,13 +16,14 @@ pub(crate) enum Event {
         bucket: u64,
         expired: bool,
     },
-    /// A version was replaced by one in a bucket that goes earlier. This is noted for the index; it is no change by itself.
+    /// A version was replaced by one in a bucket that goes earlier. This is noted for the index; it
+    /// is no change by itself.
     Replaced { version: Revision, bucket: u64 },
 }
 
 /// The events after a revision up to another, in order.
 ///
-/// There are a few dozen buckets at most, so the smallest head is looked for anew at each step.
+/// There are a few dozen buckets at most, so each step searches all heads for the smallest.
 pub(crate) struct Events {
     streams: Vec<Stream>,
     after: Revision,
@@ -32,7 +33,8 @@ pub(crate) struct Events {
 struct Stream {
     bucket: u64,
     walk: BucketWalk,
-    /// Ends of which some were not yet returned: the revision of the first of them, and how many were returned.
+    /// Ends of which some were not yet returned: the revision of the first of them, and how many
+    /// were returned.
     ends: Option<(Revision, Ends, usize)>,
     head: Option<(Revision, Event)>,
 }

@@ -1,14 +1,16 @@
 //! The index: trees of `lsm-tree` that lead from names, objects and times to versions in the log.
 //!
-//! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What was added lately is in
-//! memory, in a [`Memtable`] of our own making; the [flusher](super::flusher) writes it to the trees and notes how far that
-//! reaches, and on opening the log is replayed from there. An index that is lost or damaged is made anew from the whole log.
+//! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What
+//! was added lately is in memory, in a [`Memtable`] of this crate; the [flusher](super::flusher)
+//! writes it to the trees and notes how far that reaches, and on opening the log is replayed from
+//! there. An index that is lost or damaged is rebuilt from the whole log.
 //!
-//! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the memtables that were in memory
-//! then, and the trees have nothing for it that those do not: so it does no harm if one of them is flushed meanwhile,
-//! and is then found twice. A memtable says what it knows of a name before an older one does, and before the trees. The tree of
-//! names holds entries of versions that have expired and been swept until a compaction passes over them; readers pass over
-//! them too.
+//! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the
+//! memtables that were in memory then, and the trees have nothing for it that those do not: so it
+//! does no harm if one of them is flushed meanwhile, and is then found twice. A memtable says what
+//! it knows of a name before an older one does, and before the trees. The tree of names holds
+//! entries of versions that have expired and been swept until a compaction passes over them;
+//! readers pass over them too.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -47,10 +49,11 @@ pub(crate) const TABLE_LEN: u64 = 16 << 20;
 /// The tree of names; the others are named after their buckets.
 pub(crate) const NAMES: &str = "names";
 
-/// What leads to all else in a tree's folder. Where it is missing, lsm-tree makes a new tree without a word.
+/// What leads to all else in a tree's folder. Where it is missing, lsm-tree makes a new tree
+/// without a word.
 const POINTER: &str = "current";
 
-/// A file that says that the index is to be made anew.
+/// A file that says that the index must be rebuilt.
 const DISTRUSTED: &str = "distrusted";
 
 /// A tree, and its folder once it is no longer wanted.
@@ -89,7 +92,8 @@ impl Tree {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
     }
 
-    /// Merges tables where there are many, and lets go of those that no snapshot from `watermark` on needs.
+    /// Merges tables where there are many, and lets go of those that no snapshot from `watermark`
+    /// on needs.
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let strategy = Leveled::default()
             .with_l0_threshold(SIDE_BY_SIDE)
@@ -101,7 +105,7 @@ impl Tree {
 /// Which ends are written down, as merges of tables see it.
 type SweptSoFar = Arc<RwLock<Swept>>;
 
-/// Which snapshots are open, and what a new one sees besides the trees.
+/// Which snapshots are open, and what a new one sees in addition to the trees.
 #[derive(Default)]
 struct Snapshots {
     open: BTreeMap<SeqNo, usize>,
@@ -150,7 +154,8 @@ struct Trust {
 }
 
 impl Trust {
-    /// Has the index made anew at the next opening if this error says that it is damaged; a disk's refusal does not.
+    /// Has the index rebuilt at the next opening if this error says that it is damaged; an I/O
+    /// error does not say so.
     fn note(&self, error: &lsm_tree::Error) {
         if matches!(error, lsm_tree::Error::Io(_)) || self.is_lost.swap(true, Ordering::Relaxed) {
             return;
@@ -186,8 +191,8 @@ pub(crate) struct Index {
     /// In which order records end.
     pub(crate) order: Order,
     hasher: RandomState,
-    /// The latest revision in the log when it was opened: versions up to there may be in the trees though the memtables that
-    /// have them were not flushed, not by this process.
+    /// The latest revision in the log when it was opened: versions up to there may be in the trees
+    /// though the memtables that have them were not flushed, not by this process.
     pub(crate) opened_at: AtomicU64,
 }
 
@@ -233,7 +238,8 @@ impl Index {
     /// A bucket's tree, made if it is not there.
     pub(crate) fn bucket(&self, bucket: u64) -> lsm_tree::Result<Arc<Tree>> {
         let path = self.folder.join(format!("{bucket:016x}"));
-        // Versions are found by a prefix, of which there is always some: filters would be dead weight.
+        // Versions are found by a prefix, of which there is always some: filters would be dead
+        // weight.
         let config = config(&path, &self.sequence, &self.cache, &self.files)
             .filter_policy(FilterPolicy::disabled())
             .with_compaction_filter_factory(Some(Arc::new(SweptVersions(
@@ -286,15 +292,16 @@ impl Index {
         self.trust.note(error);
     }
 
-    /// Whether the index in a folder was found to be damaged while it was in use, or is being made anew.
+    /// Whether the index in a folder was found to be damaged while it was in use, or is being
+    /// rebuilt.
     pub(crate) fn is_distrusted(folder: &Path) -> bool {
         folder.join(DISTRUSTED).exists()
     }
 
-    /// Puts an empty folder in the place of an index, to be filled from the whole log, and not to be trusted before that
-    /// is [done](Self::trust).
+    /// Puts an empty folder in the place of an index, to be filled from the whole log, and not to
+    /// be trusted before that is [done](Self::trust).
     pub(crate) fn discard(folder: &Path) -> std::io::Result<()> {
-        // Aside as a whole, for half of it might be taken for all.
+        // Moved away as a whole: a part of the old index might be taken for all of it.
         let old = folder.with_extension("old");
         remove(&old)?;
         match fs::rename(folder, &old) {
@@ -306,7 +313,7 @@ impl Index {
         remove(&old)
     }
 
-    /// Notes that an index that was made anew is whole.
+    /// Notes that a rebuilt index is complete.
     pub(crate) fn trust(folder: &Path) -> std::io::Result<()> {
         disk::remove(&folder.join(DISTRUSTED))?;
         disk::sync_folder(folder)
@@ -394,16 +401,18 @@ impl Index {
     }
 }
 
-/// The files of lsm-tree 3 are archives of the `sfa` crate, whose form is published and stable within its major version:
-/// a table of contents (mark, number of entries, entries), then a trailer (mark, version, kind of checksum, checksum of the
-/// table of contents, where that begins, its length).
+/// The files of lsm-tree 3 are archives of the `sfa` crate, whose form is published and stable
+/// within its major version: a table of contents (mark, number of entries, entries), then a trailer
+/// (mark, version, kind of checksum, checksum of the table of contents, where that begins, its
+/// length).
 const TRAILER_LEN: usize = 38;
 const TRAILER_BEGINS: &[u8] = b"SFA!\x01\x00";
 /// Bytes of a table of contents at most; lsm-tree's have a dozen entries.
 const CONTENTS_MAX: u64 = 1 << 20;
 
-/// Looks at the checksums of the tables of contents in a tree's files before lsm-tree opens it: its reader makes room for as
-/// many entries as one says it has before it looks at the checksum. Other files, and later forms, are left to lsm-tree.
+/// Looks at the checksums of the tables of contents in a tree's files before lsm-tree opens it: its
+/// reader makes room for as many entries as one says it has before it looks at the checksum. Other
+/// files, and later forms, are left to lsm-tree.
 fn check_contents(folder: &Path) -> lsm_tree::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -438,7 +447,8 @@ fn has_whole_contents(file: &File) -> std::io::Result<bool> {
     let contents_at = rest
         .first_chunk()
         .map_or(len, |bytes| u64::from_le_bytes(*bytes));
-    // It fills the file up to the trailer, whatever the trailer says; of a few entries, it is short.
+    // It fills the file up to the trailer, whatever the trailer says; of a few entries, it is
+    // short.
     let contents_len = u64::from_le_bytes(*contents_len);
     if contents_at.checked_add(contents_len) != Some(trailer_at) || contents_len > CONTENTS_MAX {
         return Ok(false);

@@ -1,4 +1,5 @@
-//! What the embedded store puts on disk, apart from the frames around it (`frame.rs`): entries of the log and of the index.
+//! What the embedded store puts on disk, apart from the frames around it (`frame.rs`): entries of
+//! the log and of the index.
 //!
 //! | tree | key | value |
 //! |---|---|---|
@@ -13,13 +14,15 @@
 //! | a bucket's | `e` + end (u64) + revision (u64), of an [early](super::order) record | empty |
 //! | a bucket's | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
 //!
-//! A place is the inverted last-seen (u64) and the inverted revision (u64), so that a walk forward goes from the newest back.
+//! A place is the inverted last-seen (u64) and the inverted revision (u64), so that a walk forward
+//! goes from the newest back.
 //!
-//! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is named by the time its
-//! last record expires, in milliseconds ([`NEVER`] for records that do not).
+//! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is
+//! named by the time its last record expires, in milliseconds ([`NEVER`] for records that do not).
 //!
-//! The entries of a version with a place exist from its write until it is replaced, deleted or its bucket is dropped, and
-//! for as long it is counted. Letters and field order are part of the format and must be kept; see docs/storage-format.md.
+//! The entries of a version with a place exist from its write until it is replaced, deleted or its
+//! bucket is dropped, and for as long it is counted. Letters and field order are part of the format
+//! and must be kept; see docs/storage-format.md.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Deref};
@@ -122,7 +125,8 @@ pub(crate) enum By {
 }
 
 impl By {
-    /// What finds the fewest versions for a request, as far as can be said without looking; `None` if it can match nothing.
+    /// What finds the fewest versions for a request, as far as can be said without looking; `None`
+    /// if it can match nothing.
     pub(crate) fn of(request: &NewestRequest) -> Option<Self> {
         let NewestRequest {
             prefix,
@@ -158,7 +162,8 @@ impl By {
         self.key(&[])
     }
 
-    /// The key of the version at a place, which is its bytes. A name in all groups has none, but a beginning.
+    /// The key of the version at a place, which is its bytes. A name in all groups has none, but a
+    /// beginning.
     fn key(self, place: &[u8]) -> IndexKey {
         let short = |hash: u32| hash.to_be_bytes();
         match self {
@@ -174,7 +179,8 @@ impl By {
         }
     }
 
-    /// The range of the keys of what a request is about, apart from what it selects by; the last one is in it.
+    /// The range of the keys of what a request is about, apart from what it selects by; the last
+    /// one is in it.
     pub(crate) fn range(self, request: &NewestRequest) -> (Bound<IndexKey>, IndexKey) {
         let behind = request.behind().map(place_bytes);
         let start = match &behind {
@@ -284,7 +290,7 @@ fn name_in_group(hash: u64, group: Option<u32>) -> u64 {
 /// The bits of a [`group`].
 const GROUP_MASK: u32 = 0xff_ffff;
 
-/// What a version is found by besides its name, as the index has it.
+/// What a version is found by in addition to its name, as the index has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     uid: Option<u64>,
@@ -302,7 +308,8 @@ impl Fields {
         let object = name_hash(&index.object_name);
         Self {
             uid,
-            // A uid may be anything, even what another's name is hashed from. Once is enough to be found.
+            // A uid may be anything, even what another's name is hashed from. Once is enough to be
+            // found.
             object: object.filter(|object| Some(*object) != uid),
             group: group(key),
             reason: reason_hash(&index.reason),
@@ -472,7 +479,8 @@ impl Pointer {
 pub(crate) struct Placed {
     pub(crate) pointer: Pointer,
     pub(crate) fields: Fields,
-    /// Whether the index leads to its end; see [`order`](super::order). Of a version that ends, whether that is to be removed.
+    /// Whether the index leads to its end; see [`order`](super::order). Of a version that ends,
+    /// whether that is to be removed.
     pub(crate) is_early: bool,
 }
 
@@ -500,9 +508,10 @@ fn expiry(bucket: u64, before_end: u64) -> Option<UnixMillis> {
 
 /// One version of a record.
 ///
-/// On disk: varint milliseconds from expiry to the bucket's end; varint distance to the revision of the version before
-/// (0 for none) and, if there is one, varint of its bucket; varint dictionary id plus one, or 0 for a body that is not
-/// compressed; varint length of the body before compression; the `Body`.
+/// On disk: varint milliseconds from expiry to the bucket's end; varint distance to the revision of
+/// the version before (0 for none) and, if there is one, varint of its bucket; varint dictionary id
+/// plus one, or 0 for a body that is not compressed; varint length of the body before compression;
+/// the `Body`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version<'a> {
     pub(crate) expires_at: Option<UnixMillis>,
@@ -564,9 +573,9 @@ impl<'a> Version<'a> {
 
 /// What of a record is compressed: key, index values and value.
 ///
-/// On disk: a zero byte if there is a reason or a type (without it no key is empty); varint length and bytes of the key, the
-/// object's uid, kind, namespace and name, and behind a zero byte of reason and type; zigzag varint of last-seen; the value
-/// up to the end.
+/// On disk: a zero byte if there is a reason or a type (without it no key is empty); varint length
+/// and bytes of the key, the object's uid, kind, namespace and name, and behind a zero byte of
+/// reason and type; zigzag varint of last-seen; the value up to the end.
 pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
     let object = [
         &index.object_uid,
@@ -626,7 +635,8 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
     ))
 }
 
-/// The key's range in the body, and where the value starts, without the index values; see [`encode_body`].
+/// The key's range in the body, and where the value starts, without the index values; see
+/// [`encode_body`].
 pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
     let (mut reader, has_others) = begin_body(bytes);
     let key_len = reader.bytes()?.len();
@@ -641,10 +651,11 @@ pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize)
     ))
 }
 
-/// Ends of versions of one bucket: a deletion, or a stretch of expiries, with consecutive revisions.
+/// Ends of versions of one bucket: a deletion, or a stretch of expiries, with consecutive
+/// revisions.
 ///
-/// On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint revision of the first ended version, then
-/// the varint distance from each to the next (modulo 2^64).
+/// On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint revision of the
+/// first ended version, then the varint distance from each to the next (modulo 2^64).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) expired: bool,
@@ -743,8 +754,9 @@ impl Swept {
 
 /// What the store is at; rewritten by every batch.
 ///
-/// On disk: the fields in their order as varints: of what is swept the bucket behind the floor and 0, where formats up to 3
-/// had a bucket and how far that was swept. Behind them bucket and mark of each that has one.
+/// On disk: the fields in their order as varints: of what is swept the bucket behind the floor and
+/// 0, where formats up to 3 had a bucket and how far that was swept. Behind them bucket and mark of
+/// each that has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The latest revision.

@@ -1,16 +1,19 @@
-//! The log: every commit there is, in segments by bucket. It is the journal, the data and the history in one, and the only
-//! thing that is synced before a write is acknowledged.
+//! The log: every commit there is, in segments by bucket. It is the journal, the data and the
+//! history in one, and the only thing that is synced before a write is acknowledged.
 //!
-//! A commit adds one frame to each segment it concerns, nearly always one. Frames carry the commit's number and how many of
-//! them it has, so after a crash it is known whether the last commit is whole; if it is not, it was not acknowledged, and
-//! what is there of it is cut off, kept in `torn/` and logged. A commit that is missing before another one is damage, and
-//! the store does not open.
+//! A commit adds one frame to each segment it concerns, nearly always one. Frames carry the
+//! commit's number and how many of them it has, so after a crash it is known whether the last
+//! commit is whole; if it is not, it was not acknowledged, and what is there of it is cut off, kept
+//! in `torn/` and logged. A commit that is missing before another one is damage, and the store does
+//! not open.
 //!
-//! Invariants: the segments of a bucket are in the order of their revisions, and only the last is added to; behind its
-//! frames there may be zeros, behind those of the others there is nothing. After a failed write or sync nothing is appended
-//! until every segment of that commit has been cut back to what was synced before; a segment whose sync failed is then
-//! never added to again, unless it has no revision yet. A segment that is not the last, or is sealed, may be replaced by one with less in
-//! it ([`rewrite`](super::rewrite)); whoever has the bucket's [`Segments`] from before goes on reading the old one.
+//! Invariants: the segments of a bucket are in the order of their revisions, and only the last is
+//! added to; behind its frames there may be zeros, behind those of the others there is nothing.
+//! After a failed write or sync nothing is appended until every segment of that commit has been cut
+//! back to what was synced before; a segment whose sync failed is then never added to again, unless
+//! it has no revision yet. A segment that is not the last, or is sealed, may be replaced by one
+//! with less in it ([`rewrite`](super::rewrite)); a reader that has the bucket's [`Segments`] from
+//! before continues to read the old one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,10 +31,12 @@ use crate::{Fault, Revision};
 /// How the name of a segment ends that is being written to replace another.
 const UNFINISHED: &str = "new";
 
-/// A segment that was added to by one of so many last commits has [room](Segment::append) for those to come.
+/// A segment that one of the last `RECENT` commits added to has [room](Segment::append) for the
+/// next commits.
 const RECENT: u64 = 64;
 
-/// A segment is sealed when it has this part of the bytes of a full one: if nothing was added to it of late, and if there was.
+/// A segment is sealed when it has this part of the bytes of a full one: the first if nothing was
+/// added to it lately, the second if something was.
 const QUIET_PART: u64 = 64;
 const BUSY_PART: u64 = 2;
 
@@ -153,7 +158,8 @@ pub(crate) struct Log {
     /// A segment this long is not added to any more.
     pub(crate) segment_len: u64,
     buckets: RwLock<BTreeMap<u64, Segments>>,
-    /// The segments that the last commits added to, each with the last one's number. No other has room behind its frames.
+    /// The segments that the last commits added to, each with the last one's number. No other has
+    /// room behind its frames.
     recent: Mutex<Vec<(Arc<Segment>, u64)>>,
     /// Held by who writes down where things are in segments that may be replaced, or replaces them.
     idx: Mutex<()>,
@@ -178,11 +184,12 @@ pub(crate) enum Failure {
 pub(crate) struct Unfinished(pub(crate) Vec<Arc<Segment>>);
 
 impl Log {
-    /// Opens the segments in a folder and puts the end of the last commit right. Frames with numbers above `checkpoint`
-    /// are complete then, without a gap; without a checkpoint only the last commit can be judged.
+    /// Opens the segments in a folder and puts the end of the last commit right. Frames with
+    /// numbers above `checkpoint` are complete then, without a gap; without a checkpoint only the
+    /// last commit can be judged.
     ///
-    /// The checkpoint is a commit's number and revision. With `from_start` all of every segment is looked at. Segments that
-    /// have `segment_len` bytes or more are not added to.
+    /// The checkpoint is a commit's number and revision. With `from_start` all of every segment is
+    /// looked at. Segments that have `segment_len` bytes or more are not added to.
     pub(crate) fn open(
         folder: &Path,
         checkpoint: Option<(u64, Revision)>,
@@ -225,7 +232,8 @@ impl Log {
         let number = number.max(checkpoint.unwrap_or(0));
         let revision = revision.max(reached.unwrap_or(0));
         for (segment, claims) in claims {
-            // A crash tears only what comes after all that was acknowledged, and only where it is added to.
+            // A crash tears only what comes after all that was acknowledged, and only where it is
+            // added to.
             let is_older = claims.is_some_and(|claims| claims.0 <= number && claims.1 <= revision);
             let is_last = buckets
                 .get(&segment.bucket)
@@ -241,8 +249,9 @@ impl Log {
         for segment in tails {
             cut(folder, &segment)?;
         }
-        // A process that was killed may have added the last commit, cut a torn one off or begun a segment, without that being
-        // synced. From here on it is built upon, maybe in other segments.
+        // A process that was killed may have added the last commit, cut a torn one off or begun a
+        // segment, without that being synced. From here on it is built upon, maybe in other
+        // segments.
         disk::sync_folder(folder).map_err(|error| io("sync", folder, error))?;
         for segment in buckets.values().filter_map(|segments| segments.last()) {
             let synced = segment.sync();
@@ -274,7 +283,8 @@ impl Log {
         buckets.entry(bucket).or_default().clone()
     }
 
-    /// Writes and syncs a commit. On a failure everything in `unfinished` must be [rolled back](Self::roll_back) first.
+    /// Writes and syncs a commit. On a failure everything in `unfinished` must be [rolled
+    /// back](Self::roll_back) first.
     pub(crate) fn commit(
         &self,
         frames: Frames,
@@ -352,7 +362,8 @@ impl Log {
         }
     }
 
-    /// Leaves nothing but frames in the files that no commit of late added to. It syncs them: nobody should wait for it.
+    /// Leaves nothing but frames in the files that no recent commit added to. It syncs them, so no
+    /// caller should wait for it.
     pub(crate) fn give_room_back(&self, number: u64) {
         let is_over = |last: &u64| number.saturating_sub(*last) >= RECENT;
         for (segment, _) in self.recent().extract_if(.., |(_, last)| is_over(last)) {
@@ -396,15 +407,17 @@ impl Log {
         if let Some(segment) = segments.newest() {
             let far = first.saturating_sub(segment.first) > u64::from(u32::MAX >> 1);
             let full = segment.len() > 0 && segment.len() + len as u64 > self.segment_len;
-            // Two segments may not begin at the same revision: they would be the same file. This one's commits took none, so it
-            // goes on, however long it is and whatever became of a sync: it was cut back to what was synced before.
+            // Two segments may not begin at the same revision: they would be the same file. This
+            // one's commits took none, so it stays in use, however long it is and whether or not a
+            // sync failed: it was cut back to what was synced before.
             let begins_here = segment.first == first;
             if begins_here || !far && !full && !segment.is_retired() {
                 return Ok(segment);
             }
             segment.give_room_back()?;
             self.forget(|other| Arc::ptr_eq(other, &segment));
-            // Where things are in it will not change any more, unless it was sealed, and replaced meanwhile.
+            // Where things are in it will not change any more, unless it was sealed, and replaced
+            // meanwhile.
             let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
             let is_newest = self.bucket(bucket).newest();
             let is_newest = is_newest.is_some_and(|newest| Arc::ptr_eq(&newest, &segment));
@@ -419,8 +432,9 @@ impl Log {
         Ok(segment)
     }
 
-    /// Has nothing more added to the last segments of buckets behind one, if they are long enough; they may be replaced then.
-    /// Those with no commit after `quiet` need not be as long: there will not be many of them. To be called between two commits.
+    /// Has nothing more added to the last segments of buckets behind one, if they are long enough;
+    /// they may be replaced then. Those with no commit after `quiet` need not be as long: there
+    /// will not be many of them. To be called between two commits.
     pub(crate) fn seal(&self, behind: u64, quiet: u64) {
         for (_, segments) in self.buckets().range(behind.saturating_add(1)..) {
             let Some(segment) = segments.newest().filter(|segment| {
@@ -443,7 +457,8 @@ impl Log {
         }
     }
 
-    /// Changes a bucket's segments, whose [`Segments`] may have been replaced since the caller looked.
+    /// Changes a bucket's segments, whose [`Segments`] may have been replaced since the caller
+    /// looked.
     fn change(&self, bucket: u64, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(segments) = buckets.get(&bucket) {
@@ -451,8 +466,9 @@ impl Log {
         }
     }
 
-    /// Puts a synced segment in the place of one that nobody adds to, or nothing; `publish` hands out the bucket's segments
-    /// as they are then, while nobody can change them. After an error it is not known which of the two a power cut leaves.
+    /// Replaces a segment that is no longer added to by a synced one, or removes it; `publish`
+    /// hands out the bucket's segments as they are then, while no other thread can change them.
+    /// After an error it is not known which of the two a power cut leaves.
     pub(crate) fn replace(
         &self,
         old: &Arc<Segment>,
@@ -525,7 +541,8 @@ impl Log {
     }
 }
 
-/// Takes off the room behind a segment's frames. It may stay, as it does when the process is killed.
+/// Takes off the room behind a segment's frames. It may stay, as it does when the process is
+/// killed.
 fn give_room_back(segment: &Segment) {
     if let Err(error) = segment.give_room_back() {
         tracing::warn!(file = %segment.path.display(), %error, "failed to give room in a segment back");
@@ -542,7 +559,7 @@ pub(crate) fn beside(segment: &Segment) -> PathBuf {
     segment.path.with_extension(UNFINISHED)
 }
 
-/// Removes what a process left that ended while writing a segment anew.
+/// Removes what a process left that ended while rewriting a segment.
 fn remove_unfinished(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -575,8 +592,8 @@ fn segment_files(folder: &Path) -> io::Result<Vec<(u64, Revision, PathBuf)>> {
     Ok(files)
 }
 
-/// Checks that no commit above the checkpoint is missing; takes an unfinished last one back. Returns the last whole one's
-/// header, if any was found.
+/// Checks that no commit above the checkpoint is missing; takes an unfinished last one back.
+/// Returns the last whole one's header, if any was found.
 fn check(
     checkpoint: Option<u64>,
     found: &mut [(Arc<Segment>, FoundFrame)],

@@ -1,4 +1,4 @@
-//! The log by itself: what it says of damaged bytes, and how it goes on after a failed commit.
+//! The log by itself: what it says of damaged bytes, and how it continues after a failed commit.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn commit_to(
     log.commit(frames, number, versions.start, state, unfinished)
 }
 
-/// Whoever is told that a version is not there forgets what else is known of it.
+/// A caller that is told that a version is missing forgets what else is known of it.
 #[test]
 fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,8 +76,8 @@ fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     assert!(noticed > 0);
 }
 
-/// Makes two commits, the second of which fails in one way or another before it is made again, and hands the log over with
-/// whether a sync was what failed.
+/// Makes two commits, the second of which fails in one way or another before it is made again, and
+/// hands the log over with whether a sync was what failed.
 fn after_a_failure(
     [first, second]: [std::ops::Range<Revision>; 2],
     check: impl Fn(&Path, Log, bool),
@@ -115,7 +115,8 @@ fn a_segment_without_a_revision_goes_on_after_a_failed_sync() {
     });
 }
 
-/// After a failed sync it is not known what the disk has of a segment: with a revision in it, it is not added to again.
+/// After a failed sync it is not known what the disk has of a segment: with a revision in it, it is
+/// not added to again.
 #[test]
 fn a_segment_whose_sync_failed_is_not_added_to() {
     after_a_failure([1..2, 2..3], |_, log, is_sync| {
@@ -135,7 +136,8 @@ fn lengths(log: &Log, bucket: u64) -> Vec<(u64, u64)> {
     lengths.collect()
 }
 
-/// Where small frames follow each other there is room for them, which goes when it is not used any more.
+/// Where small frames follow each other there is room for them, which goes when it is not used any
+/// more.
 #[test]
 fn room_is_made_where_it_is_used_and_given_back() {
     let folder = tempfile::tempdir().unwrap();

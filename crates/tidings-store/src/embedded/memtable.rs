@@ -1,14 +1,15 @@
-//! The newest part of the index, in memory: what the last commits did to names, until the [flusher](super::flusher) flushes
-//! it to the trees.
+//! The newest part of the index, in memory: what the last commits did to names, until the
+//! [flusher](super::flusher) flushes it to the trees.
 //!
-//! Every change of a name is a slot, in the order of revisions. A slot is never changed but for the revision of the next
-//! change of the same name, so a reader sees the memtable as of any revision: a slot counts if it is not younger than that and
-//! the next one is. Slots are found by name and by object along chains from a hash table, in order of names or times by
-//! sorting whole chunks of them, once, when somebody first asks.
+//! Every change of a name is a slot, in the order of revisions. A slot is never changed but for the
+//! revision of the next change of the same name, so a reader sees the memtable as of any revision:
+//! a slot counts if it is not younger than that and the next one is. Slots are found by name and by
+//! object along chains from a hash table, in order of names or times by sorting whole chunks of
+//! them, once, when a reader first asks.
 //!
-//! Invariants: one thread adds; slots younger than what is published are seen by nobody else and may be
-//! [taken back](Memtable::truncate). Versions that end and are not in the memtable are noted in `ended`, which hides them wherever
-//! they are found.
+//! Invariants: one thread adds; slots younger than what is published are seen by no other thread
+//! and may be [taken back](Memtable::truncate). Versions that end and are not in the memtable are
+//! noted in `ended`, which hides them wherever they are found.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +23,17 @@ use crate::{Place, Revision, UnixMillis};
 /// Slots of a whole chunk.
 const CHUNK: usize = 1024;
 
-/// What a slot is charged besides its name: itself, its share of the hash tables and of sorted orders.
+/// Bytes a slot is charged in addition to its name: itself, its share of the hash tables and of
+/// sorted orders.
 pub(crate) const SLOT_BYTES: usize = 256;
 
-/// What a noted end is charged.
+/// Bytes a noted end is charged.
 const ENDED_BYTES: usize = 192;
 
-/// What a reason is charged besides its text.
+/// Bytes a reason is charged in addition to its text.
 const REASON_BYTES: usize = 64;
 
-/// What an early record is charged besides.
+/// Bytes an early record is charged in addition to its slot.
 const EARLY_BYTES: usize = 64;
 
 /// Slots of a chain that are gone through at a time.
@@ -178,7 +180,8 @@ struct Inner {
     chunks: Vec<Arc<Chunk>>,
     /// The one that is added to.
     open: Chunk,
-    /// A copy of it as it is now, if somebody asked for one: its orders are sorted once for all who go through it.
+    /// A copy of it as it is now, if a reader asked for one: its orders are sorted once for all
+    /// readers that go through it.
     copied: OnceLock<Arc<Chunk>>,
     /// The last slot with a hash of a name, and of an object.
     names: HashMap<u64, u32, RandomState>,
@@ -447,8 +450,8 @@ impl Memtable {
             })
     }
 
-    /// The versions about an object as of a revision. `None` if there may be so many that they take long to find, and that
-    /// may not be.
+    /// The versions about an object as of a revision. With `at_once`, `None` if the chain is too
+    /// long to search quickly.
     pub(crate) fn about(
         &self,
         wanted: ObjectKey,
@@ -459,7 +462,8 @@ impl Memtable {
         let mut found = Vec::new();
         let mut reached = None;
         loop {
-            // A chain may be as long as the memtable, and whoever adds to it waits for the lock.
+            // A chain may be as long as the memtable, and the thread that adds to it waits for the
+            // lock.
             let inner = self.read();
             let head = || inner.objects.get(&object).copied().unwrap_or(NONE);
             let mut next = reached.unwrap_or_else(head);
@@ -473,7 +477,8 @@ impl Memtable {
                     let placed = placed.filter(|placed| wanted.is_in(placed.fields.group));
                     found.extend(placed.map(|placed| placed.pointer));
                 }
-                // Those that may still be taken back are gone past at once, so that `next` stays a slot of this chain.
+                // Those that may still be taken back are gone past at once, so that `next` stays a
+                // slot of this chain.
                 left -= usize::from(slot.revision <= at);
             }
             if left > 0 {
@@ -486,7 +491,8 @@ impl Memtable {
         }
     }
 
-    /// By what revision a version was ended before its time, as far as this memtable knows, as of a revision.
+    /// By what revision a version was ended before its time, as far as this memtable knows, as of a
+    /// revision.
     pub(crate) fn ended_by(&self, version: Revision, at: Revision) -> Option<Revision> {
         let inner = self.read();
         let by = match inner.ended.get(&version) {
@@ -496,7 +502,8 @@ impl Memtable {
         (by <= at && by != NEVER_CHANGED).then_some(by)
     }
 
-    /// Ends and revisions of early records in a bucket, in order, from a moment on: so many at most.
+    /// Ends and revisions of early records in a bucket, in order, from a moment on, at most
+    /// `limit`.
     pub(crate) fn early(
         &self,
         bucket: u64,
@@ -509,8 +516,9 @@ impl Memtable {
         early.map(|(_, end, revision)| (*end, *revision)).collect()
     }
 
-    /// All its slots up to a revision, and maybe some behind it, those of a chunk that is not whole copied: to be gone
-    /// through without holding up the one who adds. Who asks again before something was added gets the same copy.
+    /// All its slots up to a revision, and maybe some behind it, those of a chunk that is not whole
+    /// copied: to be gone through without holding up the thread that adds. A reader that asks again
+    /// before something was added gets the same copy.
     pub(crate) fn chunks(&self, at: Revision) -> Vec<Arc<Chunk>> {
         let inner = self.read();
         let next = inner.chunks.partition_point(|chunk| chunk.begins_by(at));
@@ -519,8 +527,8 @@ impl Memtable {
         chunks
     }
 
-    /// What became of names and versions up to a revision; what is to be done to the trees, for a memtable that nothing is
-    /// added to any more.
+    /// What became of names and versions up to a revision; what is to be done to the trees, for a
+    /// memtable that nothing is added to any more.
     pub(crate) fn outcome(&self, at: Revision) -> Outcome {
         let chunks = self.chunks(at);
         let ended = self.read().ended.values().copied().collect::<Vec<_>>();
@@ -604,7 +612,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// From the first name on that does not satisfy `is_before`, which a beginning of all names does.
+    /// From the first name on that does not satisfy `is_before`, which a beginning of all names
+    /// does.
     pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, is_before: impl Fn(&[u8]) -> bool) -> Self {
         let next = chunk.by_name().partition_point(|at| {
             chunk

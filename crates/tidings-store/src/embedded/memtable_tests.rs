@@ -26,12 +26,12 @@ enum Step {
     Remove {
         name: usize,
     },
-    /// So many changes in a row, for more than a chunk.
+    /// A number of changes in a row, for more than a chunk.
     Many {
         name: usize,
         count: usize,
     },
-    /// Take back so many changes.
+    /// Take back a number of changes.
     TakeBack(usize),
 }
 

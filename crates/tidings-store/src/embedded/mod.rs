@@ -1,5 +1,5 @@
-//! The contract on a local folder: a log of our own, which alone is synced; an index that follows from it; time buckets
-//! that are dropped whole; one committer.
+//! The contract on a local folder: a log of our own, which alone is synced; an index that follows
+//! from it; time buckets that are dropped whole; one committer.
 //!
 //! ```text
 //!   writes ──▶ queue ──▶ committer ──▶ log: a frame per commit, synced        segments, by bucket
@@ -7,12 +7,13 @@
 //!   reads ───▶ View: a snapshot of the index, versions from the history in memory or the log
 //! ```
 //!
-//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a snapshot and do not wait for
-//! writers; that of a list is held for its next pages. The bytes on disk are described in `docs/storage-format.md`.
+//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
+//! snapshot and do not wait for writers; that of a list is held for its next pages. The bytes on
+//! disk are described in `docs/storage-format.md`.
 //!
-//! One process at a time may have the folder open. Point reads, and lists of one object's few records if the system has
-//! these in memory, are done in the calling task (they take microseconds); other lists run on tokio's blocking threads, so a
-//! tokio runtime is needed.
+//! One process at a time may have the folder open. Point reads, and lists of one object's few
+//! records if the system has these in memory, are done in the calling task (they take
+//! microseconds); other lists run on tokio's blocking threads, so a tokio runtime is needed.
 
 mod batch;
 mod believed;
@@ -127,8 +128,9 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store in a folder, which is made if it is not there.
     ///
-    /// A log whose last commit was torn by a crash is cut back to the last whole one. That commit was never acknowledged;
-    /// what is cut off is kept in the folder `torn` and logged. A missing or damaged index is made anew from the log.
+    /// A log whose last commit was torn by a crash is cut back to the last whole one. That commit
+    /// was never acknowledged; what is cut off is kept in the folder `torn` and logged. A missing
+    /// or damaged index is rebuilt from the log.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -199,8 +201,8 @@ impl EmbeddedStore {
             index,
             expires_at,
         } = record;
-        // Done here, on the caller's time, rather than by the one committer: compressing, looking for the key, and reading
-        // what is replaced.
+        // Done here, on the caller's time, rather than by the one committer: compressing, looking
+        // for the key, and reading what is replaced.
         let body = self
             .shared
             .codec

@@ -1,6 +1,8 @@
-//! The names of a [`Snapshot`] in order, with what they point to: those in memory merged with those of the tree.
+//! The names of a [`Snapshot`] in order, with what they point to: those in memory merged with those
+//! of the tree.
 //!
-//! What the newest memtable says of a name counts; a name may be found in several places, and is returned once.
+//! What the newest memtable says of a name counts; a name may be found in several places, and is
+//! returned once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +22,8 @@ type Entry = (UserKey, Option<Pointer>);
 /// See the module documentation.
 pub(crate) struct Names {
     prefix: Vec<u8>,
-    /// The next name of each stream in memory: by name, then by how new the memtable is, then the stream's number.
+    /// The next name of each stream in memory: by name, then by how new the memtable is, then the
+    /// stream's number.
     heads: BinaryHeap<Reverse<(UserKey, usize, usize)>>,
     streams: Vec<(usize, Stream)>,
     tree: Entries,
@@ -81,7 +84,7 @@ impl Names {
         Some((name, pointer))
     }
 
-    /// Goes on in the stream of the first head, and returns what that was.
+    /// Advances the stream of the first head, and returns what the head was.
     fn pass(&mut self) -> Option<Entry> {
         let mut first = self.heads.peek_mut()?;
         let Reverse((name, _, number)) = &mut *first;
@@ -89,7 +92,8 @@ impl Names {
         let pointer = stream.peek().and_then(|(_, pointer)| pointer);
         stream.advance();
         let next = stream.peek().map(|(name, _)| name);
-        // What takes its place is put right once, where taking it out and putting in another would be twice.
+        // What takes its place is put right once, where taking it out and putting in another would
+        // be twice.
         let name = if let Some(next) = next.filter(|next| next.starts_with(&self.prefix)) {
             std::mem::replace(name, next.into())
         } else {

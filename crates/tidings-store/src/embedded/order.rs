@@ -1,12 +1,13 @@
-//! In which order the records of each bucket end: which of them end so much before an earlier one that the index must lead to
-//! their ends, and when a sweep need look at a bucket again.
+//! In which order the records of each bucket end: which of them end so much before an earlier one
+//! that the index must lead to their ends, and when a sweep need look at a bucket again.
 //!
-//! A sweep goes through a bucket in the order of revisions and stops at the first record that lives. Records of one life end
-//! in that order. One that ends more than [`TOLERANCE`] before an earlier one of its bucket is *early*: it has an entry in the
-//! index by its end, which the sweep looks for first. So no end is written down later than that because of another record.
+//! A sweep goes through a bucket in the order of revisions and stops at the first record that
+//! lives. Records of one life end in that order. One that ends more than [`TOLERANCE`] before an
+//! earlier one of its bucket is *early*: it has an entry in the index by its end, which the sweep
+//! looks for first. So no end is written down later than that because of another record.
 //!
-//! All of this follows from the log and goes with the index: the checkpoint notes it, and a replay adds what came since.
-//! What is not known errs on the side of more entries and more looks.
+//! All of this follows from the log and goes with the index: the checkpoint notes it, and a replay
+//! adds what came since. What is not known errs on the side of more entries and more looks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,8 @@ pub(crate) const TOLERANCE: i64 = 2_000;
 pub(crate) struct Track {
     /// The latest end in it.
     pub(crate) latest: i64,
-    /// All early ends before this moment are written down, and those of that moment before a revision.
+    /// All early ends before this moment are written down, and those of that moment before a
+    /// revision.
     pub(crate) reached: (i64, Revision),
     /// No early end that is not written down comes before this moment.
     pub(crate) early: i64,

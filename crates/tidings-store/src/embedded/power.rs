@@ -1,17 +1,21 @@
-//! Power cuts, for tests: what becomes of a store's folder when the machine loses power at some change of its files.
+//! Power cuts, for tests: what becomes of a store's folder when the machine loses power at some
+//! change of its files.
 //!
-//! A [`Disk`] follows every [`Change`] in a folder and knows what of it is on the disk for good: a file's bytes as of its
-//! last sync, a folder's names as of its own. At the change that was asked for the power goes: this and all later ones
-//! fail. [`Disk::leave`] then makes a folder as the machine may find it. Of a file that was not synced, each page is as it
-//! was at the last sync, or as it was written, or torn between the two, and its length anything between; what was written
-//! but is missing is zeros. Of the names that changed in a folder that was not synced, none, the first ones or any of
-//! them are as changed; a rename is done or not done. A byte that was synced and not written to again is never harmed.
+//! A [`Disk`] follows every [`Change`] in a folder and knows what of it is on the disk for good: a
+//! file's bytes as of its last sync, a folder's names as of its own. At the change that was asked
+//! for the power goes: this and all later ones fail. [`Disk::leave`] then makes a folder as the
+//! machine may find it. Of a file that was not synced, each page is as it was at the last sync, or
+//! as it was written, or torn between the two, and its length anything between; what was written
+//! but is missing is zeros. Of the names that changed in a folder that was not synced, none, the
+//! first ones or any of them are as changed; a rename is done or not done. A byte that was synced
+//! and not written to again is never harmed.
 //!
-//! The index's trees are lsm-tree's, which syncs each table, then the folder, then the version that has it, then the folder,
-//! and replaces the pointer to that version last, as a whole: what a pointer leads to is on the disk. So its files are
-//! taken as they are when the power goes, among them what is half written by then; or, for each tree by itself, as they
-//! were when the last checkpoint was about to be written, as if nothing later had been synced. Now and then files that
-//! were made since are spoiled, synced or not: such an index must be noticed and made anew.
+//! The index's trees are lsm-tree's, which syncs each table, then the folder, then the version that
+//! has it, then the folder, and replaces the pointer to that version last, as a whole: what a
+//! pointer leads to is on the disk. So its files are taken as they are when the power goes, among
+//! them what is half written by then; or, for each tree by itself, as they were when the last
+//! checkpoint was about to be written, as if nothing later had been synced. Now and then files that
+//! were made since are spoiled, synced or not: such an index must be noticed and rebuilt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -117,7 +121,7 @@ impl Disk {
         self.folders.insert(folder.to_owned(), names);
     }
 
-    /// The power goes at so many changes from now; until then it is there.
+    /// The power fails at the `changes`-th change from now; until then it is on.
     pub(crate) fn cut_after(&mut self, changes: usize) {
         (self.left, self.is_off) = (changes, false);
     }
@@ -219,7 +223,8 @@ impl Disk {
         assert!(self.is_off);
         let mut random = self.random.clone();
         for (folder, names) in &self.folders {
-            // A folder whose own name is lost is lost with all in it; those come in the order of their paths.
+            // A folder whose own name is lost is lost with all in it; those come in the order of
+            // their paths.
             if !into.join(folder).is_dir() {
                 continue;
             }
@@ -402,7 +407,7 @@ pub(crate) fn apply<T>(change: &Change<'_>, make: impl FnOnce() -> io::Result<T>
     if disk.left == 0 {
         disk.is_off = true;
         disk.index_at_cut = index_files(&disk.root);
-        // It may still have been done, though nobody was told.
+        // It may still have been done, though the caller gets an error.
         if disk.random.below(2) == 0 {
             return Err(off());
         }

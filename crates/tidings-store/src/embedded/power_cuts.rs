@@ -1,9 +1,10 @@
-//! The power goes, or the process is killed, at random changes of the files, again and again on what the time before left:
-//! under concurrent writers, while opening, while mending; now and then the checkpoint is lost, too. Afterwards the store opens, every acknowledged write is there,
+//! The power goes, or the process is killed, at random changes of the files, again and again on
+//! what the time before left: under concurrent writers, while opening, while mending; now and then
+//! the checkpoint is lost, too. Afterwards the store opens, every acknowledged write is there,
 //! nothing that was refused is, the indexes are right and the revisions have no gap.
 //!
-//! `TIDINGS_STORE_CUTS` sets how often (default 40), `TIDINGS_STORE_CUTS_SEED` where the random numbers begin; a failure is
-//! reported with both.
+//! `TIDINGS_STORE_CUTS` sets how often (default 40), `TIDINGS_STORE_CUTS_SEED` where the random
+//! numbers begin; a failure is reported with both.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -162,7 +163,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
         free_space_min: 0,
         // Few enough that the index is flushed many times between two cuts.
         index_memory_bytes: 8 << 10,
-        // And segments are written anew.
+        // And segments are rewritten.
         segment_bytes: 24 << 10,
         ..EmbeddedOptions::default()
     };
@@ -177,7 +178,8 @@ struct Story {
 
 async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story) {
     let now = store.shared.clock.now();
-    // The history goes on from where it was, has every acknowledged write, and ends in what is listed.
+    // The history continues from where it was, has every acknowledged write, and ends in what is
+    // listed.
     let page = store.list(ListRequest::default()).await.unwrap();
     let mut watch = store.watch(Bytes::new(), story.revision).await.unwrap();
     let Story { revision, held } = story;

@@ -1,9 +1,11 @@
-//! The bounded queue in front of the committer: many tasks push and wait, one thread takes whatever is there.
+//! The bounded queue in front of the committer: many tasks push and wait, one thread takes what is
+//! there.
 //!
-//! A permit is held for every started KiB of a queued request, so the bound holds for count and for bytes alike. No timer
-//! holds a lone request back: the committer wakes as soon as there is one. Where several writers were answered together it
-//! may wait a little for them to [return](Returning). It is woken only for what it sleeps for: waking somebody costs a
-//! system call.
+//! A permit is held for every started KiB of a queued request, so the bound holds for count and for
+//! bytes alike. No timer holds a lone request back: the committer wakes as soon as there is one.
+//! Where several writers were answered together it may wait a little for them to
+//! [return](Returning). It is woken only for what it sleeps for: waking a thread costs a system
+//! call.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,16 +32,16 @@ pub(crate) struct Queue<T> {
 struct State<T> {
     /// With the permits that each holds.
     items: VecDeque<(T, u32)>,
-    /// The taker sleeps until there are so many; 0 if it does not sleep.
+    /// The number of items until which the taker sleeps; 0 if it does not sleep.
     wanted: usize,
     closed: bool,
 }
 
 /// Writers that are about to ask for more.
 ///
-/// Those who were answered together mostly ask again together. If some of them just miss a commit, they wait for all of it
-/// and for their own: half the writers are served per sync, for good. So the next commit waits for them, for less than it
-/// takes itself.
+/// Those who were answered together mostly ask again together. If some of them just miss a commit,
+/// they wait for all of it and for their own: half the writers are served per sync, for good. So
+/// the next commit waits for them, for less than it takes itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Returning {
     /// How many requests there will be when all are back.
@@ -96,8 +98,9 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Moves requests into `into`, waiting at most this long for the first, and for those who return. If none of them was
-    /// there in time, whoever comes later is a lone writer and is not kept waiting.
+    /// Moves requests into `into`, waiting at most this long for the first, and for those who
+    /// return. If none of them was there in time, a writer that comes later is a lone one and is
+    /// not kept waiting.
     pub(crate) fn take(&self, into: &mut Vec<T>, wait: Duration, returning: Returning) -> Taken {
         let state = self.state();
         let mut state = self.sleep(state, 1, wait.min(returning.patience));
@@ -122,7 +125,7 @@ impl<T> Queue<T> {
         Taken::Open
     }
 
-    /// Waits at most this long for there to be so many requests.
+    /// Waits at most this long until `wanted` requests are there.
     fn sleep<'a>(
         &self,
         mut state: MutexGuard<'a, State<T>>,

@@ -1,8 +1,8 @@
 //! Reading: a [`View`] is the store as of one commit, and every read is answered from one.
 //!
-//! The pages of one list are read from one snapshot, which is [held](super::held) for them. A list at an older revision of
-//! which there is none is the current one with the changes since then taken back, so pages stay exact however long they
-//! take, as long as the history reaches back to them.
+//! The pages of one list are read from one snapshot, which is [held](super::held) for them. A list
+//! at an older revision of which there is none is the current one with the changes since then taken
+//! back, so pages stay exact however long they take, as long as the history reaches back to them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -29,10 +29,10 @@ use crate::{
     ReadError, Record, Revision, UnixMillis,
 };
 
-/// So many events of one object are read at once, wherever they are asked for.
+/// Maximum events of one object that are read at once, wherever they are asked for.
 pub(crate) const AT_ONCE_MAX: usize = 64;
 
-/// Records that are read for one page of the newest and are none of those asked for, at most.
+/// Maximum records that are read for one page of the newest and do not match the request.
 const PASSED_OVER_MAX: usize = 4096;
 
 /// See the module documentation.
@@ -69,8 +69,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same, which takes what it can from the history in memory. That is told of a commit after the engine is, and
-    /// never of one that is not on disk.
+    /// The same, which takes what it can from the history in memory. That is told of a commit after
+    /// the engine is, and never of one that is not on disk.
     pub(crate) fn with_recent(self, recent: &'a Changes) -> Self {
         Self {
             recent: Some(recent),
@@ -139,7 +139,8 @@ impl<'a> View<'a> {
                 .contains_key(bucket, &keys::ended_key(version)[..])?)
     }
 
-    /// The version with a revision. `None` if its bucket is gone, which means that it expired long ago.
+    /// The version with a revision. `None` if its bucket is gone, which means that it expired long
+    /// ago.
     pub(crate) fn version(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         self.version_into(revision, bucket, &mut Scratch::default())
     }
@@ -168,8 +169,8 @@ impl<'a> View<'a> {
             .transpose()
     }
 
-    /// The record alone of a version, for lists, which look at nothing else and read one after the other into `scratch`:
-    /// from memory if it is there, which takes a tenth of the time.
+    /// The record alone of a version, for lists, which look at nothing else and read one after the
+    /// other into `scratch`: from memory if it is there, which takes a tenth of the time.
     fn record(
         &self,
         revision: Revision,
@@ -252,8 +253,9 @@ impl<'a> View<'a> {
         Ok(page.finish())
     }
 
-    /// The same for the events of one object as of now, if these are few and the system has them in memory: where to hand
-    /// it to another thread would take longer than to do it. The index is read as for a point read.
+    /// The same for the events of one object as of now, if these are few and the system has them in
+    /// memory: where to hand it to another thread would take longer than to do it. The index is
+    /// read as for a point read.
     pub(crate) fn list_at_once(
         &self,
         request: &ListRequest,
@@ -275,8 +277,8 @@ impl<'a> View<'a> {
         Ok(Some(page.finish()))
     }
 
-    /// Where the versions are that may be about an object, and perhaps others. `None` if these are not few, and they are to
-    /// be read at once.
+    /// Where the versions are that may be about an object, and perhaps others. `None` if these are
+    /// not few, and they are to be read at once.
     fn about(
         &self,
         object: &ObjectSelector,
@@ -394,7 +396,7 @@ impl<'a> View<'a> {
         Ok((key, pointer))
     }
 
-    /// The change that an event is, with its records; `None` if it is none by itself.
+    /// The change of an event, with its records; `None` if the event is not a change by itself.
     fn change(&self, revision: Revision, event: Event) -> Result<Option<Change>, Fault> {
         Ok(Some(match event {
             Event::Put { bucket, bytes } => {
@@ -589,7 +591,8 @@ impl<'a> View<'a> {
         Ok(page)
     }
 
-    /// Where the versions are that may be asked for, and perhaps others, the one seen last first in each.
+    /// Where the versions are that may be asked for, and perhaps others, the one seen last first in
+    /// each.
     fn seen_streams(&self, request: &NewestRequest) -> Result<Vec<SeenStream>, Fault> {
         let mut streams = Vec::new();
         let Some(by) = By::of(request) else {
@@ -629,7 +632,7 @@ impl<'a> View<'a> {
         Ok(streams)
     }
 
-    /// Changes after a revision in order, at most about so many, and the revision they reach to.
+    /// Changes after a revision in order, at most about `limit`, and the revision they reach.
     pub(crate) fn changes(
         &self,
         after: Revision,

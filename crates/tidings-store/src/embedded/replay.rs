@@ -1,7 +1,7 @@
 //! What the log says and the index does not yet, put into the index while opening.
 //!
-//! It goes by the log alone, never by what it finds in the index, so it does no harm that some trees may already have some
-//! of it: in the end each entry is as the last commit left it.
+//! It goes by the log alone, never by what it finds in the index, so it does no harm that some
+//! trees may already have some of it: in the end each entry is as the last commit left it.
 
 use std::sync::Arc;
 
@@ -92,7 +92,8 @@ impl Replay<'_> {
             Event::End {
                 version, bucket, ..
             } => self.remove(version, bucket, revision)?,
-            // The new version lies in a bucket that goes earlier, so it was put just now, or is gone with its bucket.
+            // The new version lies in a bucket that goes earlier, so it was put just now, or is
+            // gone with its bucket.
             Event::Replaced { version, bucket } if self.put != revision => {
                 self.remove(version, bucket, revision)?;
             }
@@ -117,7 +118,8 @@ impl Replay<'_> {
         placed
     }
 
-    /// `None` if it is gone with its bucket; or, in the bucket that never ends, if the history no longer needs it.
+    /// `None` if it is gone with its bucket; or, in the bucket that never ends, if the history no
+    /// longer needs it.
     fn version(&self, version: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         let Some(Bucket { log, .. }) = self.buckets.get(&bucket) else {
             return Ok(None);

@@ -1,22 +1,30 @@
-//! Gives back the space of records that were replaced, deleted or expired, in buckets that are not dropped soon: a segment of
-//! which much is no longer needed is written anew without that, beside the old one, and put in its place. One with nothing
-//! left is removed.
+//! Gives back the space of records that were replaced, deleted or expired, in buckets that are not
+//! dropped soon: a segment of which much is no longer needed is rewritten without that, next to the
+//! old one, and put in its place. One with nothing left is removed.
 //!
-//! What is needed is judged up to a revision that history is forgotten up to and the index on disk has. Invariants:
+//! What is needed is judged up to a revision that history is forgotten up to and the index on disk
+//! has. Invariants:
 //!
-//! - A version is left out if it ended at or before that revision. No reader at a revision that can still be read has it,
-//!   no watch tells of it, and what the index on disk had of it was removed, or is passed over as swept.
-//! - What tells the end of a version is left out only if that version was swept, or is not in the log any more and cannot come
-//!   back: else an index that is made anew would have it live again. A version tells the end of the one it replaced, so if
-//!   that one is still there, and nothing in its own bucket tells, a deletion (kind `Ends`) with the same revision takes its place.
-//! - Frames keep what they say of themselves. Those with no entry left are left out, but for a segment's last one: without a
-//!   checkpoint the newest frames tell what the store is at. So no segment is touched that has commits above the checkpoint,
-//!   and one is removed only if two later commits are elsewhere, and it is not its bucket's last.
-//! - A bucket's last segment is touched only after it was [sealed](super::log::Log::seal), so that nothing is added to it.
-//! - Segments are gone through from the oldest of the first bucket on, and each is on the disk for good before the next is begun.
+//! - A version is left out if it ended at or before that revision. No reader at a revision that can
+//!   still be read has it, no watch tells of it, and what the index on disk had of it was removed,
+//!   or is passed over as swept.
+//! - What tells the end of a version is left out only if that version was swept, or is not in the
+//!   log any more and cannot come back: otherwise the version would be live again in a rebuilt
+//!   index. A version tells the end of the one it replaced, so if that one is still there, and
+//!   nothing in its own bucket tells, a deletion (kind `Ends`) with the same revision takes its
+//!   place.
+//! - Frames keep what they say of themselves. Those with no entry left are left out, but for a
+//!   segment's last one: without a checkpoint the newest frames tell the store's state. So no
+//!   segment is touched that has commits above the checkpoint, and one is removed only if two later
+//!   commits are elsewhere, and it is not its bucket's last.
+//! - A bucket's last segment is touched only after it was [sealed](super::log::Log::seal), so that
+//!   nothing is added to it.
+//! - Segments are gone through from the oldest of the first bucket on, and each is on the disk for
+//!   good before the next is begun.
 //!
-//! Which versions ended before their time is known from the marks (`x`) in the bucket's tree, which are removed in the end; so
-//! what marks are left tells how much there is to be gained, whoever left it. Which were swept is known from the state.
+//! Which versions ended before their time is known from the marks (`x`) in the bucket's tree, which
+//! are removed in the end; so the marks that are left tell how much space can be gained, whichever
+//! process left it. Which were swept is known from the state.
 
 use std::io;
 use std::path::Path;
@@ -37,8 +45,8 @@ use super::segment::{Frames, Scratch, Segment, Walk};
 use crate::clock::timed;
 use crate::{Fault, Revision};
 
-/// A segment is written anew if about this part of it is not needed, and put in its place if it turns out that half of that
-/// is not.
+/// A segment is rewritten if about this part of it is not needed, and replaced if it turns out that
+/// at least half of that part is not needed.
 const GAIN: u64 = 4;
 
 /// Below this many bytes there may be nothing but a header in a segment.
@@ -53,10 +61,10 @@ const SYNC_PIECE: u64 = 8 << 20;
 /// Entries looked at to tell how long those of a segment are.
 const SAMPLE: u64 = 128;
 
-/// Bytes an entry has besides its content, about; an end has little more.
+/// About the bytes of an entry in addition to its content; an end has little more.
 const ENTRY_LEN: u64 = 16;
 
-/// Why a segment was not written anew.
+/// Why a segment was not rewritten.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// All is as before.
@@ -117,8 +125,9 @@ impl Place {
     }
 }
 
-/// Looks at the next segment; where to go on, if there are more. `pause` is told how long it worked, and tells whether to go
-/// on. One that is damaged is left as it is, and costs the others nothing.
+/// Looks at the next segment; returns the place to continue from, if there are more. `pause` is
+/// told how long it worked, and tells whether to continue. A damaged segment is left as it is, and
+/// does not affect the others.
 pub(crate) fn step(
     engine: &Engine,
     pass: &Pass,
@@ -153,7 +162,8 @@ pub(crate) fn step(
         Ok(Next::Segment(place)) => Ok(Some(place)),
         Ok(Next::Bucket) => {
             if from.has_swept {
-                // Entries of swept versions go as tables are merged, and here none might be added to merge.
+                // Entries of swept versions go as tables are merged, and here none might be added
+                // to merge.
                 let tree = &bucket.index;
                 tree.major_compact(TABLE_LEN, engine.index.watermark())
                     .map_err(|error| {
@@ -174,7 +184,7 @@ fn next_bucket<'a>(buckets: &'a Buckets, pass: &Pass, from: Place) -> Option<(u6
         .map(|(name, bucket)| (*name, bucket))
 }
 
-/// How a pass goes on.
+/// How a pass continues.
 enum Next {
     Segment(Place),
     Bucket,
@@ -286,8 +296,8 @@ fn look_at_next(
     Ok(Next::Segment(next))
 }
 
-/// Whether there is room for a new file of a length, and as much again for who else writes. An unreadable answer is no
-/// reason not to try.
+/// Whether there is room for a new file of a length, and as much again for who else writes. An
+/// unreadable answer is no reason not to try.
 fn has_room(beside: &Path, len: u64) -> bool {
     let disk = beside.parent().map(rustix::fs::statvfs);
     let Some(Ok(disk)) = disk else {
@@ -296,8 +306,8 @@ fn has_room(beside: &Path, len: u64) -> bool {
     disk.f_bavail.saturating_mul(disk.f_frsize) >= len.saturating_mul(2)
 }
 
-/// About how long a segment will be without the versions that ended and those up to a revision, if about enough of it is not
-/// needed.
+/// About how long a segment will be without the versions that ended and those up to a revision, if
+/// about enough of it is not needed.
 fn worthwhile_len(
     segment: &Arc<Segment>,
     ended: u64,
@@ -518,7 +528,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Whether a version may still be in the log, now or after a power cut, and the state does not tell its end.
+    /// Whether a version may still be in the log, now or after a power cut, and the state does not
+    /// tell its end.
     fn is_to_be_told(&mut self, version: Revision, bucket: u64) -> Result<bool, Fault> {
         if self.swept.has(bucket, version) {
             return Ok(false);

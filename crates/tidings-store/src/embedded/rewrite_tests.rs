@@ -53,7 +53,7 @@ async fn reopen(store: EmbeddedStore, folder: &Path, clock: &ManualClock) -> Emb
     open(folder, clock)
 }
 
-/// A whole pass, besides those that the store begins by itself.
+/// A whole pass, in addition to those that the store begins by itself.
 fn pass(store: &EmbeddedStore) {
     let engine = engine(store);
     engine.log.seal(0, u64::MAX);
@@ -95,7 +95,8 @@ fn record(random: &mut Random, object: usize) -> NewRecord {
     NewRecord::new(value).index(index)
 }
 
-/// Everything that can be read: what is there now and was at past revisions, in every order, and what happened since.
+/// Everything that can be read: what is there now and was at past revisions, in every order, and
+/// what happened since.
 #[derive(Debug, PartialEq)]
 struct Seen {
     stats: (u64, u64, Revision, Revision),
@@ -237,7 +238,8 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
     store.close().await;
 }
 
-/// Records of two weeks that are patched and deleted, beside those of an hour, for weeks; and then silence.
+/// Records of two weeks that are patched and deleted, beside those of an hour, for weeks; and then
+/// silence.
 #[tokio::test]
 async fn a_mixture_takes_little_more_than_what_lives() {
     let folder = new_folder();
@@ -247,7 +249,7 @@ async fn a_mixture_takes_little_more_than_what_lives() {
     let keys = keys(60);
     let mut most = 0;
     for day in 0..40 {
-        // Nobody writes for the last days, and what is there expires little by little.
+        // There are no writes in the last days, and what is there expires little by little.
         for hour in 0..24 {
             for _ in 0..6 * usize::from(day < 25) {
                 let at = random.below(keys.len());

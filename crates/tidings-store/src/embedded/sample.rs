@@ -11,7 +11,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 const SAMPLE_LEN: usize = 1024;
 const SAMPLE_BYTES_MAX: usize = 2 << 20;
 
-/// Every body is taken for the first sample, one in so many times more for each further one, up to this.
+/// Every body is taken for the first sample. For each further sample the distance between two
+/// bodies taken grows by this factor, up to the maximum.
 const DISTANCE_GROWTH: u64 = 8;
 const DISTANCE_MAX: u64 = 4096;
 
@@ -21,7 +22,7 @@ pub(crate) struct Sample(Mutex<State>, Condvar);
 struct State {
     bodies: Vec<Vec<u8>>,
     bytes: usize,
-    /// One in so many bodies is taken.
+    /// One in `distance` bodies is taken.
     distance: u64,
     passed: u64,
     closed: bool,

@@ -1,15 +1,18 @@
 //! One file of the log: frames of one bucket, appended, synced, and read by revision.
 //!
-//! Invariants: entries lie in the order of their revisions. What readers see ends at `len`, and everything up to there
-//! was synced; the one writer appends behind it and moves it when the sync has succeeded. Of where entries are, only one
-//! point in about half a kilobyte is kept in memory; a read takes what lies between two points and walks through it.
+//! Invariants: entries lie in the order of their revisions. What readers see ends at `len`, and
+//! everything up to there was synced; the one writer appends behind it and moves it when the sync
+//! has succeeded. Of where entries are, only one point in about half a kilobyte is kept in memory;
+//! a read takes what lies between two points and walks through it.
 //!
-//! Behind the frames of a segment that is added to again and again lie zeros, room for the next ones: most file systems
-//! write a file's new length to a journal of theirs, which takes longer than the frame. They are taken off again before
-//! another segment is begun, so a segment that is not its bucket's last ends with its last frame.
+//! Behind the frames of a segment that is added to again and again lie zeros, room for the next
+//! ones: most file systems write a file's new length to a journal of theirs, which takes longer
+//! than the frame. They are taken off again before another segment is begun, so a segment that is
+//! not its bucket's last ends with its last frame.
 //!
-//! The points are written beside the file now and then (`.idx`), so that opening need not read what is before them. That
-//! is a shortcut only: without it, or if it is damaged, the file is read from the beginning.
+//! The points are written beside the file now and then (`.idx`), so that opening need not read what
+//! is before them. That is a shortcut only: without it, or if it is damaged, the file is read from
+//! the beginning.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -28,19 +31,20 @@ use crate::{Fault, Revision};
 /// Bytes a walk through the file reads at a time.
 const CHUNK: u64 = 64 << 10;
 
-/// So many zeros are made room of at a time, for frames of up to an eighth of it, which a longer file costs more than
-/// themselves.
+/// Bytes of zeros written at a time as room for frames of up to an eighth of that: making the file
+/// longer costs more than such a frame itself.
 const ROOM: u64 = 128 << 10;
 const SMALL_FRAME: u64 = ROOM / 8;
 
 /// The number of loose ends of a segment that was never looked at whole.
 const NOT_LOOKED_AT: u64 = u64::MAX;
 
-/// They are written in such pieces, as Linux keeps in one what is written as one: of a large piece all would count as
-/// changed, and may be written again, with each frame in it.
+/// They are written in such pieces, as Linux keeps in one what is written as one: of a large piece
+/// all would count as changed, and may be written again, with each frame in it.
 const PIECE: u64 = 4096;
 
-/// What versions are read into, one after the other. Those that lie close together are read at once.
+/// What versions are read into, one after the other. Those that lie close together are read at
+/// once.
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Made longer when it must be, and never shorter.
@@ -55,8 +59,8 @@ pub(crate) struct Scratch {
 const CACHED_MAX: usize = 256 << 10;
 
 impl Scratch {
-    /// Into this only what the system has in memory is read, which no disk is waited for, and not much of it; the rest is
-    /// `WouldBlock`.
+    /// Into this only what the system has in memory is read, which no disk is waited for, and not
+    /// much of it; the rest is `WouldBlock`.
     pub(crate) fn of_cached() -> Self {
         Self {
             cached: Some(CACHED_MAX),
@@ -77,8 +81,8 @@ pub(crate) struct Segment {
     reach: AtomicU64,
     /// Whether it must not be added to any more.
     retired: AtomicBool,
-    /// How many versions that this may tell the ends of have been left out of the log since it was looked at whole; see
-    /// [`rewrite`](super::rewrite).
+    /// How many versions that this may tell the ends of have been left out of the log since it was
+    /// looked at whole; see [`rewrite`](super::rewrite).
     loose: AtomicU64,
 }
 
@@ -126,7 +130,8 @@ impl Known {
 /// The end of a segment that is no whole frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// Whether a whole frame follows somewhere in it, or the file has become shorter: no crash does that.
+    /// Whether a whole frame follows somewhere in it, or the file has become shorter: no crash does
+    /// that.
     pub(crate) is_damage: bool,
     /// The number and the last revision it says its commit has, if that can be made out.
     pub(crate) claims: Option<(u64, Revision)>,
@@ -191,8 +196,8 @@ impl Segment {
         before.map_or(0, |(_, at)| u64::from(*at))
     }
 
-    /// One that is there, with its frames behind the `.idx` file that have a number above `checkpoint` (without one, the
-    /// last two), and its end if that is not a whole frame.
+    /// One that is there, with its frames behind the `.idx` file that have a number above
+    /// `checkpoint` (without one, the last two), and its end if that is not a whole frame.
     pub(crate) fn open(
         path: PathBuf,
         bucket: u64,
@@ -203,8 +208,8 @@ impl Segment {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         let file_len = file.metadata()?.len();
         let mut known = Known::default();
-        // That of a segment that is full is written as soon as it is, maybe before the checkpoint; what comes after the
-        // checkpoint must be looked at.
+        // That of a segment that is full is written as soon as it is, maybe before the checkpoint;
+        // what comes after the checkpoint must be looked at.
         if !from_start
             && let Some(read) = read_known(&idx_path(&path))
             && checkpoint.is_none_or(|checkpoint| read.number <= checkpoint)
@@ -249,7 +254,8 @@ impl Segment {
                 break (known.len < file_len).then_some(());
             };
             let (before, number) = ((known.last, known.number), header.number);
-            // Without a checkpoint: should the last be part of a commit that is not whole, the one before is the last that is.
+            // Without a checkpoint: should the last be part of a commit that is not whole, the one
+            // before is the last that is.
             if checkpoint.is_none() && frames.len() == 2 {
                 frames.remove(0);
             }
@@ -308,8 +314,9 @@ impl Segment {
         self.known().number
     }
 
-    /// Writes a frame behind the last one and syncs it. Nobody sees it before [`publish`](Self::publish). If it is small
-    /// there may be room behind it afterwards, up to `room_until`.
+    /// Writes a frame behind the last one and syncs it. Readers do not see it before
+    /// [`publish`](Self::publish). If it is small there may be room behind it afterwards, up to
+    /// `room_until`.
     pub(crate) fn append(&self, built: &Built, room_until: u64) -> Result<(), AppendError> {
         let (start, len) = (self.len(), built.bytes.len() as u64);
         disk::write_at(&self.path, &self.file, &built.bytes, start).map_err(AppendError::Write)?;
@@ -319,7 +326,8 @@ impl Segment {
         disk::sync(&self.path, &self.file).map_err(AppendError::Sync)
     }
 
-    /// Has zeros lie behind an offset. Nothing depends on them: that they could not be written is no failure.
+    /// Has zeros lie behind an offset. Nothing depends on them: that they could not be written is
+    /// no failure.
     fn make_room(&self, from: u64, until: u64) {
         let until = until.min(from + ROOM);
         if from < self.reach.load(Ordering::Relaxed) {
@@ -347,7 +355,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes a part of what will be published, or was already, as long as nobody else knows of this segment.
+    /// Writes a part of what will be published, or was already, as long as no other thread knows of
+    /// this segment.
     pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         disk::write_at(&self.path, &self.file, bytes, at)
     }
@@ -490,7 +499,8 @@ impl Segment {
             }
             rest = rest.get(len..).ok_or_else(|| self.damaged(start))?;
         }
-        // Whoever is told that it is not there may forget what else is known of it: that is only said of what is whole.
+        // A caller that is told that it is missing may forget what else is known of it, so that is
+        // said only of undamaged bytes.
         let mut rest = bytes;
         while !rest.is_empty() {
             let len = if frame::is_frame(rest) {

@@ -1,4 +1,5 @@
-//! What the store's handle, its watchers and its committer share, and the reads that any of them does.
+//! What the store's handle, its watchers and its committer share, and the reads that any of them
+//! does.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +71,8 @@ impl Shared {
         })
     }
 
-    /// Reads a page from the snapshot held for its revision, or from a new one; what is read if there is more is held.
+    /// Reads a page from the snapshot held for its revision, or from a new one; what is read if
+    /// there is more is held.
     fn read_page<E: From<Fault>>(
         &self,
         at: At,

@@ -34,8 +34,9 @@ impl Stored {
 
 /// What a [`View`](super::read::View) says that a key points to, for a later one.
 ///
-/// A memtable that knows a name goes on knowing it until it is flushed. So if none was forgotten since, and those there are
-/// then do not know the name, it was the trees that told, and they would say the same again.
+/// A memtable that knows a name continues to know it until it is flushed. So if no memtable was
+/// forgotten since, and the present ones do not know the name, the answer was from the trees, and
+/// they would give the same one again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookedUp {
     pub(crate) pointer: Option<Pointer>,

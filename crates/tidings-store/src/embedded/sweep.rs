@@ -1,9 +1,11 @@
-//! Writes down the ends of records that have expired by the confirmed time: first the early ones of a bucket, by their own ends,
-//! then the others in the order of their writing, up to the first that lives (see [`order`](super::order)).
+//! Writes down the ends of records that have expired by the confirmed time: first the early ones of
+//! a bucket, by their own ends, then the others in the order of their writing, up to the first that
+//! lives (see [`order`](super::order)).
 //!
-//! Invariants: what is written down in the order of writing is told by the state (a mark for each bucket, and the last bucket
-//! that is finished), and touches the index not at all; an early end is written down as a deletion is, but in a bucket that
-//! stays as long as its version's, so that an index made anew finds it. What cannot be read in one bucket holds up no other.
+//! Invariants: what is written down in the order of writing is told by the state (a mark for each
+//! bucket, and the last bucket that is finished), and does not touch the index; an early end is
+//! written down as a deletion is, but in a bucket that stays as long as its version's, so that a
+//! rebuilt index finds it. What cannot be read in one bucket does not hold up another.
 
 use std::sync::Arc;
 
@@ -40,8 +42,9 @@ impl Budget {
 }
 
 impl Batch<'_> {
-    /// Writes down ends, at most about `quota` of them; whether there may be more. Must come before anything else in the
-    /// batch. If the commit fails, what the index knows of the order of ends is to be restored.
+    /// Writes down ends, at most about `quota` of them; whether there may be more. Must come before
+    /// anything else in the batch. If the commit fails, what the index knows of the order of ends
+    /// is to be restored.
     ///
     /// # Errors
     /// The first bucket's that could not be read; what was done stands.
@@ -54,7 +57,7 @@ impl Batch<'_> {
         let now = self.confirmed.0;
         let (mut failed, mut all_over) = (None, true);
         let buckets = Arc::clone(&self.view.buckets);
-        for (name, bucket) in buckets.range(self.state.swept.floor + 1..NEVER) {
+        for (name, bucket) in buckets.range(self.state.swept.floor.saturating_add(1)..NEVER) {
             let mut track = order.of(*name);
             let is_over = i64::try_from(*name).is_ok_and(|end| end <= now);
             all_over &= is_over;
@@ -126,7 +129,7 @@ impl Batch<'_> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
         let swept = self.sweep_early_versions((name, bucket), track, budget, &mut versions);
-        // An index that is made anew must find it as long as the version is there.
+        // A rebuilt index must find it as long as the version is there.
         let last = self.view.buckets.keys().next_back();
         let stays = if self.home >= name {
             self.home
@@ -193,8 +196,9 @@ impl Batch<'_> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
         let swept = self.sweep_versions((name, bucket), track, budget, &mut versions);
-        // What was swept is told by the state for as long as the bucket is there, and its ends by the log for as long as the
-        // history needs them, wherever they lie. So they go where this commit writes anyway.
+        // What was swept is told by the state for as long as the bucket is there, and its ends by
+        // the log for as long as the history needs them, wherever they lie. So they go where this
+        // commit writes anyway.
         self.log_ends(self.home, first, name, versions);
         swept
     }
@@ -206,7 +210,7 @@ impl Batch<'_> {
         budget: &mut Budget,
         versions: &mut Vec<Revision>,
     ) -> Result<(), Fault> {
-        let start = self.state.swept.mark(name) + 1;
+        let start = self.state.swept.mark(name).saturating_add(1);
         // Both run in the order of revisions, so the marks are walked along.
         let (first, last) = (keys::ended_key(start), keys::ended_key(Revision::MAX));
         let mut marks = self
@@ -263,7 +267,7 @@ impl Batch<'_> {
     }
 }
 
-/// What a sweep comes to.
+/// What a sweep finds next.
 enum Found {
     Ended,
     Expired(crate::Record),
@@ -271,7 +275,8 @@ enum Found {
 }
 
 impl View<'_> {
-    /// Early ends of a bucket from a moment on, in order: so many at least, if there are.
+    /// Early ends of a bucket from a moment on, in order: the first `limit`, or all if there are
+    /// fewer.
     fn early(
         &self,
         (name, bucket): (u64, &Bucket),
@@ -289,7 +294,8 @@ impl View<'_> {
         for entry in entries.take(limit) {
             found.push(keys::read_early_key(&key_of(entry)?)?);
         }
-        // Each of them has the next so many, so the first so many of all are among them; one that is being flushed is found twice.
+        // Each source gave its next `limit`, so the first `limit` of all are among them; an end
+        // that is being flushed is found twice.
         found.sort_unstable();
         found.dedup();
         found.truncate(limit);
@@ -299,7 +305,10 @@ impl View<'_> {
     /// By how many milliseconds the end that is overdue for longest is overdue.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
         let mut first = now;
-        for (name, bucket) in self.buckets.range(self.state.swept.floor + 1..NEVER) {
+        for (name, bucket) in self
+            .buckets
+            .range(self.state.swept.floor.saturating_add(1)..NEVER)
+        {
             first = first.min(self.first_in_order((*name, bucket))?.unwrap_or(now));
             first = first.min(self.first_early((*name, bucket), now)?.unwrap_or(now));
         }
@@ -307,7 +316,7 @@ impl View<'_> {
     }
 
     fn first_in_order(&self, (name, bucket): (u64, &Bucket)) -> Result<Option<UnixMillis>, Fault> {
-        let start = self.state.swept.mark(name) + 1;
+        let start = self.state.swept.mark(name).saturating_add(1);
         let mut walk = bucket.log.walk(start);
         let waiting = walk.next(|entry| {
             let Entry { kind, revision, .. } = entry;

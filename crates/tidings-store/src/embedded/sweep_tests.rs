@@ -1,6 +1,7 @@
-//! Every end is written down in its time, whatever lives are mixed: through days of hourly traffic, after silence, and for any
-//! writes, in any order, with reopening and losses between them. The clock is moved by hand; the store looks at it once a second,
-//! so an end that is written down by [`TOLERANCE`] after its time is written down within five seconds of it.
+//! Every end is written down in its time, whatever lives are mixed: through days of hourly traffic,
+//! after silence, and for any writes, in any order, with reopening and losses between them. The
+//! clock is moved by hand; the store looks at it once a second, so an end that is written down by
+//! [`TOLERANCE`] after its time is written down within five seconds of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -167,14 +168,14 @@ async fn after_silence() {
     let mut kept = Kept::new(false);
     for number in 0..50 {
         kept.write(&format!("weeks/{number}"), 14 * DAY).await;
-        kept.pass(MINUTE).await;
+        kept.pass(HOUR).await;
     }
-    // Some of them have ended, and the others of their bucket live.
-    kept.pass(14 * DAY - 20 * MINUTE).await;
-    for number in 0..20 {
+    // Some of them have ended, and the others of their bucket live for two days.
+    kept.pass(14 * DAY - 48 * HOUR).await;
+    for number in 0..12 {
         kept.write(&format!("hour/{number}"), HOUR).await;
         kept.write(&format!("half/{number}"), HOUR / 2).await;
-        kept.pass(3 * HOUR).await;
+        kept.pass(2 * HOUR).await;
     }
     kept.pass(20 * DAY).await;
     assert_eq!(kept.store().stats().await.unwrap().records, 0);
@@ -185,9 +186,9 @@ async fn after_silence() {
 #[tokio::test]
 async fn many_early_ends_at_once() {
     let mut kept = Kept::new(false);
-    // There are so many buckets that they must share one.
+    // The buckets reach their maximum number, so that later records must share one of them.
     for number in 0..40 {
-        let life = 3 * HOUR + number * 40 * MINUTE;
+        let life = ((3 * HOUR) << (number / 4)) / 4 * (4 + number % 4);
         kept.write(&format!("lasts/{number}"), life).await;
     }
     let writes = (0..3000).map(|number| {

@@ -217,7 +217,8 @@ fn an_unreadable_checkpoint_of_an_empty_log_is_damage() {
     assert_eq!(Checkpoint::read(folder.path()).unwrap(), None);
 }
 
-/// A log without its checkpoint does not become a new store if anything tells that it was written to.
+/// A log without its checkpoint does not become a new store if anything tells that it was written
+/// to.
 #[tokio::test]
 async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -253,7 +254,8 @@ async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
     }
 }
 
-/// An earlier version dropped buckets with frames of the newest commit. What it left is put right when it is opened.
+/// An earlier version dropped buckets with frames of the newest commit. What it left is put right
+/// when it is opened.
 #[tokio::test]
 async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -327,8 +329,8 @@ async fn an_index_found_damaged_in_use_is_made_anew() {
     store.close().await;
 }
 
-/// What an interrupted write-out left in the trees must not be found once it has ended; and where things are in the log may
-/// be noted further than the checkpoint is.
+/// What an interrupted write-out left in the trees must not be found once it has ended; and where
+/// things are in the log may be noted further than the checkpoint is.
 #[tokio::test]
 async fn what_ended_after_an_interrupted_write_out_stays_ended() {
     let folder = tempfile::tempdir().unwrap();
@@ -471,8 +473,8 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     store.close().await;
 }
 
-/// Writes, syncs and cuts of the log fail at random. What was acknowledged is there, what was refused is not, and the store
-/// goes on without being opened anew.
+/// Writes, syncs and cuts of the log fail at random. What was acknowledged is there, what was
+/// refused is not, and the store continues without being opened again.
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_disk_lose_nothing_acknowledged() {
     let (mut refused, mut unknown) = (0, 0);

@@ -1,5 +1,5 @@
-//! Learns what the store's own values have in common: a thread that trains a zstd dictionary on a sample of them, and
-//! keeps it if it pays.
+//! Learns what the store's own values have in common: a thread that trains a zstd dictionary on a
+//! sample of them, and keeps it if it pays.
 //!
 //! When the [sample](super::sample) is full, a dictionary is trained on most of it and measured on
 //! the rest against the one in use; if that saves a tenth, it is stored, synced, and used from then
@@ -14,15 +14,15 @@ use std::thread::JoinHandle;
 use super::codec::{Codec, packed_len};
 use super::dictionaries;
 
-/// One in so many of the sample is not trained on but measured with.
+/// One in `HELD_BACK` bodies of the sample is not used for training but to measure the result.
 const HELD_BACK: usize = 8;
 
-/// Bytes of a dictionary at most, three times as many as the built-in one has, and what part of those it is trained on:
-/// a greater part would learn the sample by heart.
+/// Maximum bytes of a dictionary, three times those of the built-in one, and the maximum as a part
+/// of the bytes it is trained on: with a greater part it would learn the sample by heart.
 const DICTIONARY_BYTES: usize = 48 << 10;
 const DICTIONARY_SHARE: usize = 10;
 
-/// Dictionaries a store has at most.
+/// Maximum dictionaries of a store.
 const DICTIONARIES_MAX: u32 = 64;
 
 /// The running thread; dropping it waits for its end.

@@ -1,11 +1,12 @@
 //! When the log is gone through for space; how that is done is told in
 //! [`rewrite`](super::rewrite).
 //!
-//! A pass looks at every segment of buckets that are not dropped soon, so there is one after these have grown by half, or
-//! versions as long as a quarter of them have ended, and a segment at least either way: the work is in proportion to what was written. It begins when the history
-//! up to where that was noticed is forgotten, for before that there is little to be found. How much they had grown is
-//! not known after opening, so the first pass is when what was there then is forgotten; of segments without much to give back
-//! it reads a few entries of the index.
+//! A pass looks at every segment of buckets that are not dropped soon, so there is one after these
+//! have grown by half, or versions as long as a quarter of them have ended, and a segment at least
+//! either way: the work is in proportion to what was written. It begins when the history up to
+//! where that was noticed is forgotten, for before that there is little to be found. How much they
+//! had grown is not known after opening, so the first pass is when what was there then is
+//! forgotten; of segments without much to give back it reads a few entries of the index.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,11 +18,11 @@ use crate::Revision;
 enum Next {
     /// That history up to a revision is forgotten, and what was swept then.
     Forgotten(Revision, Swept),
-    /// That the log has so many bytes, or versions of so many have ended.
+    /// That the log has `len` bytes, or versions with `ended` bytes have ended.
     Grown { len: u64, ended: u64 },
-    /// The end of the one that is under way.
+    /// The end of the pass that is under way.
     Running,
-    /// That the store is opened anew.
+    /// That the store is opened again.
     Opening,
 }
 
@@ -38,7 +39,8 @@ pub(crate) enum Due {
 /// See the module documentation.
 pub(crate) struct Upkeep {
     next: Mutex<Next>,
-    /// Bytes of values, before compression, of versions that ended since it was last noticed that there is something to do.
+    /// Bytes of values, before compression, of versions that ended since it was last noticed that
+    /// there is something to do.
     ended: AtomicU64,
 }
 
@@ -56,13 +58,14 @@ impl Upkeep {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Versions ended with a commit in buckets that are not dropped soon; their values had so many bytes.
+    /// Versions ended with a commit in buckets that are not dropped soon; their values had `bytes`
+    /// bytes.
     pub(crate) fn ended(&self, bytes: u64) {
         self.ended.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Asked by the committer. `indexed` is the revision that the index on disk has, `len` the bytes of
-    /// those buckets.
+    /// Asked by the committer. `indexed` is the revision that the index on disk has, `len` the
+    /// bytes of those buckets.
     pub(crate) fn due(&self, state: &State, indexed: Revision, len: impl FnOnce() -> u64) -> Due {
         let mut next = self.next();
         match &mut *next {
@@ -84,7 +87,7 @@ impl Upkeep {
         }
     }
 
-    /// A pass came to its end and left so many bytes.
+    /// A pass ended and left `len` bytes.
     pub(crate) fn finished(&self, len: u64, segment_len: u64) {
         *self.next() = Next::Grown {
             len: len + (len / 2).max(segment_len),
@@ -92,12 +95,13 @@ impl Upkeep {
         };
     }
 
-    /// A pass failed; the store had this revision then. It is tried again when the history has moved on.
+    /// A pass failed; the store had this revision then. It is tried again when the history has
+    /// moved on.
     pub(crate) fn failed(&self, revision: Revision) {
         *self.next() = Next::Forgotten(revision + 1, Swept::default());
     }
 
-    /// There must be no pass before the store is opened anew.
+    /// There must be no pass before the store is opened again.
     pub(crate) fn give_up(&self) {
         *self.next() = Next::Opening;
     }

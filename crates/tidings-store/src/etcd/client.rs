@@ -1,6 +1,8 @@
-//! Requests to a cluster: which member is asked, for how long, with what token, and what a failure means.
+//! Requests to a cluster: which member is asked, for how long, with what token, and what a failure
+//! means.
 //!
-//! Only a request that certainly was not taken, or that may be done twice without harm, is sent again from here.
+//! Only a request that certainly was not taken, or that may be done twice without harm, is sent
+//! again from here.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -79,7 +81,8 @@ impl Client {
         sleep(self.request_timeout).deadline()
     }
 
-    /// Asks until some member answers or the time is up; for requests that may be done twice without harm.
+    /// Asks until some member answers or the time is up; for requests that may be done twice
+    /// without harm.
     pub(super) async fn ask<M, R>(
         &self,
         path: &'static str,
@@ -93,7 +96,8 @@ impl Client {
         self.send(path, message, deadline, |_| true).await
     }
 
-    /// Sends a request at most once to where it may be done: another member is tried only if none has taken it yet.
+    /// Sends a request at most once to where it may be done: another member is tried only if none
+    /// has taken it yet.
     pub(super) async fn order<M, R>(
         &self,
         path: &'static str,
@@ -134,7 +138,8 @@ impl Client {
             if failure.outcome != Outcome::TokenRefused {
                 self.leave(member);
             }
-            // A refused token is worth one more try at once; a second refusal waits like everything else.
+            // A refused token is worth one more try at once; a second refusal waits like everything
+            // else.
             if !pause.wait_until(deadline).await {
                 return Err(failure);
             }
@@ -191,8 +196,8 @@ impl Client {
         .map_err(|status| self.failure(member, &status))
     }
 
-    /// Opens a watch stream to a member, with the token that is returned. It ends by itself when the member has lost its
-    /// leader.
+    /// Opens a watch stream to a member, with the token that is returned. It ends by itself when
+    /// the member has lost its leader.
     pub(super) async fn stream(
         &self,
         member: usize,
@@ -250,7 +255,8 @@ impl Client {
             .max_encoding_message_size(REQUEST_LEN_MAX))
     }
 
-    /// Adds the token, which is returned as well, and the wish to be refused at once by a member without a leader.
+    /// Adds the token, which is returned as well, and the wish to be refused at once by a member
+    /// without a leader.
     async fn authorized<M>(
         &self,
         member: usize,
@@ -292,7 +298,8 @@ impl Client {
         })
     }
 
-    /// Gives up the token that a request or a stream was sent with, if it failed for want of a good one.
+    /// Gives up the token that a request or a stream was sent with, if it failed for want of a good
+    /// one.
     pub(super) fn heed(&self, failure: &Failure, token: Option<&Token>) {
         if failure.outcome == Outcome::TokenRefused
             && let Some(token) = token
@@ -306,7 +313,8 @@ impl Client {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Turns to the next member, unless somebody has turned away from this one already; with new TLS files, if there are.
+    /// Switches to the next member, unless another task has already switched away from this one;
+    /// with new TLS files, if there are any.
     pub(super) fn leave(&self, member: usize) {
         self.members.refresh();
         let next = (member + 1) % self.members.len().max(1);
@@ -315,7 +323,7 @@ impl Client {
             .compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Looks after the TLS files for ever.
+    /// Reads the TLS files again at intervals, forever.
     pub(super) async fn keep_tls(&self) {
         loop {
             sleep(REFRESH_EVERY).await;

@@ -1,7 +1,8 @@
 //! Forgetting old revisions, by the protocol kube-apiservers use among themselves (`compact.go`).
 //!
-//! All who share an etcd compare-and-swap one key on its version, once in an interval. Who wins compacts to the revision
-//! the key's last round was at; the others take note. So history reaches back one to two intervals, however many take part.
+//! All clients that share an etcd compare-and-swap one key on its version, once in an interval. The
+//! winner compacts to the revision of the key's last round; the others take note. So history
+//! reaches back one to two intervals, whatever the number of clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +21,11 @@ use crate::{Fault, Revision, WriteError};
 
 const KEY: &str = "compact_rev_key";
 
-/// The oldest revision etcd can still be read at (zero if nothing was ever forgotten), and its latest.
+/// The oldest revision etcd can still be read at (zero if nothing was ever forgotten), and its
+/// latest.
 ///
-/// etcd does not tell, but says of each revision whether it is too old: asked some thirty times, that finds the oldest.
+/// etcd does not tell, but says of each revision whether it is too old: about thirty such requests
+/// find the oldest.
 pub(super) async fn oldest_and_latest(client: &Client) -> Result<(Revision, Revision), Failure> {
     let answer: RangeResponse = client.ask(RANGE, look(0), client.deadline()).await?;
     let latest = client.observe(answer.header);
@@ -100,7 +103,7 @@ pub(super) async fn round(
             return Ok((version, latest));
         };
         let Some(theirs) = range.kvs.first() else {
-            // The key was deleted: begin anew.
+            // The key was deleted: begin again.
             return Ok((0, latest));
         };
         shared.compacted(written(theirs));

@@ -1,4 +1,5 @@
-//! What a value says about itself. The store knows only bytes; the server's decoder tells it the rest.
+//! What a value says about itself. The store knows only bytes; the server's decoder tells it the
+//! rest.
 
 use std::sync::Arc;
 
@@ -13,5 +14,6 @@ pub struct Description {
     pub expires_at: Option<UnixMillis>,
 }
 
-/// Describes a value, whoever wrote it: the server's decoder. It must be quick; it is called for every record read.
+/// Describes a value of any writer: the server's decoder. It must be quick; it is called for every
+/// record read.
 pub type Describe = Arc<dyn Fn(&[u8]) -> Description + Send + Sync>;

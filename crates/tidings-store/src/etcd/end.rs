@@ -1,8 +1,8 @@
 //! When a record or a lease ends, and what becomes of that when the clock is set.
 //!
 //! An end that was reckoned from the life a lease had left comes when that much steady time has
-//! passed. So it is kept with the clock's lead by which it was reckoned, and moves with a clock that
-//! is set. An end that was said as a time of the clock stays as it is.
+//! passed. So it is kept with the clock's lead by which it was reckoned, and moves with a clock
+//! that is set. An end that was said as a time of the clock stays as it is.
 
 use crate::UnixMillis;
 use crate::clock::Reading;
@@ -14,7 +14,8 @@ pub(super) const SET_MILLIS: u64 = 2_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) at: UnixMillis,
-    /// The clock's lead by which it was reckoned from time that is left; `None` if it was said as a time of the clock.
+    /// The clock's lead by which it was reckoned from time that is left; `None` if it was said as a
+    /// time of the clock.
     pub(super) lead: Option<i64>,
 }
 
@@ -23,7 +24,7 @@ impl End {
         Self { at, lead: None }
     }
 
-    /// The end of what has so many seconds left now.
+    /// The end of a record or lease that has `seconds` seconds left now.
     pub(super) fn after(now: Reading, seconds: i64) -> Self {
         let left = seconds.saturating_mul(1000);
         Self {

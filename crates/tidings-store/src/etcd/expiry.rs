@@ -1,17 +1,18 @@
 //! What is known about when records end.
 //!
-//! etcd keeps a lease with a record, and a lease lives a little longer than asked and anew when the leader changes. So
-//! the true end is taken from the first of these that knows it:
+//! etcd keeps a lease with a record, and a lease lives a little longer than asked and starts again
+//! when the leader changes. So the true end is taken from the first of these that knows it:
 //!
 //! 1. this process wrote that revision, or is just writing it (exact);
 //! 2. the server's decoder finds it in the value (exact);
-//! 3. the lease's number says when the lease ends: written by this or another tidings (at most `min(60 s, 5 %)` late);
-//! 4. the life the lease had left when it was first seen: written by kube-apiserver (as late as kube-apiserver itself).
-//!    It passes in steady time, so the end is kept with the clock's lead by which it was reckoned, and moves
-//!    when the clock is set.
+//! 3. the lease's number says when the lease ends: written by this or another tidings (at most
+//!    `min(60 s, 5 %)` late);
+//! 4. the life the lease had left when it was first seen: written by kube-apiserver (as late as
+//!    kube-apiserver itself). It passes in steady time, so the end is kept with the clock's lead by
+//!    which it was reckoned, and moves when the clock is set.
 //!
-//! Bounded: own writes by revision up to a number, first-seen leases up to [`LEASES_MAX`], writes in flight by the calls
-//! in flight.
+//! Bounded: own writes by revision up to a number, first-seen leases up to [`LEASES_MAX`], writes
+//! in flight by the calls in flight.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,8 @@ use super::lease;
 use super::wire::KeyValue;
 use crate::{Revision, UnixMillis};
 
-/// Most leases of others whose end is remembered; kube-apiserver makes one a minute, or one per 1000 writes.
+/// Most leases of others whose end is remembered; kube-apiserver makes one a minute, or one per
+/// 1000 writes.
 const LEASES_MAX: usize = 16_384;
 
 /// What is known without asking etcd.
@@ -68,7 +70,8 @@ impl Expiries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a write that is about to be sent, until the guard is dropped. A watch may see it before its answer is here.
+    /// Notes a write that is about to be sent, until the guard is dropped. A watch may see it
+    /// before its answer is here.
     pub(super) fn begin(
         &self,
         key: &Bytes,
@@ -96,8 +99,9 @@ impl Expiries {
         }
     }
 
-    /// Notes that this process wrote a revision. Says whether another end was taken for its own until now: a watch cannot
-    /// tell apart two writes of one value under one lease that are on their way at once.
+    /// Notes that this process wrote a revision. Says whether another end was taken for its own
+    /// until now: a watch cannot tell apart two writes of one value under one lease that are on
+    /// their way at once.
     pub(super) fn wrote(&self, revision: Revision, expires_at: UnixMillis) -> bool {
         let mut state = self.state();
         let before = state.written.get(&revision).copied();
@@ -110,7 +114,8 @@ impl Expiries {
         self.state().written.get(&revision).copied()
     }
 
-    /// The end of a version of a record; `decode` asks the index, or the server's decoder what its value says.
+    /// The end of a version of a record; `decode` asks the index, or the server's decoder what its
+    /// value says.
     pub(super) fn of(
         &self,
         key: &[u8],
@@ -145,7 +150,8 @@ impl Expiries {
         }
     }
 
-    /// Notes when the lease of another program ends. The first word counts: etcd may lengthen it later.
+    /// Notes when the lease of another program ends. The first word counts: etcd may lengthen it
+    /// later.
     pub(super) fn first_seen(&self, lease: i64, end: End) -> End {
         let mut state = self.state();
         if let Some(end) = state.leases.get(&lease) {

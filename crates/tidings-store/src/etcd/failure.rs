@@ -1,4 +1,5 @@
-//! What a failed request means. The one question that matters about a write is whether it may have been done all the same.
+//! What a failed request means. The one question that matters about a write is whether it may have
+//! been done all the same.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -55,8 +56,8 @@ impl Failure {
         self.message.contains(text)
     }
 
-    /// etcd's space is used up. It says so before it does a transaction, and also after it has done one that used up the rest
-    /// (`quotaApplierV3` in `apply/uber_apply.go` and its kin).
+    /// etcd's space is used up. It says so before it does a transaction, and also after it has done
+    /// one that used up the rest (`quotaApplierV3` in `apply/uber_apply.go` and its kin).
     pub(super) fn is_no_space(&self) -> bool {
         self.says("database space exceeded")
     }
@@ -82,8 +83,8 @@ impl From<Failure> for Fault {
     }
 }
 
-/// What a failure means: first whether etcd said it or our side of the connection, then by etcd's own error texts
-/// (`api/v3rpc/rpctypes`) where its codes do not say.
+/// What a failure means: first whether etcd said it or our side of the connection, then by etcd's
+/// own error texts (`api/v3rpc/rpctypes`) where its codes do not say.
 fn outcome(status: &Status) -> Outcome {
     let message = status.message();
     let says = |text| message.contains(text);
@@ -114,8 +115,8 @@ fn outcome(status: &Status) -> Outcome {
     }
 }
 
-/// No connection could be made, so nothing was sent; or the member refused to begin with the request, which HTTP/2 lets it say only
-/// of one it has not looked at (RFC 9113, 8.7).
+/// No connection could be made, so nothing was sent; or the member refused to begin with the
+/// request, which HTTP/2 lets it say only of one it has not looked at (RFC 9113, 8.7).
 fn is_unsent(cause: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(cause);
     while let Some(error) = cause {

@@ -1,5 +1,5 @@
-//! The tasks behind the store: the one stream that feeds watchers and index, the index's loading, and the sweep of
-//! records that outlive their lease.
+//! The tasks behind the store: the one stream that feeds watchers and index, the index's loading,
+//! and the sweep of records that outlive their lease.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use crate::{Change, ReadError, Record, Revision, UnixMillis, WriteError};
 /// How often etcd is asked for progress while nothing happens, so that bookmarks stay young.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// How long after an overflow or a failure the index is loaded anew.
+/// How long after an overflow or a failure the index is loaded again.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
 
 /// How often the clock is compared with the time that passes.
@@ -33,7 +33,8 @@ const LOOK_AT_CLOCK_EVERY: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: u32 = 6;
 const SWEEP_LEN: usize = 1024;
 
-/// How much longer than its record a lease may live by design: 60 s, and as long again for etcd to get to it.
+/// How much longer than its record a lease may live by design: 60 s, and as long again for etcd to
+/// get to it.
 const LEASE_SLACK_MILLIS: i64 = 120_000;
 
 /// Follows the cluster for ever: from stream to stream, member to member.
@@ -102,7 +103,8 @@ async fn follow_once(shared: &Shared, position: &mut Revision) -> Ended {
 }
 
 impl Shared {
-    /// The changes behind etcd's events, each with when its record ends; `None` if etcd has forgotten a previous value.
+    /// The changes behind etcd's events, each with when its record ends; `None` if etcd has
+    /// forgotten a previous value.
     pub(super) async fn changes_of(
         &self,
         events: &[WatchEvent],
@@ -153,7 +155,7 @@ impl Shared {
             previous_index: None,
             previous_bucket: 0,
         });
-        // The history first: whoever sees the index at a revision finds the changes up to it.
+        // The history first: a reader that sees the index at a revision finds the changes up to it.
         self.changes.publish(logged, revision);
         self.index.apply(applied, revision);
         // What a write's answer said in between, it could not say to the index yet.
@@ -234,8 +236,8 @@ impl Shared {
     }
 }
 
-/// Deletes records that are still there long after their lease should have taken them: it began anew
-/// with another leader. Looks at the clock meanwhile.
+/// Deletes records that are still there long after their lease should have deleted them: it started
+/// again with another leader. Looks at the clock meanwhile.
 pub(super) async fn sweep(shared: Arc<Shared>) {
     let mut lead = Reading::of(&*shared.clock).lead();
     loop {
@@ -258,8 +260,8 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Has the index put the ends right that were reckoned while the clock was set otherwise. Tells if it was set since it
-    /// had this lead.
+    /// Has the index put the ends right that were reckoned while the clock was set otherwise. Tells
+    /// if it was set since it had this lead.
     pub(super) fn look_at_clock(&self, lead: &mut i64) {
         let now = self.reading().lead();
         if now.abs_diff(*lead) > SET_MILLIS {

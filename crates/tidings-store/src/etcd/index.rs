@@ -1,8 +1,10 @@
-//! The local index: which keys are about an object, and which were last seen when. It holds no values.
+//! The local index: which keys are about an object, and which were last seen when. It holds no
+//! values.
 //!
-//! It is loaded once from a snapshot and then follows the watch, so it is exact at one revision, its own, that only
-//! grows. Uids and names are kept as hashes: what it returns are candidates, and the reader decides by the record itself.
-//! It is bounded; with more records than it may hold it empties itself and answers nothing.
+//! It is loaded once from a snapshot and then follows the watch, so it is exact at one revision,
+//! its own, that only grows. Uids and names are kept as hashes: what it returns are candidates, and
+//! the reader decides by the record itself. It is bounded; with more records than it may hold it
+//! empties itself and answers nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -198,8 +200,8 @@ impl LocalIndex {
         }
     }
 
-    /// Has the order of ends right for a clock that has this lead now. Costs what there is of ends that were reckoned by
-    /// the clock while it had another lead.
+    /// Has the order of ends right for a clock that has this lead now. Costs what there is of ends
+    /// that were reckoned by the clock while it had another lead.
     pub(super) fn reckon(&self, lead: i64) {
         let mut state = self.state();
         let is_set = |of: &i64| of.abs_diff(lead) > SET_MILLIS;
@@ -293,8 +295,8 @@ impl LocalIndex {
         entry.end.filter(|_| entry.revision == revision)
     }
 
-    /// At most `limit` records that ended at or before a moment of the clock as it is set now, the earliest first, and the
-    /// revision this is known as of.
+    /// At most `limit` records that ended at or before a moment of the clock as it is set now, the
+    /// earliest first, and the revision this is known as of.
     pub(super) fn ended(
         &self,
         by: UnixMillis,
@@ -403,7 +405,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any changes, the snapshot taken after any number of them, arriving while it loads or afterwards.
+        /// Any changes, the snapshot taken after any number of them, arriving while it loads or
+        /// afterwards.
         #[test]
         fn it_answers_as_a_scan_would(
             changes in prop::collection::vec((0..12_u8, prop::option::of((0..4_u8, 0..6_u8))), 0..60),

@@ -46,7 +46,8 @@ impl Keys {
     }
 }
 
-/// The first key behind all that start with a prefix. A single zero byte is etcd's word for "to the end of all keys".
+/// The first key behind all that start with a prefix. A single zero byte is etcd's word for "to the
+/// end of all keys".
 fn end(prefix: &[u8]) -> Bytes {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

@@ -1,10 +1,13 @@
-//! Leases, shared as kube-apiserver shares them (`lease_manager.go`), with their end written into their number.
+//! Leases, shared as kube-apiserver shares them (`lease_manager.go`), with their end written into
+//! their number.
 //!
-//! A lease lives for the asked time and a little more: `min(60 s, 5 %)`. As long as its remaining life covers what a
-//! new write asks for it is used again, at most [`ATTACHED_MAX`] times, then another is granted. Leases are not kept alive.
+//! A lease lives for the asked time and a little more: `min(60 s, 5 %)`. As long as its remaining
+//! life covers what a new write asks for it is used again, at most [`ATTACHED_MAX`] times, then
+//! another is granted. Leases are not kept alive.
 //!
-//! etcd lets the client choose a lease's number, so ours says when the lease ends. etcd itself starts every lease anew
-//! when its leader changes; the number does not change with it, and whoever reads a record later knows its true end.
+//! etcd lets the client choose a lease's number, so ours says when the lease ends. etcd itself
+//! starts every lease again when its leader changes; the number does not change with it, and later
+//! readers of a record know its true end.
 
 use std::time::Duration;
 
@@ -19,18 +22,21 @@ use crate::UnixMillis;
 /// Most writes one lease is used for.
 const ATTACHED_MAX: u32 = 1000;
 
-/// Most leases remembered for further use. More than one is of use only when records live for different times.
+/// Most leases remembered for further use. More than one is of use only when records live for
+/// different times.
 const OPEN_MAX: usize = 64;
 
 /// The longest lease etcd grants, in seconds.
 const TTL_MAX: i64 = 9_000_000_000;
 
-// A lease's number, from the top: a zero for the sign, 15 bits that say it is ours, 34 bits of Unix seconds, 14 random bits.
+// A lease's number, from the top: a zero for the sign, 15 bits that say it is ours, 34 bits of Unix
+// seconds, 14 random bits.
 const MARK: i64 = 0x2E77;
 const END_BITS: u32 = 34;
 const RANDOM_BITS: u32 = 14;
 
-/// The number of a lease that ends at this Unix second; 0, "any", if it is too far away to be written down.
+/// The number of a lease that ends at this Unix second; 0, "any", if it is too far away to be
+/// written down.
 fn number(end: i64, random: u64) -> i64 {
     if end < 0 || end >> END_BITS != 0 {
         return 0;
@@ -59,7 +65,8 @@ struct Open {
 }
 
 impl Open {
-    /// Whether a record that lives for so much longer, and whose lease may end so early or late, can have it.
+    /// Whether a record that lives for so much longer, and whose lease may end so early or late,
+    /// can have it.
     fn serves(&self, (earliest, latest): (i64, i64), now: Instant, life: Duration) -> bool {
         self.attached < ATTACHED_MAX
             && (earliest..=latest).contains(&self.end)
@@ -92,7 +99,8 @@ impl Leases {
         }
     }
 
-    /// A lease that ends when the record does or a little later. Waits for a grant once in many calls.
+    /// A lease that ends when the record does or a little later. Waits for a grant once in many
+    /// calls.
     pub(super) async fn attach(
         &self,
         client: &Client,
@@ -145,8 +153,8 @@ async fn grant(client: &Client, end: i64, ttl: i64, deadline: Instant) -> Result
             client.ask(LEASE_GRANT, request, deadline).await;
         match answer {
             Ok(answer) => return Ok(answer.id),
-            // Either an earlier attempt was done after all, or another process has drawn this number. Draw again: the
-            // unused lease ends by itself.
+            // Either an earlier attempt was done after all, or another process has drawn this
+            // number. Draw again: the unused lease ends by itself.
             Err(failure) if failure.says("lease already exists") => {}
             Err(failure) => return Err(failure),
         }

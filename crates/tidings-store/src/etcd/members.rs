@@ -1,8 +1,10 @@
-//! Connections to the members, and the TLS files they are made with, which may be replaced while they are in use.
+//! Connections to the members, and the TLS files they are made with, which may be replaced while
+//! they are in use.
 //!
-//! A connection lives on with what it was made with; only a new one needs what is in the files now, as with etcd's own client. So the
-//! files are read again from time to time and when a request failed, and if they say something else, all connections are made anew. Files
-//! that cannot be used, replaced only by half say, change nothing.
+//! A connection lives on with what it was made with; only a new one needs what is in the files now,
+//! as with etcd's own client. So the files are read again from time to time and when a request
+//! failed, and if they say something else, all connections are made again. Files that cannot be
+//! used, for example half-replaced ones, change nothing.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -17,7 +19,8 @@ use super::options::{EtcdOptions, TlsFiles, TlsMaterial};
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How often the TLS files are read while nothing fails, in time for certificates that are about to expire.
+/// How often the TLS files are read while nothing fails, in time for certificates that are about to
+/// expire.
 pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
 /// See the module documentation.
@@ -69,7 +72,7 @@ impl Members {
         channels.get(member).cloned()
     }
 
-    /// Makes all connections anew if the TLS files say something else than before.
+    /// Makes all connections again if the TLS files say something else than before.
     pub(super) fn refresh(&self) {
         let Some(tls) = &self.tls else { return };
         let mut material = tls.material.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,13 +1,16 @@
 //! The contract on etcd, in kube-apiserver's own layout: both can serve the same etcd at once.
 //!
-//! - **Keys and values.** [`EtcdOptions::prefix`] and the contract's key; the value bytes as they are given.
-//! - **Revisions** are etcd's: a record's is its `ModRevision`, a list's the answer's header revision. They count every
-//!   write to the cluster, also those of other programs. [`Store::revision`] is the latest one seen by this process.
-//! - **Writes** are transactions on the key's `ModRevision`. A write is sent again only where that cannot do it twice: an
-//!   update or a delete (its condition can hold but once), or a create that was certainly not taken. When the answer to a
-//!   write is lost, the key and its history are read: if they hold what was written the write is acknowledged, if they show that it
-//!   was not and will not be done it is refused, and otherwise it is [`Fault::Unknown`]. It is never reported as failed when it may
-//!   have been done.
+//! - **Keys and values.** [`EtcdOptions::prefix`] and the contract's key; the value bytes as they
+//!   are given.
+//! - **Revisions** are etcd's: a record's is its `ModRevision`, a list's the answer's header
+//!   revision. They count every write to the cluster, also those of other programs.
+//!   [`Store::revision`] is the latest one seen by this process.
+//! - **Writes** are transactions on the key's `ModRevision`. A write is sent again only where that
+//!   cannot do it twice: an update or a delete (its condition can hold but once), or a create that
+//!   was certainly not taken. When the answer to a write is lost, the key and its history are read:
+//!   if they hold what was written the write is acknowledged, if they show that it was not and will
+//!   not be done it is refused, and otherwise it is [`Fault::Unknown`]. It is never reported as
+//!   failed when it may have been done.
 //! - **Expiry.** Leases do the deleting, shared as kube-apiserver shares them, and may be late: by
 //!   up to `min(60 s, 5 %)`, and by a whole life when etcd's leader changes. Reads hide a record
 //!   from its true end on. The end is exact for what this process wrote (and for values that say it
@@ -15,19 +18,20 @@
 //!   restart, wrote it is the end its lease had when granted; for what kube-apiserver wrote, the
 //!   end its lease had when first seen. Records whose lease was extended beyond that are deleted by
 //!   this store. This store deletes only by a clock that has been right for half a minute: after it
-//!   was opened, or the clock was set, that waits. The ends of others' leases move with a clock that
-//!   is set, for leases live by steady time.
-//! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd does not
-//!   say why a key went.
-//! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a watcher that starts
-//!   earlier than it reads etcd's own history. After a failure the stream goes on at another member behind the last
-//!   whole revision it delivered.
-//! - **Indexes.** etcd has none. A bounded local index follows the watch; where it is not ready or too small, lists by
-//!   object and by time read the whole prefix. So do the newest of a range, or by object, reason or type, each page of
-//!   them; and counts read everything. Both find a record by what the server's decoder says of its value:
-//!   [`NewRecord::index`] is not stored.
+//!   was opened, or the clock was set, that waits. The ends of others' leases move with a clock
+//!   that is set, for leases live by steady time.
+//! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd
+//!   does not say why a key went.
+//! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a
+//!   watcher that starts earlier than it reads etcd's own history. After a failure the stream
+//!   continues at another member behind the last whole revision it delivered.
+//! - **Indexes.** etcd has no indexes. A bounded local index follows the watch; where it is not
+//!   ready or too small, lists by object and by time read the whole prefix. So do the newest of a
+//!   range, or by object, reason or type, each page of them; and counts read everything. Both find
+//!   a record by what the server's decoder says of its value: [`NewRecord::index`] is not stored.
 //!
-//! Watch progress on revisions of *other* keys comes at once from etcd 3.4.25 and 3.5.8 on, every ten minutes before.
+//! Watch progress on revisions of *other* keys comes at once from etcd 3.4.25 and 3.5.8 on, every
+//! ten minutes before.
 //!
 //! The gRPC messages are written down in `wire.rs`, so that no `protoc` is needed to build.
 //!
@@ -225,8 +229,8 @@ impl Store for EtcdStore {
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            // In a task of its own, which takes etcd's answer also while the caller is busy with the page before: what is not
-            // taken holds up everything else on the connection.
+            // In a task of its own, which takes etcd's answer also while the caller is busy with
+            // the page before: what is not taken holds up everything else on the connection.
             let mut reading = JoinSet::new();
             reading.spawn(async move { shared.list(&request).await });
             let read = reading.join_next().await.ok_or(Fault::Closed)?;
@@ -258,8 +262,8 @@ impl Store for EtcdStore {
         Box::pin(async move { self.shared.expire().await })
     }
 
-    /// `value_bytes` and `expiry_lag_ms` come from the local index, and are zero without it; `disk_bytes` is the size of
-    /// one member's whole database.
+    /// `value_bytes` and `expiry_lag_ms` come from the local index, and are zero without it;
+    /// `disk_bytes` is the size of one member's whole database.
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
         Box::pin(async move { self.read_stats().await })
     }

@@ -26,27 +26,30 @@ pub struct EtcdOptions {
     pub prefix: String,
     /// User and password, if etcd's authentication is on.
     pub credentials: Option<Credentials>,
-    /// Files for TLS, for endpoints that begin with `https://`. Without any, etcd's certificate has to be signed by an
-    /// authority the system trusts.
+    /// Files for TLS, for endpoints that begin with `https://`. Without any, etcd's certificate has
+    /// to be signed by an authority the system trusts.
     pub tls: Option<TlsFiles>,
-    /// How long a request may take with all its attempts. Default 10 s. After it a read fails, and a write is refused
-    /// or its outcome is [`Fault::Unknown`](crate::Fault::Unknown).
+    /// How long a request may take with all its attempts. Default 10 s. After it a read fails, and
+    /// a write is refused or its outcome is [`Fault::Unknown`](crate::Fault::Unknown).
     pub request_timeout: Duration,
     /// How long one member may take to answer before another is asked. Default 3 s.
     pub attempt_timeout: Duration,
     /// How long a connection may take to be made. Default 2 s.
     pub connect_timeout: Duration,
     /// How often old revisions are compacted, together with every kube-apiserver on the same etcd
-    /// (`--etcd-compaction-interval`). Default 5 minutes, so history reaches back 5 to 10 minutes; `None` leaves it to others.
+    /// (`--etcd-compaction-interval`). Default 5 minutes, so history reaches back 5 to 10 minutes;
+    /// `None` leaves it to others.
     pub compaction_interval: Option<Duration>,
-    /// Most changes kept in memory for watchers. Default 100,000. Older ones are read from etcd's own history.
+    /// Most changes kept in memory for watchers. Default 100,000. Older ones are read from etcd's
+    /// own history.
     pub history_len_max: usize,
     /// Most bytes of changes kept in memory for watchers. Default 64 MiB.
     pub history_bytes_max: usize,
-    /// Most records in the local index, at about 400 bytes each. Default 300,000. Above it, lists by object and by time
-    /// read the whole prefix. Zero turns the index off.
+    /// Most records in the local index, at about 400 bytes each. Default 300,000. Above it, lists
+    /// by object and by time read the whole prefix. Zero turns the index off.
     pub index_len_max: usize,
-    /// The shortest lease asked for. Default 5 s. A record is not read past its expiry however long its lease lives.
+    /// The shortest lease asked for. Default 5 s. A record is not read past its expiry however long
+    /// its lease lives.
     pub lease_ttl_min: Duration,
 }
 
@@ -68,11 +71,13 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// PEM files for TLS. They may be replaced while the store is open: they are read again every ten seconds and when etcd cannot be reached.
+/// PEM files for TLS. They may be replaced while the store is open: they are read again every ten
+/// seconds and when etcd cannot be reached.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
-    /// The authorities that may have signed etcd's certificate (`--etcd-cafile`). Without them, those the system trusts, as
-    /// they are when a connection is made: of `SSL_CERT_FILE` and `SSL_CERT_DIR` where these are set.
+    /// The authorities that may have signed etcd's certificate (`--etcd-cafile`). Without them,
+    /// those the system trusts, as they are when a connection is made: of `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` where these are set.
     pub ca_file: Option<PathBuf>,
     /// Our own certificate (`--etcd-certfile`); goes with the key.
     pub cert_file: Option<PathBuf>,

@@ -1,8 +1,9 @@
 //! Lists: in key order, by object, by time.
 //!
-//! Lists by object and by time ask the local index for candidates and then etcd for those records, at one revision. The
-//! records themselves decide, so an answer from the index is the answer a read of all keys would give. For the latest
-//! revision the index must have come at least as far as the cluster was when the request began.
+//! Lists by object and by time ask the local index for candidates and then etcd for those records,
+//! at one revision. The records themselves decide, so an answer from the index is the answer a read
+//! of all keys would give. For the latest revision the index must have come at least as far as the
+//! cluster was when the request began.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,8 +106,8 @@ impl Shared {
         })
     }
 
-    /// How many of the keys etcd counts from the start of a page are not to be seen, if that is known here: those whose
-    /// version at the revision has ended by now.
+    /// How many of the keys etcd counts from the start of a page are not to be seen, if that is
+    /// known here: those whose version at the revision has ended by now.
     fn ended_behind(&self, request: &ListRequest, page: &Page, revision: Revision) -> Option<u64> {
         let reading = self.reading();
         let (now, lead) = (reading.wall, reading.lead());
@@ -127,7 +128,8 @@ impl Shared {
             .collect();
         for logged in since {
             let previous = logged.change.previous();
-            // Only a key's first change behind the revision has a version of the revision before it.
+            // Only a key's first change behind the revision has a version of the revision before
+            // it.
             if let Some(previous) =
                 previous.filter(|it| it.revision <= revision && in_range(&it.key))
                 && let end = self.expiries.of_revision(previous.revision)
@@ -196,7 +198,8 @@ impl Shared {
         Ok(Some(page))
     }
 
-    /// Every key that can be of a record about the object at the request's revision, and that revision.
+    /// Every key that can be of a record about the object at the request's revision, and that
+    /// revision.
     async fn candidates(
         &self,
         request: &ListRequest,
@@ -232,7 +235,7 @@ impl Shared {
         Ok((keys.len() <= CANDIDATES_MAX).then_some((keys, revision)))
     }
 
-    /// Waits a moment for the index to come to a revision. True if it is there.
+    /// Waits a moment for the index to reach a revision. True if it has.
     pub(super) async fn index_reached(&self, revision: Revision) -> bool {
         let there = || self.index.revision().map(|at| at >= revision);
         match there() {
@@ -385,7 +388,8 @@ impl Shared {
     }
 }
 
-/// How many of these are fetched together, at least one: as many as one transaction may name, and a page holds.
+/// How many of these are fetched together, at least one: as many as one transaction may name, and a
+/// page holds.
 fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
     let lens = keys.iter().scan(0, |len: &mut usize, (_, entry)| {
         *len += entry.value_len;
@@ -400,7 +404,8 @@ fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
 /// Greater is newer; among equals the first key comes first.
 type Rank = (Place, Reverse<Bytes>);
 
-/// The newest records of those seen so far: with their values as far as a page holds these, of the others where they are.
+/// The newest records of those seen so far: with their values as far as a page holds these, of the
+/// others where they are.
 #[derive(Default)]
 struct Newest {
     records: BTreeMap<Rank, Record>,

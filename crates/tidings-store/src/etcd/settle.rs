@@ -1,12 +1,15 @@
 //! What became of a put whose answer was lost.
 //!
-//! - **Done**, if the key holds our value under our lease, from a revision later than any known when the call began, and no other call
-//!   of this process is writing the same there.
-//! - **Done or refused**, for an update on revision r, once the key has gone beyond r: whichever change was the first behind r is ours, or
-//!   ours was not done and never will be, for its condition can hold no more. The key's own history tells which.
-//! - **Not done**, if etcd said that its space is used up and the key is as it was: absent, or at revision r. A create that somebody has
-//!   deleted since counts as not done; nothing of it is left.
-//! - **Unknown** otherwise: above all while the key is as it was, since the lost request may still be on its way.
+//! - **Done**, if the key holds our value under our lease, from a revision later than any known
+//!   when the call began, and no other call of this process is writing the same there.
+//! - **Done or refused**, for an update on revision r, once the key has gone beyond r: whichever
+//!   change was the first behind r is ours, or ours was not done and never will be, for its
+//!   condition can hold no more. The key's own history tells which.
+//! - **Not done**, if etcd said that its space is used up and the key is as it was: absent, or at
+//!   revision r. A create whose key a client has deleted since counts as not done; nothing of it is
+//!   left.
+//! - **Unknown** otherwise: above all while the key is as it was, since the lost request may still
+//!   be on its way.
 
 use std::sync::Arc;
 
@@ -47,7 +50,8 @@ impl Shared {
         let Ok(current) = self.version_at(lost.key, 0, deadline).await else {
             return unknown();
         };
-        // etcd has answered, so the request is not on its way any more: a key that is as it was will stay so.
+        // etcd has answered, so the request is not on its way any more: a key that is as it was
+        // will stay so.
         let is_as_it_was = current
             .as_ref()
             .map(|current| unsigned(current.mod_revision))
@@ -87,8 +91,9 @@ impl Shared {
             && self.expiries.is_alone(lost.key, lost.lease, lost.value)
     }
 
-    /// The version that replaced the one at a revision, found by going back from the current one. `None` if the key is still at that
-    /// revision, was deleted since, or has changed too often to look.
+    /// The version that replaced the one at a revision, found by going back from the current one.
+    /// `None` if the key is still at that revision, was deleted since, or has changed too often to
+    /// look.
     async fn first_behind(
         &self,
         key: &Bytes,
@@ -98,7 +103,8 @@ impl Shared {
     ) -> Option<KeyValue> {
         for _ in 0..VERSIONS_MAX {
             let at = unsigned(version.mod_revision);
-            // A key that was created anew has no version before, or one of another life.
+            // A key that was created again has no version before, or one from before it was
+            // deleted.
             if at <= expected || unsigned(version.create_revision) > expected {
                 return None;
             }

@@ -42,7 +42,8 @@ pub(super) struct Shared {
     pub(super) fed: tokio::sync::watch::Sender<Revision>,
     /// Wakes the feed to ask etcd for progress.
     pub(super) want_progress: Notify,
-    /// The oldest revision that can be read, as far as is known; zero if nothing was ever forgotten.
+    /// The oldest revision that can be read, as far as is known; zero if nothing was ever
+    /// forgotten.
     pub(super) oldest: AtomicU64,
     pub(super) expired: AtomicU64,
     /// The latest revision this process wrote.
@@ -176,8 +177,8 @@ impl Shared {
         }
     }
 
-    /// Asks etcd how long the lease of another program has left. If etcd cannot tell now, the record is taken for one
-    /// that lives on, and it is asked again next time.
+    /// Asks etcd how long the lease of another program has left. If etcd cannot tell now, the
+    /// record is taken for one that lives on, and it is asked again next time.
     pub(super) async fn first_sight(&self, lease: i64) -> Option<End> {
         let request = wire::LeaseTimeToLiveRequest { id: lease };
         let deadline = self.client.deadline();
@@ -208,8 +209,9 @@ impl Shared {
         self.read_clock().1
     }
 
-    /// Both times now. What is reckoned by a clock that is set back for a moment seems to end early; so the confirmed time
-    /// takes note of every such reading, and is behind for as long as it matters.
+    /// Both times now. What is reckoned by a clock that is set back for a moment seems to end
+    /// early; so the confirmed time takes note of every such reading, and is behind for as long as
+    /// it matters.
     pub(super) fn reading(&self) -> Reading {
         self.read_clock().0
     }
@@ -223,10 +225,10 @@ impl Shared {
         (now, confirmed.at(now))
     }
 
-    /// Waits for the feed to come to a revision, for so long at most.
+    /// Waits for the feed to reach a revision, for `at_most` at the longest.
     pub(super) async fn until_fed(&self, revision: Revision, at_most: Duration) {
         let mut fed = self.fed.subscribe();
-        // Whoever waits looks for itself how far it has come.
+        // Each caller checks for itself how far the feed has come.
         let _ = timeout(at_most, fed.wait_for(|fed| *fed >= revision)).await;
     }
 }

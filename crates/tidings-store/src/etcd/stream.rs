@@ -17,7 +17,7 @@ use crate::Revision;
 pub(super) enum Ended {
     /// etcd has forgotten changes that were not delivered yet, up to this revision.
     Compacted(Revision),
-    /// The member or the connection failed; another stream can go on where this one stopped.
+    /// The member or the connection failed; another stream can continue where this one stopped.
     Failed(Failure),
 }
 
@@ -141,12 +141,13 @@ impl Stream {
                 continue;
             }
             let mut events = std::mem::take(&mut self.parts);
-            // A stream starts behind its position; this only keeps the promise should a member not keep its own.
+            // A stream starts behind its position; this only keeps the promise should a member not
+            // keep its own.
             events.retain(|event| revision_of(event) > self.position);
             let revision = match events.last() {
                 Some(last) => revision_of(last),
-                // Only an answer without events speaks of progress: what follows the last of several events may be
-                // on its way.
+                // Only an answer without events speaks of progress: what follows the last of
+                // several events may be on its way.
                 None if empty => at,
                 None => continue,
             };
@@ -172,8 +173,8 @@ pub(super) fn revision_of(event: &WatchEvent) -> Revision {
     event.kv.as_ref().map_or(0, |kv| unsigned(kv.mod_revision))
 }
 
-/// Before 3.4.25 and 3.5.8 an answer to a progress request could overtake events (etcd issue 15220). The progress etcd
-/// tells on its own, every ten minutes, never does.
+/// Before 3.4.25 and 3.5.8 an answer to a progress request could overtake events (etcd issue
+/// 15220). The progress etcd tells on its own, every ten minutes, never does.
 fn tells_progress(version: &str) -> bool {
     let mut numbers = version
         .split(['.', '-', '+'])

@@ -179,8 +179,8 @@ fn the_index_and_a_read_of_everything_answer_the_same() {
             for step in &steps {
                 take(&store, &clock, step).await;
             }
-            // Loading began with the store. A snapshot may be ahead of the watch, and only what both have seen is
-            // answered by index: from now on it must do.
+            // Loading began with the store. A snapshot may be ahead of the watch, and only what
+            // both have seen is answered by index: from now on it must do.
             let mut fed = store.shared.fed.subscribe();
             let latest = store.revision();
             fed.wait_for(|fed| *fed >= latest).await.unwrap();
@@ -275,7 +275,7 @@ async fn compaction_is_shared_with_others_on_the_same_etcd() {
     assert_eq!(theirs.shared.oldest(), 0);
     assert!(their_at >= at);
 
-    // Whoever comes first in the next round compacts to where its last round was; the other takes note.
+    // The first store in the next round compacts to where its last round was; the other takes note.
     let second = write("a/2").await;
     let (version, _) = compact::round(&ours.shared, version, at).await.unwrap();
     assert_eq!(version, 2);
@@ -449,7 +449,7 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
     // Deleted since: the key tells nothing any more.
     other.delete("a/1".into(), Some(fifth)).await.unwrap();
     assert!(unknown(&settle(Some(third)).await));
-    // Made anew in between: its history does not reach back to the revision.
+    // Created again in between: its history does not reach back to the revision.
     other.create("a/1".into(), record("1@6")).await.unwrap();
     assert!(unknown(&settle(Some(third)).await));
 }

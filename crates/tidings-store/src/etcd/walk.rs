@@ -42,7 +42,7 @@ impl Walk {
         self.keys_only = true;
     }
 
-    /// Reads about so many keys at once.
+    /// Reads about `len` keys at once.
     pub(super) fn part_len(mut self, len: usize) -> Self {
         self.part_len = len.clamp(1, PART_LEN);
         self

@@ -1,4 +1,5 @@
-//! Watches: from the shared history in memory while it reaches back far enough, else from a stream of their own.
+//! Watches: from the shared history in memory while it reaches back far enough, else from a stream
+//! of their own.
 //!
 //! ```text
 //!   start ──▶ Recent ──fell behind──▶ Direct (no stream) ──▶ Direct (stream) ──caught up──▶ Recent
@@ -59,7 +60,8 @@ pub(super) async fn start(
     }))
 }
 
-/// Whether etcd still has the history after a revision. Its watch would say so too, but only after the start.
+/// Whether etcd still has the history after a revision. Its watch would say so too, but only after
+/// the start.
 async fn check_readable(shared: &Shared, after: Revision) -> Result<(), WatchError> {
     // Nothing was ever forgotten. (And etcd takes zero for the latest.)
     if after == 0 {
@@ -173,7 +175,8 @@ impl EtcdWatch {
         }
     }
 
-    /// The next changes of the own stream, perhaps none that match. Cancel-safe: the position moves with the return.
+    /// The next changes of the own stream, perhaps none that match. Cancel-safe: the position moves
+    /// with the return.
     async fn read_direct(&mut self) -> Result<Vec<Arc<Change>>, WatchError> {
         let Source::Direct(direct) = &mut self.source else {
             return Ok(Vec::new());
@@ -218,8 +221,8 @@ impl EtcdWatch {
                 }
             }
         };
-        // From here on the delivery is out of the stream: should this future be dropped while a lease is looked up, the
-        // stream is opened anew at the unmoved position.
+        // From here on the delivery is out of the stream: should this future be dropped while a
+        // lease is looked up, the stream is opened again at the unmoved position.
         let stream = direct.stream.take();
         let Some(changes) = self.shared.changes_of(&delivery.events).await else {
             return Err(compacted(delivery.revision));

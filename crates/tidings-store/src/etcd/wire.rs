@@ -1,8 +1,9 @@
 //! The part of etcd's v3 API this backend speaks, as protobuf messages.
 //!
-//! Names, numbers and types are those of etcd's `rpc.proto` and `kv.proto`; fields nobody here reads are left out, which
-//! protobuf allows. They are written down rather than generated because every generator needs `protoc` at build time,
-//! and this project builds with a Rust toolchain alone. etcd promises not to change them within v3.
+//! Names, numbers and types are those of etcd's `rpc.proto` and `kv.proto`; fields that this crate
+//! does not read are left out, which protobuf allows. They are written down rather than generated
+//! because every generator needs `protoc` at build time, and this project builds with a Rust
+//! toolchain alone. etcd promises not to change them within v3.
 
 use bytes::Bytes;
 
@@ -124,7 +125,8 @@ pub(super) enum Response {
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Empty {}
 
-/// Equality of a key's version or modification revision with a number: the two comparisons this backend makes.
+/// Equality of a key's version or modification revision with a number: the two comparisons this
+/// backend makes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Compare {
     #[prost(int32, tag = "1")]

@@ -2,11 +2,13 @@
 //!
 //! What may be sent again when an answer was lost:
 //!
-//! - An update or a delete on revision r: yes. The key can be at r only before it, so of all copies one takes effect.
-//! - A create: no. The key could have been created by the first copy, deleted by somebody, and created anew by the second.
+//! - An update or a delete on revision r: yes. The key can be at r only before it, so of all copies
+//!   one takes effect.
+//! - A create: no. The key could have been created by the first copy, deleted by another client,
+//!   and created again by the second.
 //!
-//! What was done is then told by reading the key and, for an update, its history (`settle.rs`). Where that cannot tell, the outcome
-//! is [`Fault::Unknown`].
+//! What was done is then told by reading the key and, for an update, its history (`settle.rs`).
+//! Where that cannot tell, the outcome is [`Fault::Unknown`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,10 +28,11 @@ use super::wire::{
 use crate::limits::check_size;
 use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, VALUE_LEN_MAX, WriteError};
 
-/// Deletes in one transaction. etcd allows 128 operations by default; each of these is a transaction of its own inside.
+/// Deletes in one transaction. etcd allows 128 operations by default; each of these is a
+/// transaction of its own inside.
 const EXPIRE_BATCH: usize = 64;
 
-/// What a transaction takes besides value and key, in bytes, generously.
+/// Bytes of a transaction in addition to value and key, a generous estimate.
 const REQUEST_OVERHEAD: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +148,8 @@ impl Shared {
         }
     }
 
-    /// A lease for a record. One that has expired already is refused, after what would be refused before it.
+    /// A lease for a record. One that has expired already is refused, after what would be refused
+    /// before it.
     async fn lease_for(
         &self,
         key: &Bytes,
@@ -175,7 +179,8 @@ impl Shared {
         Ok(lease.map_err(Fault::from)?)
     }
 
-    /// Refuses a write on a version whose time has come though etcd still has it. Costs a read only if that is not known.
+    /// Refuses a write on a version whose time has come though etcd still has it. Costs a read only
+    /// if that is not known.
     async fn check_live(
         &self,
         key: &Bytes,
@@ -212,7 +217,8 @@ impl Shared {
         }
     }
 
-    /// Does something to a key if it is at a revision (zero: not there), and otherwise looks what is there.
+    /// Does something to a key if it is at a revision (zero: not there), and otherwise looks what
+    /// is there.
     async fn transact(
         &self,
         key: &[u8],
@@ -238,7 +244,8 @@ impl Shared {
             let failure = match sent {
                 Ok(answer) => {
                     let answered = self.answered(answer);
-                    // Perhaps the copy whose answer was lost was done, and so the condition no longer holds.
+                    // Perhaps the copy whose answer was lost was done, and so the condition no
+                    // longer holds.
                     return match (answered, lost) {
                         (Answered::Other(_), Some(failure)) => Err(failure),
                         (answered, _) => Ok(answered),
@@ -381,7 +388,8 @@ impl Shared {
                 success: batch.iter().map(one).collect(),
                 ..TxnRequest::default()
             };
-            // On exact revisions, so it may be sent again; a deletion whose answer was lost is then not counted.
+            // On exact revisions, so it may be sent again; a deletion whose answer was lost is then
+            // not counted.
             let deadline = self.client.deadline();
             let answer: Result<TxnResponse, _> = self.client.ask(TXN, transaction, deadline).await;
             let answer = answer.map_err(Fault::from)?;

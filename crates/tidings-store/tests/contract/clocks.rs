@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tidings_store::clock::Clock;
 use tidings_store::{
     Change, ListRequest, NewRecord, NewestRequest, ObjectSelector, UnixMillis, WriteError,
 };
 
 use crate::support::backends::{Make, embedded, embedded_roomy, memory};
-use crate::support::{Fixture, about, next_shown};
+use crate::support::{Fixture, about, check_random, next_shown};
 
 const DAY: i64 = 86_400_000;
 
@@ -145,21 +144,9 @@ async fn check(mut fixture: Fixture, steps: Vec<Step>) {
 }
 
 fn check_on(backend: Make, cases: u32) {
-    let mut runner = TestRunner::new(Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
+    check_random(cases, &steps(), async |steps| {
+        check(new(backend).await, steps).await;
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    let result = runner.run(&steps(), |steps| {
-        runtime.block_on(async { check(new(backend).await, steps).await });
-        Ok(())
-    });
-    result.unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]

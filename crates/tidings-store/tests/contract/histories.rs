@@ -11,9 +11,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::support::backends::Make;
-use crate::support::{Fixture, START, about, show, show_change};
+use crate::support::{Fixture, START, about, check_random, show, show_change};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use tidings_store::clock::Clock;
 use tidings_store::{
     Change, CountsRequest, HOUR_MILLIS, Index, ListRequest, NewRecord, NewestRequest,
@@ -580,41 +579,27 @@ pub(crate) fn check(backend: Make) {
         .ok()
         .and_then(|count| count.parse().ok())
         .unwrap_or(12);
-    let mut runner = TestRunner::new(Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
+    check_random(cases, &steps(), async |steps| {
+        let Some(fixture) = Fixture::on(backend).await else {
+            return;
+        };
+        let mut run = Run::new(fixture).await;
+        for step in steps {
+            run.step(step).await;
+        }
+        run.look(128).await;
+        run.fixture.store.expire().await.unwrap();
+        run.learn().await;
+        let now = run.fixture.clock.now();
+        let due = run
+            .model
+            .now
+            .values()
+            .filter_map(|(record, ..)| record.expires_at)
+            .filter(|at| *at <= now)
+            .count();
+        // In the embedded store one that lives on may hold up others in its bucket.
+        assert!(due == 0 || run.fixture.backend.is_durable());
+        run.fixture.store.close().await;
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    let result = runner.run(&steps(), |steps| {
-        runtime.block_on(async {
-            let Some(fixture) = Fixture::on(backend).await else {
-                return;
-            };
-            let mut run = Run::new(fixture).await;
-            for step in steps {
-                run.step(step).await;
-            }
-            run.look(128).await;
-            run.fixture.store.expire().await.unwrap();
-            run.learn().await;
-            let now = run.fixture.clock.now();
-            let due = run
-                .model
-                .now
-                .values()
-                .filter_map(|(record, ..)| record.expires_at)
-                .filter(|at| *at <= now)
-                .count();
-            // In the embedded store one that lives on may hold up others in its bucket.
-            assert!(due == 0 || run.fixture.backend.is_durable());
-            run.fixture.store.close().await;
-        });
-        Ok(())
-    });
-    result.unwrap_or_else(|error| panic!("{error}"));
 }

@@ -55,7 +55,7 @@ fn read_value<'de, D: Deserializer<'de>>(
                 fitting.ok()
             });
         }
-        // Go's `*bool`: false is a value, absent is none.
+        // Go's `*bool`: false is a value, absent is no value.
         Place::Bool(place) => {
             *place = match read_scalar(value)? {
                 Scalar::Null => None,
@@ -139,7 +139,7 @@ fn read_text<'de, D: Deserializer<'de>>(
     })
 }
 
-/// An integer of a Go type; a number that is none of it is shown.
+/// An integer of a Go type; a number outside it is shown.
 fn integer<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,

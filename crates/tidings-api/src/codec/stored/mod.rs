@@ -29,7 +29,8 @@ use super::{Api, write_type};
 /// `TypeMeta{apiVersion: "v1", kind: "Event"}` as the envelope's first field.
 const TYPE_OF_STORED: &[u8] = b"\x0a\x02v1\x12\x05Event";
 
-/// An event in the bytes of its record. See the module documentation for what `None` means everywhere.
+/// An event in the bytes of its record. See the module documentation for what `None` means
+/// everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredEvent<'a> {
     event: Message<'a>,

@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::api::core::v1::Event;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::Value;
 use tidings_testing::etcd::Cluster;
 use tidings_testing::process::Process;
-use tidings_testing::serving::client;
+use tidings_testing::serving::{client, event};
 
 /// What a slow machine may need for anything here.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -67,23 +67,6 @@ impl Server {
         let said = self.process.errors();
         assert_eq!(self.process.wait().code(), Some(0), "{said}");
         said
-    }
-}
-
-fn event(name: &str) -> Event {
-    Event {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            kind: Some("Pod".into()),
-            namespace: Some("shop".into()),
-            name: Some("web".into()),
-            ..ObjectReference::default()
-        },
-        reason: Some("BackOff".into()),
-        ..Event::default()
     }
 }
 

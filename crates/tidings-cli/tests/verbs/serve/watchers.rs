@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::api::core::v1::Event;
 use kube::api::{
-    DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use kube::runtime::reflector::{self, ObjectRef, Store, reflector};
 use kube::runtime::utils::Backoff;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use tidings_store::Store as _;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_testing::process::Process;
-use tidings_testing::serving::config;
+use tidings_testing::serving::{config, event};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -194,18 +194,8 @@ async fn write(
     acknowledged: &mpsc::UnboundedSender<u64>,
 ) {
     let event = Event {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            kind: Some("Pod".into()),
-            namespace: Some("shop".into()),
-            name: Some("web".into()),
-            ..ObjectReference::default()
-        },
         count: Some(1),
-        ..Event::default()
+        ..event(name)
     };
     let tell = |event: &Event| acknowledged.send(version(event)).unwrap();
     loop {

@@ -75,8 +75,8 @@ struct Plugin {
 }
 
 impl EventRateLimitOptions {
-    /// Reads a `Configuration` of `eventratelimit.admission.k8s.io/v1alpha1`, as kube-apiserver's plugin does, but refuses
-    /// fields it does not know.
+    /// Reads a `Configuration` of `eventratelimit.admission.k8s.io/v1alpha1`, as kube-apiserver's
+    /// plugin does, but refuses fields it does not know.
     ///
     /// # Errors
     /// What is wrong, and on which line.
@@ -84,8 +84,9 @@ impl EventRateLimitOptions {
         Ok(limits(&settings::read(text)?)?)
     }
 
-    /// Reads what an `AdmissionConfiguration` of `apiserver.config.k8s.io/v1` says of the plugin `EventRateLimit`: in
-    /// place, or in a file named relative to `folder`. Without that plugin nothing is limited; others are passed over.
+    /// Reads what an `AdmissionConfiguration` of `apiserver.config.k8s.io/v1` says of the plugin
+    /// `EventRateLimit`: in place, or in a file named relative to `folder`. Without that plugin
+    /// nothing is limited; other plugins are ignored.
     ///
     /// # Errors
     /// What is wrong, where.
@@ -143,7 +144,8 @@ impl EventRateLimitOptions {
     }
 }
 
-/// The limits, if they are as upstream's `ValidateConfiguration` wants them. All that is wrong is said at once.
+/// The limits, if they are as upstream's `ValidateConfiguration` wants them. All that is wrong is
+/// said at once.
 fn limits(configuration: &Configuration) -> Result<EventRateLimitOptions, SettingsError> {
     settings::check_kind(
         configuration.api_version.as_ref(),

@@ -1,6 +1,7 @@
-//! The file: documents in YAML or JSON, each a Role, ClusterRole, RoleBinding, ClusterRoleBinding, or a List of them, as
-//! `kubectl get -o yaml` prints them. Rules are those of `k8s.io/kubernetes/pkg/apis/rbac/validation`; a field that is not
-//! known is an error, because a misspelt one would grant or deny something else than was meant.
+//! The file: documents in YAML or JSON, each a Role, ClusterRole, RoleBinding, ClusterRoleBinding,
+//! or a List of them, as `kubectl get -o yaml` prints them. Rules are those of
+//! `k8s.io/kubernetes/pkg/apis/rbac/validation`; a field that is not known is an error, because a
+//! misspelt one would grant or deny something else than was meant.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,8 @@ pub(super) enum Subject {
     ServiceAccount { namespace: String, name: String },
 }
 
-/// What may be done. In a rule about objects the URLs are empty, in one about URLs everything but the verbs is.
+/// What may be done. In a rule about objects the URLs are empty, in one about URLs everything but
+/// the verbs is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Rule {
@@ -147,7 +149,7 @@ impl LabelSelector {
     }
 }
 
-/// Reads every object of a file. An empty document (two separators in a row, a comment) is none.
+/// Reads every object of a file. Empty documents (two separators in a row, a comment) are skipped.
 pub(super) fn read(text: &str) -> Result<Vec<Object>, RbacError> {
     // A user or namespace may be called y or no.
     let options = serde_saphyr::options! { strict_booleans: true };

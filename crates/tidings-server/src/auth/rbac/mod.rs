@@ -1,8 +1,10 @@
-//! Permissions from a file, evaluated as kube-apiserver's RBAC does (`k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac`):
-//! whatever no rule allows is not allowed, and no rule forbids.
+//! Permissions from a file, evaluated as kube-apiserver's RBAC does
+//! (`k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac`): whatever no rule allows is not allowed,
+//! and no rule forbids.
 //!
-//! Roles and bindings are resolved once, when the file is read: a question costs a look at the grants of one user and of its
-//! groups. A binding to a role that is not there is an error, not a grant of nothing.
+//! Roles and bindings are resolved once, when the file is read: a question costs a look at the
+//! grants of one user and of its groups. A binding to a role that is not there is an error, not a
+//! grant of nothing.
 
 mod error;
 mod file;
@@ -17,7 +19,7 @@ use file::{Binding, Object, Role, Subject};
 use super::User;
 use super::attributes::{Attributes, ResourceAttributes};
 
-/// What everybody may, and the roles one can bind without defining them.
+/// What all clients may do, and the roles that can be bound without a definition.
 const DEFAULTS: &str = include_str!("defaults.yaml");
 
 /// Who may do what. See [`RbacPolicy::parse`].
@@ -30,19 +32,20 @@ pub struct RbacPolicy {
 /// One role, given to one subject.
 #[derive(Clone, Debug)]
 struct Grant {
-    /// Where it holds; everywhere if there is none.
+    /// Where it applies; without a namespace, everywhere.
     namespace: Option<String>,
     rules: Arc<[Rule]>,
-    /// What is said of a request it allows.
+    /// The reason given for a request that it allows.
     reason: String,
 }
 
 type Place = (Option<String>, String);
 
 impl RbacPolicy {
-    /// Reads Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, one or more YAML documents as `kubectl get -o yaml`
-    /// prints them. They add to the roles `cluster-admin`, `admin`, `edit` and `view` (as far as these concern Events) and to
-    /// what kube-apiserver's default policy grants everybody; an object with the same kind and name replaces a default.
+    /// Reads Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, one or more YAML documents
+    /// as `kubectl get -o yaml` prints them. They add to the roles `cluster-admin`, `admin`, `edit`
+    /// and `view` (as far as these concern Events) and to what kube-apiserver's default policy
+    /// grants to all clients; an object with the same kind and name replaces a default.
     ///
     /// # Errors
     /// [`RbacError`] says which document is wrong and how.
@@ -198,8 +201,8 @@ fn describe(kind: &str, namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// The rules of a role; those of an aggregated one are the rules of the ClusterRoles it selects, whose rules may be
-/// aggregated in turn.
+/// The rules of a role; those of an aggregated one are the rules of the ClusterRoles it selects,
+/// whose rules may be aggregated in turn.
 fn rules_of(role: &Role, roles: &BTreeMap<Place, Role>) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut seen: HashSet<&str> = HashSet::from([role.name.as_str()]);
@@ -224,7 +227,8 @@ fn rules_of(role: &Role, roles: &BTreeMap<Place, Role>) -> Vec<Rule> {
 /// What is granted without a file.
 impl Default for RbacPolicy {
     fn default() -> Self {
-        // The built-in policy is valid, which a test makes sure of; were it not, nothing would be granted.
+        // The built-in policy is valid, which a test makes sure of; were it not, nothing would be
+        // granted.
         Self::parse("").unwrap_or_else(|_| Self {
             users: HashMap::new(),
             groups: HashMap::new(),

@@ -8,6 +8,8 @@ mod enveloped;
 use std::path::Path;
 use std::sync::Arc;
 
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestRunner};
 use tempfile::TempDir;
 use tidings_store::clock::ManualClock;
 use tidings_store::{
@@ -197,4 +199,23 @@ pub(crate) fn about(name: &str, last_seen: i64) -> Index {
         last_seen: UnixMillis(START + last_seen * 1000),
         ..Index::default()
     }
+}
+
+/// Runs a case on this many random inputs; the least that fails is reported.
+pub(crate) fn check_random<S: Strategy>(cases: u32, inputs: &S, case: impl AsyncFn(S::Value)) {
+    let mut runner = TestRunner::new(Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let result = runner.run(inputs, |input| {
+        runtime.block_on(case(input));
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
 }

@@ -1,4 +1,5 @@
-//! Events of k8s-openapi's types, which the recorder sends, as sources; and the bodies of creations.
+//! Events of k8s-openapi's types, which the recorder sends, as sources; and the bodies of
+//! creations.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     FieldsV1, ManagedFieldsEntry, MicroTime, ObjectMeta, OwnerReference, Time,
 };
 
-use super::{Sink, Source, protobuf, write_fields, write_members};
 use crate::EventApi;
 use crate::fields::{Field, Type, core_v1, events_v1};
+use crate::wire::{Sink, Source, envelope, write_fields, write_members};
 
 fn table(api: EventApi) -> &'static Type {
     match api {
@@ -18,8 +19,8 @@ fn table(api: EventApi) -> &'static Type {
     }
 }
 
-/// `event` as client-go sends it. What is deprecated in events.k8s.io/v1 is left out there, or empty
-/// where Go cannot leave it out.
+/// `event` as client-go sends it. What is deprecated in events.k8s.io/v1 is left out there, or
+/// empty where Go cannot leave it out.
 pub(crate) fn json(api: EventApi, mut event: Event) -> Vec<u8> {
     clear_deprecated(api, &mut event);
     let mut out = Vec::with_capacity(1024);
@@ -37,7 +38,7 @@ pub(crate) fn json(api: EventApi, mut event: Event) -> Vec<u8> {
 /// The same as protobuf.
 pub(crate) fn protobuf(api: EventApi, mut event: Event) -> Vec<u8> {
     clear_deprecated(api, &mut event);
-    protobuf::envelope(api.api_version(), table(api), &event).unwrap_or_default()
+    envelope(api.api_version(), table(api), &event).unwrap_or_default()
 }
 
 fn clear_deprecated(api: EventApi, event: &mut Event) {

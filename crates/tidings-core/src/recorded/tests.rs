@@ -13,7 +13,8 @@ fn sent(given: &str) -> String {
     String::from_utf8(json(EventApi::Core, given)).unwrap()
 }
 
-/// Each is what `json.Marshal` of k8s.io/api/core/v1.Event makes of it, `kind` and `apiVersion` set.
+/// Each is what `json.Marshal` of k8s.io/api/core/v1.Event makes of it, `kind` and `apiVersion`
+/// set.
 #[test]
 fn fields_are_there_in_the_order_of_go() {
     let empty = r#"{"kind":"Event","apiVersion":"v1","metadata":{},"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"eventTime":null,"reportingComponent":"","reportingInstance":""}"#;
@@ -35,7 +36,8 @@ fn fields_are_there_in_the_order_of_go() {
     assert_eq!(sent(whole), whole);
 }
 
-/// What `Marshal` of k8s.io/api 0.36 makes of the event below as core/v1, and of the same as events.k8s.io/v1.
+/// What `Marshal` of k8s.io/api 0.36 makes of the event below as core/v1, and of the same as
+/// events.k8s.io/v1.
 const METADATA: &str = concat!(
     "0a99010a016e1201671a026e732201732a017532013138034208088081c8ac0610004a08088181c8ac06100050005a060a016c12013162060a016112",
     "013162050a016212006a130a03506f641a01702201712a027631300138007201667201658a01390a016d12065570646174651a0276312208088281c8",
