@@ -310,6 +310,27 @@ impl Wait {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_is_kept_or_only_looked_at_is_not_waited_for() {
+        let plain = || Context::new(Span::none(), None);
+        assert!(plain().unawaited().is_none() && plain().kept().is_none());
+        assert!(!plain().is_awaited() && !plain().may_be_written());
+        let spanned = Context::new(tracing::info_span!("recording"), None);
+        let looked_at = spanned.unawaited().expect("the span");
+        assert!(!looked_at.is_awaited());
+        for recovered in [true, false] {
+            let context = Context {
+                spilled: Mutex::new(vec![7]),
+                recovered,
+                ..plain()
+            };
+            assert_eq!(context.may_be_written(), recovered);
+            let kept = context.kept().expect("a place");
+            assert_eq!(kept.may_be_written(), recovered);
+            assert!(context.kept().is_none(), "it has none any more");
+        }
+    }
+
     /// Whichever of the two has more, that stays where it is: a series of n events costs n steps.
     #[test]
     fn the_places_of_many_events_are_not_copied_for_one_more() {

@@ -128,6 +128,28 @@ impl fmt::Display for FlushReport {
 mod tests {
     use super::*;
 
+    /// What handlers missed was dropped, or never taken.
+    #[test]
+    fn what_handlers_missed_is_said() {
+        for (dropped, pending, missed) in [
+            (0, 0, None),
+            (2, 0, Some(2)),
+            (0, 3, Some(3)),
+            (2, 3, Some(5)),
+        ] {
+            let mut handlers = Counts {
+                offered: 10,
+                pending,
+                ..Counts::default()
+            };
+            handlers.dropped.add(DropCause::QueueFull, dropped);
+            let report = FlushReport::new(Counts::default(), handlers).to_string();
+            let (_, line) = report.split_once('\n').unwrap_or_default();
+            let expected = missed.map(|missed| format!("  handlers missed {missed} of 10"));
+            assert_eq!(line, expected.unwrap_or_default());
+        }
+    }
+
     #[test]
     fn a_report_reads_well() {
         let mut sinks = Counts {

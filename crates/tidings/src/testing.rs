@@ -231,6 +231,38 @@ mod tests {
     use crate::config::QueueOptions;
 
     #[test]
+    #[should_panic(expected = "but these were recorded:\n  Normal Started one")]
+    fn an_event_too_many_is_shown() {
+        let (recorder, mut events) = recorder();
+        events.assert_no_more();
+        recorder.normal(&Pod::default(), "Started", "one");
+        events.assert_no_more();
+    }
+
+    #[test]
+    fn the_queue_of_client_go_is_short() {
+        let bounds = [
+            BroadcasterOptions::client_go(),
+            BroadcasterOptions::default(),
+        ]
+        .map(|options| options.queue.events_max);
+        assert_eq!(bounds, [1_000, QueueOptions::default().events_max]);
+        assert!(bounds[0] < bounds[1]);
+    }
+
+    #[tokio::test]
+    async fn events_come_one_by_one() {
+        let (recorder, mut events) = recorder();
+        assert!(events.next_event().is_none());
+        recorder.normal(&Pod::default(), "Started", "one");
+        recorder.normal(&Pod::default(), "Started", "two");
+        let awaited = events.recv().await.expect("one is there");
+        let next = events.next_event().expect("one more is there");
+        assert_eq!((awaited.message(), next.message()), ("one", "two"));
+        assert!(events.next_event().is_none());
+    }
+
+    #[test]
     fn lines_are_those_of_client_go() {
         let (recorder, mut events) = recorder();
         recorder.normal(&Pod::default(), "Started", "100 %");

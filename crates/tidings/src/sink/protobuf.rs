@@ -121,6 +121,26 @@ mod tests {
         \x22\x09Forbidden\x2aG\x0a\x03web\x12\0\x1a\x06events\x22\x32\x0a\x14NamespaceTerminating\x12\x06gone: \x1a\x12metadata.namespace\x28\x02\x32\0\x30\x93\x03\x1a\0\x22\0";
 
     #[test]
+    fn fields_of_every_kind_are_passed_over() {
+        let message = b"\x08\x96\x01\x11........\x1a\x02hi\x25....\x2a\x01!";
+        let found: Vec<_> = fields(message)
+            .map(|field| (field.number, field.bytes(field.number)))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (1, None),
+                (2, None),
+                (3, Some(&b"hi"[..])),
+                (4, None),
+                (5, Some(&b"!"[..]))
+            ]
+        );
+        // A group, which no message has any more, is the end.
+        assert_eq!(fields(b"\x0b\x2a\x01!").count(), 0);
+    }
+
+    #[test]
     fn a_refusal_is_read() {
         let expected = Said {
             message: "forbidden: is being terminated".to_owned(),

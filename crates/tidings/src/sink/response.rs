@@ -189,6 +189,15 @@ mod tests {
             .collect()
     }
 
+    #[test]
+    fn a_request_that_cannot_be_made_is_not_tried_again() {
+        let no_uri = http::Uri::try_from("\n").expect_err("no URI has a line end");
+        let error = failure(&kube::Error::HttpError(no_uri.into()));
+        assert!(matches!(error.kind, WriteErrorKind::Invalid), "{error:?}");
+        let error = failure(&kube::Error::LinesCodecMaxLineLengthExceeded);
+        assert!(matches!(error.kind, WriteErrorKind::Transport), "{error:?}");
+    }
+
     /// client-go `rest` TestIsNextRetry knows seconds only.
     #[test]
     fn retry_after_is_seconds_or_a_date() {
