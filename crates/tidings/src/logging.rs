@@ -94,6 +94,8 @@ pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
 
 #[cfg(test)]
 mod tests {
+    use tidings_core::ReferenceFields;
+
     use super::*;
 
     #[test]

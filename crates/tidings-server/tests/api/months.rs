@@ -49,11 +49,14 @@ impl Months {
         self.now += STEP * HOUR;
         while self.server.store.expire().await.unwrap() > 0 {}
         let now = self.now;
-        let mut ended: Vec<String> = self
-            .alive
-            .extract_if(.., |_, end| *end <= now)
-            .map(|(name, _)| format!("DELETED {name}"))
-            .collect();
+        let mut ended = Vec::new();
+        self.alive.retain(|name, end| {
+            let lives = *end > now;
+            if !lives {
+                ended.push(format!("DELETED {name}"));
+            }
+            lives
+        });
         let mut seen = Vec::new();
         for _ in 0..ended.len() {
             seen.push(self.line().await);
