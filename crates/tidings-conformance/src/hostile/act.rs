@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// After this nothing more is answered.
 const SILENCE: Duration = Duration::from_millis(300);
 
+/// Longest head that the server reads by default, in bytes.
+const HEAD_MAX: u64 = 64 * 1024;
+
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -204,14 +207,21 @@ async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), 
             Some(open) => open,
             none => none.insert(client.connect().await.map_err(ActError::Connect)?),
         };
+        let request = ask.request(TOKEN)?;
+        let is_refused_unread = headers_length(request.headers()) > HEAD_MAX;
         let answered = async {
-            let mut answer = open.send(ask.request(TOKEN)?).await?;
+            let mut answer = open.send(request).await?;
             let length = answer.length().await?;
             Ok::<_, HttpError>((answer.status, length + headers_length(&answer.headers)))
         };
         match answered.await {
             Ok((status, length)) => seen.answer(status, length),
             Err(HttpError::Request(error)) => return Err(error.into()),
+            // The 431 is lost if the connection ends while the rest of the head is on its way.
+            Err(_) if is_refused_unread => {
+                "431".clone_into(&mut seen.said);
+                connection = None;
+            }
             Err(error) => {
                 seen.no_answer(chain(&error));
                 connection = None;
