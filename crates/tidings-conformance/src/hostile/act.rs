@@ -29,8 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// After this nothing more is answered.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Longest head that the server reads by default, in bytes.
-const HEAD_MAX: u64 = 64 * 1024;
+/// How often a request is sent before it counts as unanswered. The answer to one that is refused
+/// unread is lost if the connection ends while the rest is on its way.
+const TRIES: u32 = 5;
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
@@ -203,29 +204,30 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
 async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), ActError> {
     let mut connection = None;
     for ask in asks {
-        let open: &mut Connection = match &mut connection {
-            Some(open) => open,
-            none => none.insert(client.connect().await.map_err(ActError::Connect)?),
-        };
-        let request = ask.request(TOKEN)?;
-        let is_refused_unread = headers_length(request.headers()) > HEAD_MAX;
-        let answered = async {
-            let mut answer = open.send(request).await?;
-            let length = answer.length().await?;
-            Ok::<_, HttpError>((answer.status, length + headers_length(&answer.headers)))
-        };
-        match answered.await {
-            Ok((status, length)) => seen.answer(status, length),
-            Err(HttpError::Request(error)) => return Err(error.into()),
-            // The 431 is lost if the connection ends while the rest of the head is on its way.
-            Err(_) if is_refused_unread => {
-                "431".clone_into(&mut seen.said);
-                connection = None;
+        let mut tries = TRIES;
+        loop {
+            tries -= 1;
+            let open: &mut Connection = match &mut connection {
+                Some(open) => open,
+                none => none.insert(client.connect().await.map_err(ActError::Connect)?),
+            };
+            let answered = async {
+                let mut answer = open.send(ask.request(TOKEN)?).await?;
+                let length = answer.length().await?;
+                Ok::<_, HttpError>((answer.status, length + headers_length(&answer.headers)))
+            };
+            match answered.await {
+                Ok((status, length)) => seen.answer(status, length),
+                Err(HttpError::Request(error)) => return Err(error.into()),
+                Err(error) => {
+                    connection = None;
+                    if tries > 0 {
+                        continue;
+                    }
+                    seen.no_answer(chain(&error));
+                }
             }
-            Err(error) => {
-                seen.no_answer(chain(&error));
-                connection = None;
-            }
+            break;
         }
     }
     Ok(())
