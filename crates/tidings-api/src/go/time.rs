@@ -1,6 +1,6 @@
 //! Times as Go's `time.Parse` reads them by a layout, element by element: more than RFC 3339 allows
 //! (an hour of one digit), and with Go's words for what cannot be read. The fast reader in
-//! [`crate::codec::time`] knows the usual form; this is for all others.
+//! [`mod@crate::codec::time`] knows the usual form; this is for all others.
 
 use std::fmt::Write;
 
