@@ -52,6 +52,17 @@ pub enum WriteError {
     /// A key needs at least one byte.
     #[error("the key is empty")]
     EmptyKey,
+    /// Writes that are done together name a key twice.
+    #[error("a key is written more than once in one commit")]
+    RepeatedKey,
+    /// More writes are to be done together than accepted.
+    #[error("{len} writes are to be done together, at most {max} are accepted")]
+    TooMany {
+        /// How many there are.
+        len: usize,
+        /// How many are accepted.
+        max: usize,
+    },
     /// Key or value is longer than accepted.
     #[error("{what} is {len} bytes long, at most {max} are accepted")]
     TooLarge {

@@ -64,8 +64,9 @@
 //!
 //! # What it does not do
 //!
-//! Several keys in one transaction, values above [`VALUE_LEN_MAX`], queries beyond key order,
-//! object, reason, type and time.
+//! Several keys in one transaction (only the embedded store does:
+//! [`write_all`](embedded::EmbeddedStore::write_all)), values above [`VALUE_LEN_MAX`], queries beyond
+//! key order, object, reason, type and time.
 
 mod changes;
 pub mod clock;
@@ -80,10 +81,10 @@ mod record;
 mod store;
 
 pub use error::{Fault, ReadError, WatchError, WriteError};
-pub use limits::{INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
+pub use limits::{INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX, WRITES_MAX};
 pub use record::{
-    At, Change, Count, Counts, CountsRequest, Deleted, HOUR_MILLIS, Index, ListRequest, NewRecord,
-    NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place, REVISION_OF_NEW, Record, Revision,
-    Stats, UnixMillis,
+    At, Change, Count, Counts, CountsRequest, Deleted, Expected, HOUR_MILLIS, Index, ListRequest,
+    NewRecord, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place, REVISION_OF_NEW, Record,
+    Revision, Stats, UnixMillis, Write,
 };
 pub use store::{BoxFuture, Store, Watch};

@@ -12,6 +12,9 @@ pub const VALUE_LEN_MAX: usize = 1_572_864;
 /// on these fields stay far below.
 pub const INDEX_LEN_MAX: usize = 4096;
 
+/// Most writes that are done together.
+pub const WRITES_MAX: usize = 4096;
+
 /// Refuses an empty key, and key, value or index above the limits.
 pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), WriteError> {
     let check = |what, len, max| {

@@ -68,6 +68,57 @@ impl NewRecord {
     }
 }
 
+/// What must be under a key for a [`Write`] to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever is there, or nothing.
+    #[default]
+    Any,
+    /// No live record.
+    Absent,
+    /// A live record of exactly this revision.
+    At(Revision),
+}
+
+/// One of several writes that are done together; see
+/// [`EmbeddedStore::write_all`](crate::embedded::EmbeddedStore::write_all).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Where.
+    pub key: Bytes,
+    /// What is there afterwards; `None` deletes.
+    pub record: Option<NewRecord>,
+    /// What must be there before.
+    pub expected: Expected,
+}
+
+impl Write {
+    /// Stores a record, whatever is there.
+    pub fn put(key: impl Into<Bytes>, record: NewRecord) -> Self {
+        Self {
+            key: key.into(),
+            record: Some(record),
+            expected: Expected::Any,
+        }
+    }
+
+    /// Deletes a record. If none is there, the write fails, and with it those beside it.
+    pub fn delete(key: impl Into<Bytes>) -> Self {
+        Self {
+            key: key.into(),
+            record: None,
+            expected: Expected::Any,
+        }
+    }
+
+    /// Sets what must be there before.
+    #[must_use]
+    pub fn expecting(mut self, expected: Expected) -> Self {
+        self.expected = expected;
+        self
+    }
+}
+
 /// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {

@@ -8,25 +8,26 @@
 //! revisions that are not published yet. All of it becomes visible by [`Batch::commit`]; a batch
 //! that is dropped instead has its part of the index taken back.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::bucket::bucket_for;
-use super::codec::Codec;
+use super::codec::{Codec, PackedBody};
 use super::engine::Engine;
 use super::frame::Kind;
-use super::keys::{Ends, NEVER, Placed, Pointer, State, Version};
+use super::keys::{Ends, Fields, NEVER, Placed, Pointer, State, Version};
 use super::log::{Failure, Frames, Unfinished};
 use super::memtable::{Found, Memtable};
 use super::read::View;
-use super::request::Put;
+use super::request::{One, Put};
 use super::stored::{LookedUp, Stored};
 use super::varint::put_varint;
 use crate::changes::Logged;
 use crate::clock::Reading;
-use crate::{Change, Deleted, Fault, Record, Revision, UnixMillis, WriteError};
+use crate::{Change, Deleted, Expected, Fault, Record, Revision, UnixMillis, WriteError};
 
 /// When a commit is made.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +84,32 @@ pub(crate) struct Committed {
     pub(crate) home: Option<u64>,
 }
 
+/// A put that may be done.
+struct ReadyPut {
+    hash: u64,
+    bucket: u64,
+    fields: Fields,
+    reason: String,
+    body: PackedBody,
+    /// Its revision is yet to be given.
+    record: Record,
+    /// The live version that it replaces.
+    replaced: Option<Replaced>,
+    /// The version whose end it writes down.
+    ended: Option<Replaced>,
+}
+
+/// A delete that may be done.
+struct ReadyDelete {
+    hash: u64,
+    ended: Replaced,
+}
+
+enum Ready {
+    Put(Box<ReadyPut>),
+    Delete(ReadyDelete),
+}
+
 /// A key's current version, and its record once that is known.
 struct Replaced {
     placed: Placed,
@@ -119,6 +146,50 @@ impl<'a> Batch<'a> {
     }
 
     pub(crate) fn put(&mut self, put: Put) -> Result<Revision, WriteError> {
+        let ready = self.ready_to_put(put)?;
+        Ok(self.do_put(ready))
+    }
+
+    pub(crate) fn delete(
+        &mut self,
+        key: &Bytes,
+        expected: Option<Revision>,
+    ) -> Result<Deleted, WriteError> {
+        let expected = expected.map_or(Expected::Any, Expected::At);
+        let ready = self.ready_to_delete(key, expected)?;
+        let previous = ready.ended.record.clone();
+        let revision = self.do_delete(ready);
+        Ok(Deleted { revision, previous })
+    }
+
+    /// Does all of them, each against what there was before the first, or none.
+    pub(crate) fn many(&mut self, writes: Vec<One>) -> Result<Vec<Revision>, WriteError> {
+        let mut keys = HashSet::with_capacity(writes.len());
+        if !writes.iter().all(|write| keys.insert(write.key())) {
+            return Err(WriteError::RepeatedKey);
+        }
+        drop(keys);
+        let ready = writes
+            .into_iter()
+            .map(|write| match write {
+                One::Put(put) => {
+                    let ready = self.ready_to_put(*put)?;
+                    Ok(Ready::Put(Box::new(ready)))
+                }
+                One::Delete(key, expected) => {
+                    self.ready_to_delete(&key, expected).map(Ready::Delete)
+                }
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let done = ready.into_iter().map(|ready| match ready {
+            Ready::Put(ready) => self.do_put(*ready),
+            Ready::Delete(ready) => self.do_delete(ready),
+        });
+        Ok(done.collect())
+    }
+
+    /// Whether a put may be done, and what it takes to do it.
+    fn ready_to_put(&mut self, put: Put) -> Result<ReadyPut, WriteError> {
         let Put {
             key,
             value,
@@ -134,11 +205,11 @@ impl<'a> Batch<'a> {
         let current = self.current(hash, &key, Some(looked_up))?;
         let live = current.filter(|pointer| pointer.is_live(self.now));
         match (live, expected) {
-            (Some(Pointer { revision, .. }), None) => {
+            (Some(Pointer { revision, .. }), Expected::Absent) => {
                 return Err(WriteError::AlreadyExists { revision });
             }
-            (None, Some(_)) => return Err(WriteError::NotFound),
-            (Some(Pointer { revision, .. }), Some(expected)) if revision != expected => {
+            (None, Expected::At(_)) => return Err(WriteError::NotFound),
+            (Some(Pointer { revision, .. }), Expected::At(expected)) if revision != expected => {
                 return Err(WriteError::Conflict {
                     expected,
                     current: revision,
@@ -152,7 +223,7 @@ impl<'a> Batch<'a> {
                 now: self.now,
             });
         }
-        let replaced = current
+        let current = current
             .map(|current| self.load(hash, current, found))
             .transpose()?;
         let bucket = bucket_for(
@@ -162,17 +233,46 @@ impl<'a> Batch<'a> {
             self.view.buckets.keys(),
         );
         self.make_bucket(bucket)?;
-
-        // From here on nothing fails, so a request is in the batch wholly or not at all.
         let (replaced, ended) = if live.is_some() {
-            (replaced, None)
+            (current, None)
         } else {
-            (None, replaced)
+            (None, current)
         };
+        Ok(ReadyPut {
+            hash,
+            bucket,
+            fields,
+            reason,
+            body,
+            record: Record {
+                key,
+                value,
+                revision: 0,
+                expires_at,
+            },
+            replaced,
+            ended,
+        })
+    }
+
+    /// Nothing here fails, so a request is in the batch wholly or not at all.
+    fn do_put(&mut self, ready: ReadyPut) -> Revision {
+        let ReadyPut {
+            hash,
+            bucket,
+            fields,
+            reason,
+            body,
+            mut record,
+            replaced,
+            ended,
+        } = ready;
+        let expires_at = record.expires_at;
         if let Some(ended) = ended {
             self.end(hash, ended, true);
         }
         let revision = self.next_revision();
+        record.revision = revision;
         if let Some(replaced) = &replaced {
             self.uncount(&replaced.record, replaced.placed.pointer.bucket);
         }
@@ -187,7 +287,7 @@ impl<'a> Batch<'a> {
         };
         let before = replaced.as_ref().map(|replaced| &replaced.placed);
         self.memtable.know_reason(&fields, &reason);
-        self.memtable.put(hash, &key, &placed, before);
+        self.memtable.put(hash, &record.key, &placed, before);
         let previous = before.map(|before| (before.pointer.revision, before.pointer.bucket));
         let version = Version {
             expires_at,
@@ -203,13 +303,7 @@ impl<'a> Batch<'a> {
             self.log(old, Kind::Replaced, revision, &content);
         }
         self.state.records += 1;
-        self.state.value_bytes += value.len() as u64;
-        let record = Record {
-            key,
-            value,
-            revision,
-            expires_at,
-        };
+        self.state.value_bytes += record.value.len() as u64;
         self.logged.push(Logged {
             previous_index: None,
             previous_bucket: previous.map_or(0, |(_, bucket)| bucket),
@@ -218,14 +312,15 @@ impl<'a> Batch<'a> {
                 previous: replaced.map(|replaced| replaced.record),
             }),
         });
-        Ok(revision)
+        revision
     }
 
-    pub(crate) fn delete(
+    /// Whether a delete may be done, and what it takes to do it.
+    fn ready_to_delete(
         &mut self,
         key: &Bytes,
-        expected: Option<Revision>,
-    ) -> Result<Deleted, WriteError> {
+        expected: Expected,
+    ) -> Result<ReadyDelete, WriteError> {
         let hash = self.view.engine.index.hash(key);
         let current = self
             .current(hash, key, None)?
@@ -234,16 +329,22 @@ impl<'a> Batch<'a> {
             return Err(WriteError::NotFound);
         };
         let revision = current.revision;
-        if let Some(expected) = expected.filter(|expected| *expected != revision) {
-            return Err(WriteError::Conflict {
-                expected,
-                current: revision,
-            });
+        match expected {
+            Expected::At(expected) if revision != expected => {
+                return Err(WriteError::Conflict {
+                    expected,
+                    current: revision,
+                });
+            }
+            Expected::Absent => return Err(WriteError::AlreadyExists { revision }),
+            Expected::Any | Expected::At(_) => {}
         }
         let ended = self.load(hash, current, None)?;
-        let previous = ended.record.clone();
-        let revision = self.end(hash, ended, false);
-        Ok(Deleted { revision, previous })
+        Ok(ReadyDelete { hash, ended })
+    }
+
+    fn do_delete(&mut self, ready: ReadyDelete) -> Revision {
+        self.end(ready.hash, ready.ended, false)
     }
 
     /// Forgets the history up to a revision on demand.

@@ -339,7 +339,9 @@ impl Committer {
         for request in requests.drain(..) {
             answers.push(match request {
                 Request::Put(_, reply) if !has_space => decided(reply, Err(Fault::NoSpace.into())),
+                Request::Many(_, reply) if !has_space => decided(reply, Err(Fault::NoSpace.into())),
                 Request::Put(put, reply) => decided(reply, batch.put(*put)),
+                Request::Many(writes, reply) => decided(reply, batch.many(writes)),
                 Request::Delete {
                     key,
                     expected,

@@ -68,6 +68,8 @@ mod sweep;
 mod sweep_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod together_tests;
 mod trainer;
 mod upkeep;
 mod varint;
@@ -84,8 +86,9 @@ use crate::clock::Reading;
 use crate::confirmed::Confirmed;
 use crate::limits::check_size;
 use crate::{
-    BoxFuture, Counts, CountsRequest, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page,
-    ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
+    BoxFuture, Counts, CountsRequest, Deleted, Expected, Fault, ListRequest, NewRecord,
+    NewestRequest, Page, ReadError, Record, Revision, Stats, Store, WRITES_MAX, Watch, WatchError,
+    Write, WriteError,
 };
 use codec::Codec;
 use committer::Committer;
@@ -96,7 +99,7 @@ use held::{Held, Limits};
 use index::Sizes;
 use keys::Fields;
 use queue::Queue;
-use request::{Put, Request};
+use request::{One, Put, Request};
 use shared::Shared;
 use trainer::Trainer;
 
@@ -189,32 +192,97 @@ impl EmbeddedStore {
         Ok(Self { shared })
     }
 
+    /// Does several writes in one commit, all or none, also across a crash; returns the revision
+    /// of each. Every write is decided against what there was before the first.
+    ///
+    /// # Errors
+    /// That of the first write that cannot be done, as [`Store::create`], [`Store::update`] and
+    /// [`Store::delete`] have it; [`WriteError::RepeatedKey`] if two have the same key;
+    /// [`WriteError::TooMany`] if there are more than [`WRITES_MAX`].
+    ///
+    /// ```
+    /// use tidings_store::{Expected, NewRecord, Store, Write, embedded::EmbeddedStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = EmbeddedStore::open(folder.path(), Default::default())?;
+    /// let position = || Write::put("position", NewRecord::new("17"));
+    /// let event = |name: &'static str| Write::put(name, NewRecord::new("…"));
+    /// store.write_all(vec![event("a"), event("b"), position()]).await?;
+    ///
+    /// // The second is there already, so none is done.
+    /// let again = vec![event("c"), event("b").expecting(Expected::Absent), position()];
+    /// assert!(store.write_all(again).await.is_err());
+    /// assert_eq!(store.get("c".into()).await?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Revision>, WriteError> {
+        if writes.len() > WRITES_MAX {
+            return Err(WriteError::TooMany {
+                len: writes.len(),
+                max: WRITES_MAX,
+            });
+        }
+        let mut bytes = 0;
+        let ready = writes.into_iter().map(|write| {
+            let Write {
+                key,
+                record,
+                expected,
+            } = write;
+            let Some(record) = record else {
+                check_size(&key, None)?;
+                return Ok(One::Delete(key, expected));
+            };
+            bytes += record.value.len();
+            Ok(One::Put(self.ready(key, record, expected)?))
+        });
+        let ready = ready.collect::<Result<Vec<_>, WriteError>>()?;
+        self.shared
+            .submit(bytes, |reply| Request::Many(ready, reply))
+            .await
+    }
+
     async fn put(
         &self,
         key: Bytes,
         record: NewRecord,
-        expected: Option<Revision>,
+        expected: Expected,
     ) -> Result<Revision, WriteError> {
+        let bytes = record.value.len();
+        let put = self.ready(key, record, expected)?;
+        self.shared
+            .submit(bytes, |reply| Request::Put(put, reply))
+            .await
+    }
+
+    /// What can be done on the caller's time, rather than by the one committer: compressing,
+    /// looking for the key, and reading what is replaced.
+    fn ready(
+        &self,
+        key: Bytes,
+        record: NewRecord,
+        expected: Expected,
+    ) -> Result<Box<Put>, WriteError> {
         check_size(&key, Some(&record))?;
         let NewRecord {
             value,
             index,
             expires_at,
         } = record;
-        // Done here, on the caller's time, rather than by the one committer: compressing, looking
-        // for the key, and reading what is replaced.
         let body = self
             .shared
             .codec
             .pack(keys::encode_body(&key, &index, &value));
         let (looked_up, found) = self.shared.read(|view| {
             let looked_up = view.look_up(&key)?;
-            let replaced = expected.and(looked_up.pointer);
+            let replaced = looked_up.pointer.filter(|_| expected != Expected::Absent);
             let found = replaced.map(|pointer| view.version(pointer.revision, pointer.bucket));
             Ok::<_, WriteError>((looked_up, found.transpose()?.flatten()))
         })?;
-        let bytes = value.len();
-        let put = Box::new(Put {
+        Ok(Box::new(Put {
             fields: Fields::of(&index, &key),
             reason: index.reason,
             key,
@@ -224,10 +292,7 @@ impl EmbeddedStore {
             expected,
             looked_up,
             found,
-        });
-        self.shared
-            .submit(bytes, |reply| Request::Put(put, reply))
-            .await
+        }))
     }
 }
 
@@ -250,7 +315,7 @@ async fn blocking<T: Send + 'static>(
 
 impl Store for EmbeddedStore {
     fn create(&self, key: Bytes, record: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
-        Box::pin(self.put(key, record, None))
+        Box::pin(self.put(key, record, Expected::Absent))
     }
 
     fn update(
@@ -259,7 +324,7 @@ impl Store for EmbeddedStore {
         record: NewRecord,
         expected: Revision,
     ) -> BoxFuture<'_, Result<Revision, WriteError>> {
-        Box::pin(self.put(key, record, Some(expected)))
+        Box::pin(self.put(key, record, Expected::At(expected)))
     }
 
     fn delete(

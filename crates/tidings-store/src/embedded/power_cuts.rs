@@ -89,6 +89,11 @@ impl Writer {
                 0 => drop(store.expire().await),
                 1 => drop(store.compact(checked).await),
                 2 if self.number == 4 => self.add_dictionary(store),
+                3..8 => match self.write_pair(store).await {
+                    Ok(()) => {}
+                    Err(WriteError::Fault(_)) => return,
+                    Err(error) => panic!("{error}"),
+                },
                 _ => {}
             }
             let at = self.random.below(KEYS);
@@ -132,6 +137,21 @@ impl Writer {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Two records of one value, of very different lives, in one commit.
+    async fn write_pair(&mut self, store: &EmbeddedStore) -> Result<(), WriteError> {
+        let value = self.random.next().to_string();
+        let now = store.shared.clock.now();
+        let half = |half: &str, minutes: i64| {
+            let end = UnixMillis(now.0 + minutes * MINUTE);
+            let record = NewRecord::new(value.clone()).expires_at(end);
+            Write::put(format!("pair{}/{half}", self.number), record)
+        };
+        let pair = vec![half("left", 1 << 24), half("right", 1 << 30)];
+        let revisions = store.write_all(pair).await?;
+        assert_eq!(revisions[0] + 1, revisions[1]);
+        Ok(())
     }
 
     fn add_dictionary(&mut self, store: &EmbeddedStore) {
@@ -182,6 +202,15 @@ async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story)
     // listed.
     let page = store.list(ListRequest::default()).await.unwrap();
     let mut watch = store.watch(Bytes::new(), story.revision).await.unwrap();
+    for pair in writers.iter().map(|writer| writer.number) {
+        let half = |half| {
+            let key = format!("pair{pair}/{half}");
+            let mut records = page.records.iter();
+            let record = records.find(|record| record.key == key);
+            record.map(|record| record.value.clone())
+        };
+        assert_eq!(half("left"), half("right"), "half a commit");
+    }
     let Story { revision, held } = story;
     let mut told = BTreeMap::new();
     assert!(page.revision >= *revision, "the revision went back");

@@ -6,7 +6,7 @@ use super::codec::PackedBody;
 use super::keys::Fields;
 use super::reply::Reply;
 use super::stored::{LookedUp, Stored};
-use crate::{Deleted, Fault, Revision, UnixMillis, WriteError};
+use crate::{Deleted, Expected, Fault, Revision, UnixMillis, WriteError};
 
 /// Something to be done by the committer, with where to send the answer.
 pub(crate) enum Request {
@@ -16,6 +16,8 @@ pub(crate) enum Request {
         expected: Option<Revision>,
         reply: Reply<Deleted>,
     },
+    /// All or none of them, in one commit.
+    Many(Vec<One>, Reply<Vec<Revision>>),
     Compact {
         revision: Revision,
         reply: Reply<()>,
@@ -25,7 +27,22 @@ pub(crate) enum Request {
     },
 }
 
-/// A create (`expected` is `None`) or an update, prepared by the caller as far as possible.
+/// One of several writes.
+pub(crate) enum One {
+    Put(Box<Put>),
+    Delete(Bytes, Expected),
+}
+
+impl One {
+    pub(crate) fn key(&self) -> &Bytes {
+        match self {
+            Self::Put(put) => &put.key,
+            Self::Delete(key, _) => key,
+        }
+    }
+}
+
+/// A record to be put, prepared by the caller as far as possible.
 pub(crate) struct Put {
     pub(crate) key: Bytes,
     pub(crate) value: Bytes,
@@ -33,7 +50,7 @@ pub(crate) struct Put {
     pub(crate) reason: String,
     pub(crate) expires_at: Option<UnixMillis>,
     pub(crate) body: PackedBody,
-    pub(crate) expected: Option<Revision>,
+    pub(crate) expected: Expected,
     /// What the key pointed to when the caller looked.
     pub(crate) looked_up: LookedUp,
     /// The record to be replaced, as the caller found it.
@@ -46,6 +63,7 @@ impl Request {
         let error = WriteError::Fault(fault);
         match self {
             Self::Delete { reply, .. } => reply.send(Err(error)),
+            Self::Many(_, reply) => reply.send(Err(error)),
             Self::Compact { reply, .. } => reply.send(Err(error)),
             Self::Put(_, reply) | Self::Expire { reply } => reply.send(Err(error)),
         }

@@ -461,7 +461,7 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
         value: Bytes::from_static(b"two"),
         expires_at: None,
         body: shared.codec.pack(body),
-        expected: None,
+        expected: Expected::Absent,
         looked_up: before,
         found: None,
     });
