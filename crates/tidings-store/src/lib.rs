@@ -64,9 +64,9 @@
 //!
 //! # What it does not do
 //!
-//! Several keys in one transaction (only the embedded store does:
-//! [`write_all`](embedded::EmbeddedStore::write_all)), values above [`VALUE_LEN_MAX`], queries beyond
-//! key order, object, reason, type and time.
+//! Several keys in one transaction (only the embedded store does, by
+//! [`write_all`](embedded::EmbeddedStore::write_all)), values above [`VALUE_LEN_MAX`], queries
+//! beyond key order, object, reason, type and time.
 
 mod changes;
 pub mod clock;

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// One of our crates, and those of ours it may use. Tests may use anything.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("tidings-core", &[]),
     ("tidings-api", &["tidings-core"]),
     ("tidings-store", &[]),
@@ -14,8 +14,18 @@ const LAYERS: [(&str, &[&str]); 10] = [
         &["tidings-api", "tidings-core", "tidings-store"],
     ),
     (
+        "tidings-archive",
+        &["tidings-api", "tidings-core", "tidings-store"],
+    ),
+    (
         "tidings-cli",
-        &["tidings", "tidings-core", "tidings-server", "tidings-store"],
+        &[
+            "tidings",
+            "tidings-archive",
+            "tidings-core",
+            "tidings-server",
+            "tidings-store",
+        ],
     ),
     (
         "tidings-conformance",
@@ -65,6 +75,7 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
         "kube",
         &[
             "tidings",
+            "tidings-archive",
             "tidings-cli",
             // Its recorder is one of those that judge.
             "tidings-conformance",

@@ -12,7 +12,7 @@ type Room = (&'static str, &'static [&'static str]);
 
 /// Crates with their rooms, the highest first. Every file of such a crate is in one room, but for
 /// the root, which declares them, and `clock.rs`.
-const ROOMS: [(&str, &[Room]); 6] = [
+const ROOMS: [(&str, &[Room]); 7] = [
     (
         "tidings-core",
         &[
@@ -48,6 +48,16 @@ const ROOMS: [(&str, &[Room]); 6] = [
         &[
             ("backends", &["embedded/", "etcd/", "memory.rs"]),
             ("contract", &["*"]),
+        ],
+    ),
+    (
+        "tidings-archive",
+        &[
+            ("archive", &["archive.rs"]),
+            ("source", &["source/"]),
+            ("follow", &["follow/"]),
+            ("keep", &["keep/"]),
+            ("versions", &["version/"]),
         ],
     ),
     (

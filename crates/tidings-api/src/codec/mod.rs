@@ -13,6 +13,7 @@ pub mod stored;
 pub mod time;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta};
 use prost::Message;
@@ -200,6 +201,20 @@ pub fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unreadable> 
     let metadata = event.metadata.get_or_insert_default();
     metadata.resource_version = Some(revision.to_string());
     Ok(event)
+}
+
+/// When an event last happened: the first that is set of `series.lastObservedTime`,
+/// `lastTimestamp`, `eventTime`, `firstTimestamp` and the creation.
+pub fn last_seen(event: &Event) -> Option<Timestamp> {
+    let series = event.series.as_ref();
+    let metadata = event.metadata.as_ref();
+    series
+        .and_then(|series| micro_time(series.last_observed_time))
+        .or_else(|| time(event.last_timestamp))
+        .or_else(|| micro_time(event.event_time))
+        .or_else(|| time(event.first_timestamp))
+        .or_else(|| time(metadata?.creation_timestamp))
+        .map(Moment::timestamp)
 }
 
 /// When a `Time` is, if it is set.

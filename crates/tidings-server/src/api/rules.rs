@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use tidings_core::validate::{
@@ -122,21 +123,6 @@ pub(crate) fn prepare_update(new: &mut ObjectMeta, old: &ObjectMeta) {
 pub(crate) fn index(event: &Event) -> Index {
     let object = event.involved_object.as_ref();
     let text = |of: fn(&ObjectReference) -> &str| object.map(of).unwrap_or_default().to_owned();
-    let last_seen = event
-        .series
-        .as_ref()
-        .and_then(|series| codec::micro_time(series.last_observed_time))
-        .or_else(|| codec::time(event.last_timestamp))
-        .or_else(|| codec::micro_time(event.event_time))
-        .or_else(|| codec::time(event.first_timestamp))
-        .or_else(|| {
-            codec::time(
-                event
-                    .metadata
-                    .as_ref()
-                    .and_then(|metadata| metadata.creation_timestamp),
-            )
-        });
     Index {
         object_uid: text(ObjectReference::uid),
         object_kind: text(ObjectReference::kind),
@@ -144,7 +130,7 @@ pub(crate) fn index(event: &Event) -> Index {
         object_name: text(ObjectReference::name),
         reason: event.reason().to_owned(),
         event_type: event.r#type().to_owned(),
-        last_seen: UnixMillis(last_seen.map_or(0, |moment| moment.timestamp().as_millisecond())),
+        last_seen: UnixMillis(codec::last_seen(event).map_or(0, Timestamp::as_millisecond)),
     }
 }
 

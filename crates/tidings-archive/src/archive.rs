@@ -1,0 +1,304 @@
+//! One cluster in the archive: its store, and those who follow it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kube::Client;
+use tidings_store::clock::Clock;
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use tidings_store::{ReadError, Store, UnixMillis};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::follow::follower::{Rules, State};
+use crate::keep::coverage::Coverage;
+use crate::keep::keeper::{KeepFor, Keeper};
+use crate::keep::keys;
+use crate::keep::served::ServedStore;
+use crate::source::api_server::{ApiServer, Selection};
+use crate::source::shell::{Progress, Shell};
+use crate::version::record::Record;
+
+/// How a cluster is followed.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ClusterOptions {
+    /// How the cluster is called here.
+    pub name: String,
+    /// Which of its events are followed: all of them by default. Each has a watch of its own.
+    pub selections: Vec<Selection>,
+    /// How long an event is kept after it was last observed. Default: 90 days.
+    pub keep_for: KeepFor,
+    /// Whether an event that ends at the source ends here, too. Default: no.
+    pub mirror_deletions: bool,
+    /// Events of a page of a list. Default: 500.
+    pub page: u32,
+    /// The first and the longest wait before a source that failed is asked again. Default: 250 ms
+    /// and 30 s.
+    pub retry: (Duration, Duration),
+    /// How the store is run.
+    pub store: EmbeddedOptions,
+}
+
+impl ClusterOptions {
+    /// The defaults, for a cluster of this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            selections: vec![Selection::default()],
+            keep_for: Arc::new(|_| Duration::from_secs(90 * 24 * 3600)),
+            mirror_deletions: false,
+            page: 500,
+            retry: (Duration::from_millis(250), Duration::from_secs(30)),
+            store: EmbeddedOptions::default(),
+        }
+    }
+}
+
+/// A version of an event, as it was observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedVersion {
+    /// The event as the API server stores one.
+    pub event: Bytes,
+    /// Its resourceVersion at the source.
+    pub version: u64,
+    /// When it was observed.
+    pub observed_at: UnixMillis,
+}
+
+/// Some versions of an event, the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// The versions.
+    pub versions: Vec<ObservedVersion>,
+    /// Where the next older ones are, if there are any.
+    pub more: Option<u64>,
+    /// When the event's end at its source was observed, if it was.
+    pub gone_at: Option<UnixMillis>,
+}
+
+/// How following a cluster goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Following {
+    /// `watching` when all is well.
+    pub state: &'static str,
+    /// What is wrong, if something is.
+    pub why: Option<String>,
+    /// Since when nothing was heard of the cluster.
+    pub since_progress: Duration,
+    /// Versions kept since the archive was started.
+    pub versions: u64,
+    /// Versions that were observed again, and are kept once.
+    pub seen_before: u64,
+    /// Ends at the source that were noted.
+    pub ends: u64,
+    /// Observations of events that were deleted here.
+    pub forgotten: u64,
+    /// Events that were too large to be kept.
+    pub too_large: u64,
+    /// Records that were damaged, and replaced.
+    pub damaged: u64,
+}
+
+/// A cluster that is followed; dropping it ends that.
+pub struct Cluster {
+    name: String,
+    keeper: Arc<Keeper>,
+    progress: Vec<Arc<Progress>>,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl Cluster {
+    /// Opens the cluster's folder, which is made if it is not there, and follows the cluster from
+    /// where it was left. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn open(
+        folder: &Path,
+        client: &Client,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
+        let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
+        let store = Arc::new(EmbeddedStore::open(folder, options.store)?);
+        let keeper = Arc::new(Keeper::new(
+            store,
+            Arc::clone(&clock),
+            options.keep_for,
+            options.mirror_deletions,
+        ));
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let mut progress = Vec::new();
+        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        for selection in options.selections {
+            let shown = Arc::new(Progress::new(clock.steady()));
+            progress.push(Arc::clone(&shown));
+            let shell = Shell {
+                name: options.name.clone(),
+                namespace: selection.namespace.clone().unwrap_or_default(),
+                source: ApiServer::new(client.clone(), selection),
+                keeper: Arc::clone(&keeper),
+                progress: shown,
+                rules: Rules {
+                    page: options.page.max(1),
+                    retry: (millis(options.retry.0), millis(options.retry.1)),
+                    refused: 60_000,
+                    slack: 2_000,
+                },
+                random: fastrand::Rng::new(),
+            };
+            tasks.spawn(shell.run(stopped.clone()));
+        }
+        Ok(Self {
+            name: options.name,
+            keeper,
+            progress,
+            stop,
+            tasks,
+        })
+    }
+
+    /// How the cluster is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The events as an API server serves them: the newest version of each, under its name.
+    /// Nothing but deletes can be written; a deleted event is forgotten in all its versions.
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::new(ServedStore {
+            keeper: Arc::clone(&self.keeper),
+        })
+    }
+
+    /// What is known of the cluster beside the events' newest versions.
+    pub fn past(&self) -> Past {
+        Past {
+            keeper: Arc::clone(&self.keeper),
+            progress: self.progress.clone(),
+        }
+    }
+
+    /// Stops following, and closes the store.
+    pub async fn close(mut self) {
+        self.stop.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
+        self.keeper.store.close().await;
+    }
+}
+
+/// What an archive knows of a cluster beside the newest versions of its events.
+#[derive(Clone)]
+pub struct Past {
+    keeper: Arc<Keeper>,
+    progress: Vec<Arc<Progress>>,
+}
+
+impl Past {
+    /// Versions of one event, the newest first, behind `after`: [`Versions::more`] of the page
+    /// before. `None` if there is no such event.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn versions(
+        &self,
+        namespace: &str,
+        name: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<Versions>, ReadError> {
+        let key = keys::event(namespace, name);
+        let Some(found) = self.keeper.store.get(key.clone()).await? else {
+            return Ok(None);
+        };
+        let newest = decode(&found.value)?;
+        let id = keys::id(&String::from_utf8_lossy(&newest.uid), &key);
+        let mut page = Versions {
+            gone_at: newest.gone.map(|gone| UnixMillis(gone.observed_at)),
+            ..Versions::default()
+        };
+        // Versions are counted from the newest; a page continues in the chunk that it ended in.
+        let (mut chunks, mut skipped) = (newest.chunks, after.unwrap_or(0));
+        let mut at = 0;
+        let mut record = Some(newest);
+        let mut before = None;
+        while let Some(read) = record.take() {
+            for version in read.versions() {
+                let (version, event) = version.map_err(damaged)?;
+                // The first of a chunk may be one that was renamed.
+                if before.replace((version.epoch, version.number))
+                    == Some((version.epoch, version.number))
+                {
+                    continue;
+                }
+                at += 1;
+                if skipped > 0 {
+                    skipped -= 1;
+                    continue;
+                }
+                if page.versions.len() >= limit {
+                    page.more = Some(at - 1);
+                    return Ok(Some(page));
+                }
+                page.versions.push(ObservedVersion {
+                    event,
+                    version: version.number,
+                    observed_at: UnixMillis(version.observed_at),
+                });
+            }
+            // A chunk whose time is over is no longer there, nor are those before it.
+            if let Some(number) = chunks.checked_sub(1) {
+                chunks = number;
+                let chunk = self.keeper.store.get(keys::chunk(&id, number)).await?;
+                record = chunk.map(|chunk| decode(&chunk.value)).transpose()?;
+            }
+        }
+        Ok(Some(page))
+    }
+
+    /// From when to when the cluster is covered.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn coverage(&self) -> Result<Coverage, ReadError> {
+        Coverage::read(&self.keeper).await
+    }
+
+    /// How following goes: of the selection that does worst.
+    pub fn following(&self) -> Following {
+        let now = self.keeper.clock.steady();
+        let worst = self.progress.iter().max_by_key(|progress| {
+            let (state, _) = progress.state();
+            (!matches!(state, State::Watching), progress.since(now))
+        });
+        let (state, why) = worst.map_or((State::Starting, None), |worst| worst.state());
+        let count = |counter: &std::sync::atomic::AtomicU64| {
+            counter.load(std::sync::atomic::Ordering::Relaxed)
+        };
+        let counters = &self.keeper.counters;
+        Following {
+            state: state.name(),
+            why,
+            since_progress: worst.map_or(Duration::ZERO, |worst| worst.since(now)),
+            versions: count(&counters.versions),
+            seen_before: count(&counters.seen_before),
+            ends: count(&counters.ends),
+            forgotten: count(&counters.forgotten),
+            too_large: count(&counters.too_large),
+            damaged: count(&counters.damaged),
+        }
+    }
+}
+
+fn decode(value: &Bytes) -> Result<Record, ReadError> {
+    Record::decode(value).map_err(damaged)
+}
+
+fn damaged(error: crate::version::record::Damaged) -> ReadError {
+    tidings_store::Fault::Corrupt(error.to_string()).into()
+}

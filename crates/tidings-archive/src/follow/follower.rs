@@ -1,0 +1,434 @@
+//! The state machine.
+//!
+//! ```text
+//!            ┌────────────── failed: wait, then ask again ◀──────────────┐
+//!            ▼                                                            │
+//!        Asking ── known, and not behind us ──▶ Watching ── closed ───▶ Asking
+//!            │                                     │
+//!            ├── not known, or went back ─┐        └── forgotten (410) ─┐
+//!            │                            ▼                             │
+//!            │                         Listing ◀──────────────────────────┘
+//!            └── another cluster: refused, asked again now and then
+//! ```
+//!
+//! Before each watch the source is asked who it is and how far it is, so that another cluster
+//! behind the address, and one that went back to an earlier state, are noticed before anything of
+//! theirs is kept. What is observed is committed together with the position after it; the machine
+//! continues from that position only when the commit is done. A gap is told of when the list that
+//! ends it is complete, and only if the source has forgotten what came in between.
+
+use crate::follow::backoff::Backoff;
+use crate::keep::position::{Cause, Gap, Position};
+
+/// How the source is asked; times in milliseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// Events of a page of a list.
+    pub(crate) page: u32,
+    /// The first and the longest wait before a source that failed is asked again.
+    pub(crate) retry: (i64, i64),
+    /// How often another cluster behind the address is asked again who it is.
+    pub(crate) refused: i64,
+    /// Times are rounded down to a second at the source, and clocks differ a little: a gap begins
+    /// this much before the last thing that was seen.
+    pub(crate) slack: i64,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Ask who the source is, and for a list of one event, for its version.
+    Ask,
+    /// Read a page of the list.
+    List {
+        /// Where to continue; `None` begins a list.
+        token: Option<String>,
+        /// Events of the page.
+        limit: u32,
+    },
+    /// Watch what follows this version.
+    Watch {
+        /// The version.
+        after: u64,
+    },
+    /// Do nothing until this time.
+    Wait {
+        /// In milliseconds since 1970.
+        until: i64,
+    },
+}
+
+/// Why something that was asked of a source did not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The source has forgotten the version (410).
+    Expired,
+    /// It says that it is not yet at the version: it went back.
+    FromTheFuture,
+    /// Not allowed (401, 403).
+    Forbidden(String),
+    /// A page is too large to be read at once.
+    TooLarge,
+    /// Anything else: not reached, busy, not understood.
+    Other {
+        why: String,
+        /// How long the source asks to be left alone, in milliseconds.
+        retry_after: Option<i64>,
+    },
+}
+
+/// What the follower does, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It was not reached yet.
+    Starting,
+    /// It reads all events.
+    Listing,
+    /// It follows.
+    Watching,
+    /// It cannot be reached.
+    Unreachable,
+    /// It may not list or watch.
+    Forbidden,
+    /// Another cluster answers.
+    OtherCluster,
+    /// The archive cannot write.
+    StorageFailed,
+}
+
+impl State {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Listing => "listing",
+            Self::Watching => "watching",
+            Self::Unreachable => "unreachable",
+            Self::Forbidden => "forbidden",
+            Self::OtherCluster => "other cluster",
+            Self::StorageFailed => "storage failed",
+        }
+    }
+}
+
+/// What is to be committed with a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    pub(crate) position: Position,
+    pub(crate) gap: Option<Gap>,
+}
+
+/// A source's answer to [`Step::Ask`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The uid of its namespace `kube-system`, where it may be read.
+    pub(crate) identity: Option<String>,
+    /// The version it is at.
+    pub(crate) version: u64,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// The version of the list.
+    pub(crate) version: u64,
+    /// Where it continues, if it does.
+    pub(crate) token: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Asking,
+    Listing {
+        token: Option<String>,
+        /// When it was begun, and its version once that is known.
+        begun: Option<(i64, u64)>,
+    },
+    Watching,
+    /// Then ask again.
+    Waiting(i64),
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    rules: Rules,
+    namespace: String,
+    /// As it is in the store; `None` if nothing is.
+    position: Option<Position>,
+    phase: Phase,
+    state: State,
+    /// Why, if it is in trouble.
+    why: Option<String>,
+    /// The first trouble since the source was followed last.
+    trouble: Option<Cause>,
+    retry: Backoff,
+    /// Events of the next page.
+    page: u32,
+    random: fastrand::Rng,
+}
+
+impl Follower {
+    /// Continues from the position that is in the store.
+    pub(crate) fn new(
+        rules: Rules,
+        namespace: String,
+        position: Option<Position>,
+        random: fastrand::Rng,
+    ) -> Self {
+        Self {
+            trouble: position.is_some().then_some(Cause::Absent),
+            position,
+            namespace,
+            phase: Phase::Asking,
+            state: State::Starting,
+            why: None,
+            retry: Backoff::new(rules.retry.0, rules.retry.1),
+            page: rules.page,
+            rules,
+            random,
+        }
+    }
+
+    pub(crate) fn state(&self) -> (State, Option<&str>) {
+        (self.state, self.why.as_deref())
+    }
+
+    pub(crate) fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    /// What to do next.
+    pub(crate) fn step(&self) -> Step {
+        match &self.phase {
+            Phase::Asking => Step::Ask,
+            Phase::Listing { token, .. } => Step::List {
+                token: token.clone(),
+                limit: self.page,
+            },
+            Phase::Watching => {
+                let version = self.position.as_ref().and_then(|position| position.version);
+                match version {
+                    Some(after) => Step::Watch { after },
+                    None => Step::Ask,
+                }
+            }
+            Phase::Waiting(until) => Step::Wait { until: *until },
+        }
+    }
+
+    /// The wait is over.
+    pub(crate) fn waited(&mut self, now: i64) {
+        if matches!(self.phase, Phase::Waiting(until) if until <= now) {
+            self.phase = Phase::Asking;
+        }
+    }
+
+    /// The source said who and how far it is. What is returned is to be committed.
+    pub(crate) fn answered(&mut self, now: i64, answer: Answer) -> Option<Commit> {
+        let Some(position) = &self.position else {
+            let position = Position {
+                identity: answer.identity,
+                since: now,
+                complete_until: now,
+                ..Position::default()
+            };
+            self.list();
+            return Some(Commit {
+                position,
+                gap: None,
+            });
+        };
+        if let (Some(known), Some(found)) = (&position.identity, &answer.identity)
+            && known != found
+        {
+            self.why = Some(format!(
+                "another cluster answers: its kube-system has the uid {found}, not {known}"
+            ));
+            self.state = State::OtherCluster;
+            self.trouble = Some(Cause::OtherCluster);
+            self.phase = Phase::Waiting(now.saturating_add(self.rules.refused));
+            return None;
+        }
+        let mut position = position.clone();
+        let learned = position.identity.is_none() && answer.identity.is_some();
+        position.identity = position.identity.or(answer.identity);
+        match position.version {
+            Some(version) if answer.version < version => Some(self.went_back(position)),
+            Some(_) => {
+                self.phase = Phase::Watching;
+                learned.then_some(Commit {
+                    position,
+                    gap: None,
+                })
+            }
+            // The list was not complete.
+            None => {
+                self.list();
+                learned.then_some(Commit {
+                    position,
+                    gap: None,
+                })
+            }
+        }
+    }
+
+    /// The source is at an earlier state than it was: a new beginning.
+    fn went_back(&mut self, mut position: Position) -> Commit {
+        position.epoch += 1;
+        position.version = None;
+        position.cause = Some(Cause::Rewound);
+        self.list();
+        Commit {
+            position,
+            gap: None,
+        }
+    }
+
+    fn list(&mut self) {
+        self.phase = Phase::Listing {
+            token: None,
+            begun: None,
+        };
+        self.state = State::Listing;
+    }
+
+    /// A page was read. What is returned is to be committed with its events.
+    pub(crate) fn listed(&mut self, now: i64, page: Page) -> Option<Commit> {
+        let Phase::Listing { begun, .. } = &self.phase else {
+            return None;
+        };
+        let position = self.position.clone()?;
+        let begun = begun.unwrap_or((now, page.version));
+        if let Some(token) = page.token {
+            self.phase = Phase::Listing {
+                token: Some(token),
+                begun: Some(begun),
+            };
+            return Some(Commit {
+                position,
+                gap: None,
+            });
+        }
+        let (at, version) = begun;
+        let gap = position.cause.map(|cause| Gap {
+            from: position.complete_until.min(at),
+            to: at,
+            cause,
+            namespace: self.namespace.clone(),
+        });
+        self.phase = Phase::Watching;
+        Some(Commit {
+            position: Position {
+                version: Some(version),
+                // Of what was before the first list only the last versions are known.
+                since: if gap.is_none() { at } else { position.since },
+                complete_until: at.saturating_sub(self.rules.slack),
+                cause: None,
+                ..position
+            },
+            gap,
+        })
+    }
+
+    /// A watch is open, or says that it is alive: nothing is wrong.
+    pub(crate) fn alive(&mut self) {
+        self.retry.reset();
+        self.page = self.rules.page;
+        self.state = State::Watching;
+        self.why = None;
+        self.trouble = None;
+    }
+
+    /// Something came by the watch up to a version, at a time at which it was written at the
+    /// latest. What is returned is to be committed with it.
+    pub(crate) fn watched(&mut self, written_until: i64, version: u64) -> Option<Commit> {
+        if !matches!(self.phase, Phase::Watching) {
+            return None;
+        }
+        let position = self.position.clone()?;
+        self.alive();
+        let until = written_until.saturating_sub(self.rules.slack);
+        Some(Commit {
+            position: Position {
+                version: position.version.max(Some(version)),
+                complete_until: until.max(position.complete_until),
+                ..position
+            },
+            gap: None,
+        })
+    }
+
+    /// The watch was closed by the source, as it is now and then.
+    pub(crate) fn closed(&mut self) {
+        self.phase = Phase::Asking;
+    }
+
+    /// What was asked did not come. What is returned is to be committed.
+    pub(crate) fn failed(&mut self, now: i64, failure: Failure) -> Option<Commit> {
+        match failure {
+            Failure::Expired => return self.expired(now),
+            Failure::FromTheFuture => {
+                // It went back; how far it is is asked for first.
+                self.wait(now, State::Unreachable, Cause::Rewound, None);
+                self.why = Some("the source is not at the version that was followed".into());
+            }
+            Failure::Forbidden(why) => {
+                self.wait(now, State::Forbidden, Cause::Forbidden, None);
+                self.why = Some(why);
+            }
+            Failure::TooLarge => {
+                self.page = (self.page / 2).max(1);
+                self.wait(now, State::Listing, Cause::Unreachable, None);
+                self.why = Some(format!(
+                    "a page of the list was too large; {} now",
+                    self.page
+                ));
+            }
+            Failure::Other { why, retry_after } => {
+                self.wait(now, State::Unreachable, Cause::Unreachable, retry_after);
+                self.why = Some(why);
+            }
+        }
+        None
+    }
+
+    /// The source has forgotten what follows the position, or the rest of a list.
+    fn expired(&mut self, now: i64) -> Option<Commit> {
+        let position = self.position.clone()?;
+        if position.version.is_none() {
+            // A list that took too long: the next one may take less.
+            self.wait(now, State::Listing, Cause::Compacted, None);
+            self.why = Some("the source forgot the version of the list".into());
+            return None;
+        }
+        let cause = self.trouble.take().unwrap_or(Cause::Compacted);
+        self.list();
+        Some(Commit {
+            position: Position {
+                version: None,
+                cause: Some(cause),
+                ..position
+            },
+            gap: None,
+        })
+    }
+
+    fn wait(&mut self, now: i64, state: State, cause: Cause, at_least: Option<i64>) {
+        self.trouble.get_or_insert(cause);
+        self.state = state;
+        let wait = self.retry.next(&mut self.random);
+        let wait = wait.max(at_least.unwrap_or(0));
+        self.phase = Phase::Waiting(now.saturating_add(wait));
+    }
+
+    /// A commit is done.
+    pub(crate) fn committed(&mut self, position: Position) {
+        self.position = Some(position);
+    }
+
+    /// A commit was not done: what it was to hold is read again from the position that is kept.
+    pub(crate) fn not_committed(&mut self, now: i64, why: String) {
+        self.wait(now, State::StorageFailed, Cause::Storage, None);
+        self.why = Some(why);
+    }
+}

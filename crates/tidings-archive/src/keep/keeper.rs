@@ -1,0 +1,512 @@
+//! What was observed is put into the store, once and in one commit with how far the source was
+//! followed.
+//!
+//! Invariants: a version is known by the event's uid, the source's epoch and its resourceVersion,
+//! and observing it again changes nothing; a commit has all of a batch or nothing; what a user had
+//! deleted is not kept again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use k8s_pb::api::core::v1::{Event, ObjectReference};
+use tidings_api::codec;
+use tidings_store::clock::Clock;
+use tidings_store::embedded::EmbeddedStore;
+use tidings_store::{
+    Expected, Fault, Index, ListRequest, NewRecord, ReadError, Revision, Store, UnixMillis,
+    VALUE_LEN_MAX, WRITES_MAX, Write, WriteError,
+};
+
+use super::keys;
+use super::position::{Cause, Gap, Position};
+use crate::version::record::{Gone, Record, Version};
+
+/// Tries to commit a batch beside users who delete.
+const TRIES: usize = 16;
+/// For at least this long a deleted event is not fetched again.
+const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Longest text of an index that events are found by, in bytes.
+const INDEX_TEXT_MAX: usize = 512;
+
+/// How long an event is kept after it was last observed.
+pub type KeepFor = Arc<dyn Fn(&Event) -> Duration + Send + Sync>;
+
+/// An event as a source has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Observation {
+    /// The event.
+    pub(crate) event: Event,
+    /// Its resourceVersion at the source.
+    pub(crate) version: u64,
+    /// Whether this is its end at the source: its time was over, or it was deleted.
+    pub(crate) is_gone: bool,
+}
+
+/// Why a batch was not kept.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeepError {
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// What was done with observations since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) versions: AtomicU64,
+    pub(crate) seen_before: AtomicU64,
+    pub(crate) ends: AtomicU64,
+    pub(crate) forgotten: AtomicU64,
+    pub(crate) too_large: AtomicU64,
+    pub(crate) damaged: AtomicU64,
+}
+
+impl Counters {
+    fn add(counter: &AtomicU64, number: u64) {
+        counter.fetch_add(number, Ordering::Relaxed);
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Keeper {
+    pub(crate) store: Arc<EmbeddedStore>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) counters: Counters,
+    keep_for: KeepFor,
+    mirror_deletions: bool,
+}
+
+/// A record that a batch changes.
+struct Slot {
+    /// The revision that is in the store.
+    found: Option<Revision>,
+    /// What is to be there.
+    record: Option<Record>,
+    index: Index,
+    expires_at: Option<UnixMillis>,
+    is_changed: bool,
+}
+
+/// A batch in the making.
+#[derive(Default)]
+struct Batch {
+    slots: HashMap<Bytes, Slot>,
+    /// Chunks, with their ends.
+    chunks: Vec<(Bytes, Record, UnixMillis)>,
+    versions: u64,
+    seen_before: u64,
+    ends: u64,
+    forgotten: u64,
+    damaged: u64,
+    /// When those that are too large were observed.
+    too_large: Vec<i64>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        store: Arc<EmbeddedStore>,
+        clock: Arc<dyn Clock>,
+        keep_for: KeepFor,
+        mirror_deletions: bool,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            counters: Counters::default(),
+            keep_for,
+            mirror_deletions,
+        }
+    }
+
+    /// How far a namespace, or with an empty one the cluster, was followed.
+    pub(crate) async fn position(&self, namespace: &str) -> Result<Option<Position>, ReadError> {
+        let record = self.store.get(keys::position(namespace)).await?;
+        record
+            .map(|record| parse(&record.value))
+            .transpose()
+            .map_err(ReadError::Fault)
+    }
+
+    /// Puts observations into the store, with the position after them, and with a gap if there is
+    /// one to be told of. `position.versions` counts what was new.
+    ///
+    /// # Errors
+    /// Nothing of it was done.
+    pub(crate) async fn keep(
+        &self,
+        observations: &[Observation],
+        namespace: &str,
+        position: &mut Position,
+        gap: Option<&Gap>,
+    ) -> Result<(), KeepError> {
+        let mut tries = TRIES;
+        loop {
+            let batch = self.batch(observations, position.epoch).await?;
+            let after = Position {
+                versions: position.versions + batch.versions,
+                ..position.clone()
+            };
+            let writes = writes(&batch, namespace, &after, gap);
+            match self.store.write_all(writes).await {
+                Ok(_) => {
+                    self.count(&batch);
+                    *position = after;
+                    return Ok(());
+                }
+                // A user deleted one of them.
+                Err(
+                    WriteError::Conflict { .. }
+                    | WriteError::NotFound
+                    | WriteError::AlreadyExists { .. },
+                ) if tries > 0 => tries -= 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn count(&self, batch: &Batch) {
+        let counters = &self.counters;
+        Counters::add(&counters.versions, batch.versions);
+        Counters::add(&counters.seen_before, batch.seen_before);
+        Counters::add(&counters.ends, batch.ends);
+        Counters::add(&counters.forgotten, batch.forgotten);
+        Counters::add(&counters.damaged, batch.damaged);
+        Counters::add(&counters.too_large, batch.too_large.len() as u64);
+    }
+
+    async fn batch(&self, observations: &[Observation], epoch: u64) -> Result<Batch, ReadError> {
+        let mut batch = Batch::default();
+        for observation in observations {
+            self.observe(observation, epoch, &mut batch).await?;
+        }
+        Ok(batch)
+    }
+
+    async fn observe(
+        &self,
+        observation: &Observation,
+        epoch: u64,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let mut event = observation.event.clone();
+        let metadata = event.metadata.get_or_insert_default();
+        let (name, uid) = (metadata.name().to_owned(), metadata.uid().to_owned());
+        let namespace = metadata.namespace().to_owned();
+        let mut key = keys::event(&namespace, &name);
+        let uid_bytes = Bytes::from(uid.clone());
+        let is_this = |record: &Record| record.uid == uid_bytes;
+
+        let holder = self.slot(&key, batch).await?.record.as_ref();
+        let is_taken = holder.is_some_and(|record| !is_this(record));
+        if is_taken {
+            // It may be an elder that the source has again.
+            let elder = keys::event(&namespace, &keys::elder_name(&name, &uid));
+            let found = self.slot(&elder, batch).await?.record.as_ref();
+            if found.is_some_and(is_this) {
+                metadata.name = Some(keys::elder_name(&name, &uid));
+                key = elder;
+            }
+        }
+        let expires_at = self.end(&event);
+        let index = index(&event);
+        let now = self.clock.now().0;
+        let version = Version {
+            number: observation.version,
+            epoch,
+            observed_at: now,
+        };
+        let id = keys::id(&uid, &key);
+        let bytes = codec::encode_stored(&mut event);
+        if bytes.len() > VALUE_LEN_MAX / 2 {
+            batch.too_large.push(now);
+            return Ok(());
+        }
+        if is_taken && key == keys::event(&namespace, &name) {
+            if self.is_forgotten(&id, batch).await? {
+                return Ok(());
+            }
+            self.move_elder(&namespace, &name, batch).await?;
+        }
+        let slot = self.slot(&key, batch).await?;
+        let Some(record) = slot.record.take() else {
+            if self.is_forgotten(&id, batch).await? {
+                return Ok(());
+            }
+            let mut record = Record::new(bytes, uid_bytes, version);
+            if observation.is_gone {
+                if self.mirror_deletions {
+                    return Ok(());
+                }
+                record.gone = Some(gone(version));
+                batch.ends += 1;
+            }
+            batch.versions += 1;
+            let slot = self.slot(&key, batch).await?;
+            slot.change(record, index, expires_at);
+            return Ok(());
+        };
+        let seen = record.gone.map_or(0, |gone| gone.number);
+        let seen = seen.max(record.version.number);
+        let is_old = record.version.epoch == epoch && version.number <= seen;
+        // After the source went back, what it has again is no other version.
+        let is_same = record.event == bytes;
+        if is_old || is_same && !observation.is_gone && record.gone.is_none() {
+            slot.record = Some(record);
+            batch.seen_before += 1;
+            return Ok(());
+        }
+        if observation.is_gone {
+            if self.mirror_deletions {
+                slot.is_changed = true;
+            } else {
+                let expires_at = slot.expires_at.unwrap_or(expires_at);
+                let mut record = record;
+                record.gone = Some(gone(version));
+                slot.change(record, index, expires_at);
+            }
+            batch.ends += 1;
+            return Ok(());
+        }
+        let (record, chunk) = record.followed_by(bytes, version);
+        slot.change(record, index, expires_at);
+        batch.versions += 1;
+        if let Some(chunk) = chunk {
+            let at = keys::chunk(&id, chunk.chunks);
+            batch.chunks.push((at, chunk, expires_at));
+        }
+        Ok(())
+    }
+
+    /// Makes room for an event whose name another one has.
+    async fn move_elder(
+        &self,
+        namespace: &str,
+        name: &str,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let slot = self.slot(&keys::event(namespace, name), batch).await?;
+        let Some(record) = slot.record.take() else {
+            return Ok(());
+        };
+        slot.is_changed = true;
+        let expires_at = slot.expires_at;
+        let uid = String::from_utf8_lossy(&record.uid).into_owned();
+        let Ok(mut event) = codec::decode_stored(&record.event, 0) else {
+            batch.damaged += 1;
+            return Ok(());
+        };
+        let mut new_name = keys::elder_name(name, &uid);
+        let mut key = keys::event(namespace, &new_name);
+        if self.slot(&key, batch).await?.record.is_some() {
+            new_name = keys::elder_name_in_full(name, &uid);
+            key = keys::event(namespace, &new_name);
+        }
+        let metadata = event.metadata.get_or_insert_default();
+        metadata.name = Some(new_name);
+        let index = index(&event);
+        let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
+        // Its chunks are under its uid, whatever its name is.
+        let id = keys::id(&uid, &keys::event(namespace, name));
+        let (record, chunk) = record.renamed(codec::encode_stored(&mut event));
+        let at = keys::chunk(&id, chunk.chunks);
+        batch.chunks.push((at, chunk, expires_at));
+        self.slot(&key, batch)
+            .await?
+            .change(record, index, expires_at);
+        Ok(())
+    }
+
+    /// When an event that is observed now ends here.
+    fn end(&self, event: &Event) -> UnixMillis {
+        self.after((self.keep_for)(event))
+    }
+
+    fn after(&self, time: Duration) -> UnixMillis {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        UnixMillis(self.clock.now().0.saturating_add(millis.max(1)))
+    }
+
+    async fn is_forgotten(&self, id: &[u8], batch: &mut Batch) -> Result<bool, ReadError> {
+        let is = self.store.get(keys::forgotten(id)).await?.is_some();
+        batch.forgotten += u64::from(is);
+        Ok(is)
+    }
+
+    async fn slot<'a>(&self, key: &Bytes, batch: &'a mut Batch) -> Result<&'a mut Slot, ReadError> {
+        if !batch.slots.contains_key(key) {
+            let found = self.store.get(key.clone()).await?;
+            let record = found
+                .as_ref()
+                .and_then(|found| Record::decode(&found.value).ok());
+            if found.is_some() && record.is_none() {
+                let key = String::from_utf8_lossy(key);
+                tracing::error!(%key, "a record is damaged, and is replaced");
+                batch.damaged += 1;
+            }
+            let slot = Slot {
+                found: found.as_ref().map(|found| found.revision),
+                record,
+                index: Index::default(),
+                expires_at: found.and_then(|found| found.expires_at),
+                is_changed: false,
+            };
+            batch.slots.insert(key.clone(), slot);
+        }
+        // It was put there above.
+        Ok(batch.slots.entry(key.clone()).or_insert_with(Slot::empty))
+    }
+
+    /// Deletes an event in all its versions, and keeps it from being fetched again. Returns what
+    /// the store had, and the revision of its deletion.
+    ///
+    /// # Errors
+    /// As [`Store::delete`].
+    pub(crate) async fn forget(
+        &self,
+        key: Bytes,
+        expected: Option<Revision>,
+    ) -> Result<(tidings_store::Record, Revision), KeepError> {
+        let found = self.store.get(key.clone()).await?;
+        let found = found.ok_or(WriteError::NotFound)?;
+        if let Some(expected) = expected.filter(|expected| *expected != found.revision) {
+            let current = found.revision;
+            return Err(WriteError::Conflict { expected, current }.into());
+        }
+        let record = Record::decode(&found.value).ok();
+        let uid = record.as_ref().map_or(&[][..], |record| &record.uid);
+        let id = keys::id(&String::from_utf8_lossy(uid), &key);
+        let kept_for = found.expires_at.map_or(0, |at| at.0 - self.clock.now().0);
+        let kept_for = Duration::from_millis(kept_for.max(0).cast_unsigned());
+        let until = self.after(kept_for.max(FORGOTTEN_FOR));
+        let mark = NewRecord::new("").expires_at(until);
+        let mark = Write::put(keys::forgotten(&id), mark);
+        // First the older versions, so that none is left without the event.
+        loop {
+            let chunks = ListRequest::prefix(keys::chunks(&id)).limit(WRITES_MAX);
+            let chunks = self.store.list(chunks).await?.records;
+            if chunks.is_empty() {
+                break;
+            }
+            let deletes = chunks.into_iter().map(|chunk| Write::delete(chunk.key));
+            match self.store.write_all(deletes.collect()).await {
+                // One of them ended by itself.
+                Ok(_) | Err(WriteError::NotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let delete = Write::delete(key).expecting(Expected::At(found.revision));
+        let revisions = self.store.write_all(vec![delete, mark]).await?;
+        let revision = revisions.first().copied().unwrap_or_default();
+        Ok((found, revision))
+    }
+}
+
+impl Slot {
+    fn empty() -> Self {
+        Self {
+            found: None,
+            record: None,
+            index: Index::default(),
+            expires_at: None,
+            is_changed: false,
+        }
+    }
+
+    fn change(&mut self, record: Record, index: Index, expires_at: UnixMillis) {
+        self.record = Some(record);
+        self.index = index;
+        self.expires_at = Some(expires_at);
+        self.is_changed = true;
+    }
+}
+
+fn gone(version: Version) -> Gone {
+    Gone {
+        number: version.number,
+        observed_at: version.observed_at,
+    }
+}
+
+/// What the store is to do for a batch.
+fn writes(batch: &Batch, namespace: &str, position: &Position, gap: Option<&Gap>) -> Vec<Write> {
+    let mut writes = Vec::with_capacity(batch.slots.len() + batch.chunks.len() + 2);
+    for (key, slot) in batch.slots.iter().filter(|(_, slot)| slot.is_changed) {
+        let expected = slot.found.map_or(Expected::Absent, Expected::At);
+        let record = slot.record.as_ref().map(|record| NewRecord {
+            value: record.encode(),
+            index: slot.index.clone(),
+            expires_at: slot.expires_at,
+        });
+        if record.is_none() && slot.found.is_none() {
+            continue;
+        }
+        writes.push(Write {
+            key: key.clone(),
+            record,
+            expected,
+        });
+    }
+    for (key, chunk, expires_at) in &batch.chunks {
+        let record = NewRecord::new(chunk.encode()).expires_at(*expires_at);
+        writes.push(Write::put(key.clone(), record));
+    }
+    let mut tell = |gap: &Gap| {
+        let key = keys::gap(gap.from, namespace);
+        writes.push(Write::put(key, NewRecord::new(json(gap))));
+    };
+    if let Some(gap) = gap {
+        tell(gap);
+    }
+    if let (Some(from), Some(to)) = (batch.too_large.first(), batch.too_large.last()) {
+        let gap = Gap {
+            // Beside a gap that begins at the same moment.
+            from: gap.map_or(*from, |gap| (*from).max(gap.from + 1)),
+            to: *to,
+            cause: Cause::TooLarge,
+            namespace: namespace.to_owned(),
+        };
+        tell(&gap);
+    }
+    let position = NewRecord::new(json(position));
+    writes.push(Write::put(keys::position(namespace), position));
+    writes
+}
+
+/// The JSON of a plain value, which can always be written.
+fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// Reads a record of the archive's own.
+pub(crate) fn parse<T: for<'a> serde::Deserialize<'a>>(value: &[u8]) -> Result<T, Fault> {
+    serde_json::from_slice(value).map_err(|error| Fault::Corrupt(error.to_string()))
+}
+
+/// What an event is found by.
+fn index(event: &Event) -> Index {
+    let object = event.involved_object.as_ref();
+    let clip = |text: &str| {
+        let end = (0..=INDEX_TEXT_MAX.min(text.len())).rev();
+        let end = end.into_iter().find(|end| text.is_char_boundary(*end));
+        text[..end.unwrap_or(0)].to_owned()
+    };
+    let text = |of: fn(&ObjectReference) -> &str| clip(object.map(of).unwrap_or_default());
+    let last_seen = codec::last_seen(event).map_or(0, Timestamp::as_millisecond);
+    Index {
+        object_uid: text(ObjectReference::uid),
+        object_kind: text(ObjectReference::kind),
+        object_namespace: text(ObjectReference::namespace),
+        object_name: text(ObjectReference::name),
+        reason: clip(event.reason()),
+        event_type: clip(event.r#type()),
+        // What is before any hour is not found by time; see the records of the archive's own.
+        last_seen: UnixMillis(last_seen.max(keys::EARLIEST.0)),
+    }
+}

@@ -1,0 +1,8 @@
+//! What is kept of one cluster, in a store of its own: the events under their keys, and records of
+//! the archive's own beside them.
+
+pub(crate) mod coverage;
+pub(crate) mod keeper;
+pub(crate) mod keys;
+pub(crate) mod position;
+pub(crate) mod served;

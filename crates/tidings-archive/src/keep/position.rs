@@ -1,0 +1,78 @@
+//! How far a cluster was followed, as it is written with the events themselves; and where versions
+//! may be missing.
+
+use serde::{Deserialize, Serialize};
+
+/// How far a cluster, or one of its namespaces, was followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Position {
+    /// Everything at the source up to this resourceVersion is kept; `None` while its events are
+    /// being listed.
+    pub version: Option<u64>,
+    /// How often the source went back to an earlier state.
+    pub epoch: u64,
+    /// The uid of the source's namespace `kube-system`, if it is known.
+    pub identity: Option<String>,
+    /// When the first list was begun, in milliseconds since 1970.
+    pub since: i64,
+    /// Up to when nothing is missing, in milliseconds since 1970.
+    pub complete_until: i64,
+    /// What has to be told of the time since then when the list that is being read is complete.
+    pub cause: Option<Cause>,
+    /// Versions kept in all.
+    pub versions: u64,
+}
+
+/// Why versions may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Cause {
+    /// The archive did not run, and the source has forgotten what was written meanwhile.
+    Absent,
+    /// The source could not be reached, and has forgotten what was written meanwhile.
+    Unreachable,
+    /// The source has forgotten what was written before it was read.
+    Compacted,
+    /// The source went back to an earlier state, from a backup, say.
+    Rewound,
+    /// Another cluster answered at the address.
+    OtherCluster,
+    /// The source did not allow to list or watch events.
+    Forbidden,
+    /// The archive could not write.
+    Storage,
+    /// An event is too large to be kept.
+    TooLarge,
+}
+
+impl Cause {
+    /// One word for it, as it is in the record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Unreachable => "unreachable",
+            Self::Compacted => "compacted",
+            Self::Rewound => "rewound",
+            Self::OtherCluster => "other-cluster",
+            Self::Forbidden => "forbidden",
+            Self::Storage => "storage",
+            Self::TooLarge => "too-large",
+        }
+    }
+}
+
+/// A time of which versions may be missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gap {
+    /// Its beginning, in milliseconds since 1970.
+    pub from: i64,
+    /// Its end, in milliseconds since 1970.
+    pub to: i64,
+    /// Why.
+    pub cause: Cause,
+    /// The namespace that is followed; empty for the whole cluster.
+    pub namespace: String,
+}

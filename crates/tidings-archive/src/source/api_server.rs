@@ -1,0 +1,280 @@
+//! A cluster's API server, asked for its events.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt;
+use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tidings_api::codec::Api;
+
+use super::wire::{self, Frame};
+use crate::follow::follower::{Answer, Failure, Page};
+use crate::keep::keeper::Observation;
+
+/// Most bytes of a list's page that are held.
+const LIST_BYTES_MAX: usize = 32 << 20;
+/// Most bytes of an answer that says what is wrong.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+/// Most frames, and about the most bytes, that are given out at once.
+const BATCH_FRAMES_MAX: usize = 512;
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+/// What need not be escaped in a query.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Which events of a cluster are followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Only those of this namespace.
+    pub namespace: Option<String>,
+    /// Only those that this field selector selects, as kubectl has it.
+    pub field_selector: Option<String>,
+    /// Only those that this label selector selects.
+    pub label_selector: Option<String>,
+}
+
+/// See the module documentation.
+pub(crate) struct ApiServer {
+    client: Client,
+    selection: Selection,
+    /// Whether events.k8s.io/v1 is not served.
+    is_core: AtomicBool,
+}
+
+impl ApiServer {
+    pub(crate) fn new(client: Client, selection: Selection) -> Self {
+        Self {
+            client,
+            selection,
+            is_core: AtomicBool::new(false),
+        }
+    }
+
+    fn api(&self) -> Api {
+        if self.is_core.load(Ordering::Relaxed) {
+            Api::Core
+        } else {
+            Api::Events
+        }
+    }
+
+    fn path(&self, parameters: &[(&str, &str)]) -> String {
+        let root = match self.api() {
+            Api::Core => "/api/v1",
+            Api::Events => "/apis/events.k8s.io/v1",
+        };
+        let mut path = match &self.selection.namespace {
+            Some(namespace) => {
+                let namespace = utf8_percent_encode(namespace, QUERY);
+                format!("{root}/namespaces/{namespace}/events")
+            }
+            None => format!("{root}/events"),
+        };
+        let selectors = [
+            ("fieldSelector", &self.selection.field_selector),
+            ("labelSelector", &self.selection.label_selector),
+        ];
+        let selectors = selectors.into_iter();
+        let selectors = selectors.filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        for (at, (name, value)) in parameters.iter().copied().chain(selectors).enumerate() {
+            path.push(if at == 0 { '?' } else { '&' });
+            path.push_str(name);
+            path.push('=');
+            path.extend(utf8_percent_encode(value, QUERY));
+        }
+        path
+    }
+
+    async fn get(&self, path: &str, accept: &str) -> Result<Response<Body>, Failure> {
+        let request = Request::get(path)
+            .header(header::ACCEPT, accept)
+            .body(Body::empty())
+            .map_err(|error| other(&error))?;
+        let response = self
+            .client
+            .send(request)
+            .await
+            .map_err(|error| other(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let seconds = response.headers().get(header::RETRY_AFTER);
+        let seconds = seconds.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+        let body = read(response.into_body(), ERROR_BYTES_MAX).await;
+        let retry_after = seconds.map(|seconds| i64::from(seconds) * 1000);
+        let body = body.unwrap_or_default();
+        Err(wire::read_failure(status.as_u16(), retry_after, &body))
+    }
+
+    /// Who the source is, and how far.
+    pub(crate) async fn ask(&self) -> Result<Answer, Failure> {
+        let version = self.version().await?;
+        Ok(Answer {
+            identity: self.identity().await?,
+            version,
+        })
+    }
+
+    /// The version the source is at.
+    pub(crate) async fn version(&self) -> Result<u64, Failure> {
+        let (page, _) = self.list(None, 1).await?;
+        Ok(page.version)
+    }
+
+    /// The uid of `kube-system`, or `None` if it may not be read.
+    async fn identity(&self) -> Result<Option<String>, Failure> {
+        let answer = self.get("/api/v1/namespaces/kube-system", "application/json");
+        let response = match answer.await {
+            Ok(response) => response,
+            Err(Failure::Forbidden(_)) => return Ok(None),
+            Err(Failure::Other { why, .. }) if why.ends_with("(404)") => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let body = read(response.into_body(), LIST_BYTES_MAX).await?;
+        let namespace: serde_json::Value =
+            serde_json::from_slice(&body).map_err(|error| other(&error))?;
+        let uid = namespace["metadata"]["uid"].as_str();
+        Ok(uid.filter(|uid| !uid.is_empty()).map(str::to_owned))
+    }
+
+    /// A page of a list.
+    pub(crate) async fn list(
+        &self,
+        token: Option<&str>,
+        limit: u32,
+    ) -> Result<(Page, Vec<Observation>), Failure> {
+        let limit = limit.to_string();
+        let mut parameters = vec![("limit", limit.as_str())];
+        parameters.extend(token.map(|token| ("continue", token)));
+        let api = self.api();
+        let response = match self.get(&self.path(&parameters), PROTOBUF).await {
+            Ok(response) => response,
+            Err(Failure::Other { why, .. }) if api == Api::Events && why.ends_with("(404)") => {
+                self.is_core.store(true, Ordering::Relaxed);
+                return Err(Failure::Other {
+                    why: "the source does not serve events.k8s.io/v1; core/v1 is next".into(),
+                    retry_after: None,
+                });
+            }
+            Err(failure) => return Err(failure),
+        };
+        let body = read(response.into_body(), LIST_BYTES_MAX).await?;
+        wire::read_list(api, &body)
+    }
+
+    /// Watches what follows a version; the source is to end the watch after `time`.
+    pub(crate) async fn watch(&self, after: u64, time: Duration) -> Result<Watching, Failure> {
+        let (after, time) = (after.to_string(), time.as_secs().to_string());
+        let path = self.path(&[
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", &after),
+            ("timeoutSeconds", &time),
+        ]);
+        let response = self.get(&path, PROTOBUF_WATCH).await?;
+        Ok(Watching {
+            api: self.api(),
+            body: response.into_body(),
+            buffer: BytesMut::new(),
+            is_over: false,
+        })
+    }
+}
+
+fn other(error: &(dyn std::error::Error + 'static)) -> Failure {
+    let mut why = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        if !why.contains(&text) {
+            why = format!("{why}: {text}");
+        }
+        source = error.source();
+    }
+    Failure::Other {
+        why,
+        retry_after: None,
+    }
+}
+
+/// The whole of an answer's body.
+async fn read(mut body: Body, max: usize) -> Result<Bytes, Failure> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| other(&error))?;
+        if let Ok(data) = frame.into_data() {
+            if bytes.len() + data.len() > max {
+                return Err(Failure::TooLarge);
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes.freeze())
+}
+
+/// An open watch.
+pub(crate) struct Watching {
+    api: Api,
+    body: Body,
+    buffer: BytesMut,
+    is_over: bool,
+}
+
+impl Watching {
+    /// Waits for frames, and gives out those that have come, at least one; `None` when the source
+    /// closed the watch. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Frame>>, Failure> {
+        loop {
+            // What has come already is taken, up to the most that is given out at once.
+            while !self.is_over && self.buffer.len() < BATCH_BYTES_MAX {
+                match self.body.frame().now_or_never() {
+                    None => break,
+                    Some(frame) => self.take(frame)?,
+                }
+            }
+            let mut frames = Vec::new();
+            while frames.len() < BATCH_FRAMES_MAX
+                && let Some(frame) = wire::take_frame(self.api, &mut self.buffer)?
+            {
+                frames.push(frame);
+            }
+            if !frames.is_empty() {
+                return Ok(Some(frames));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            let frame = self.body.frame().await;
+            self.take(frame)?;
+        }
+    }
+
+    fn take(
+        &mut self,
+        frame: Option<Result<http_body::Frame<Bytes>, kube::Error>>,
+    ) -> Result<(), Failure> {
+        match frame {
+            None => self.is_over = true,
+            Some(frame) => {
+                let frame = frame.map_err(|error| other(&error))?;
+                if let Ok(data) = frame.into_data() {
+                    self.buffer.extend_from_slice(&data);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,337 @@
+//! The loop around the state machine: does what it says, and tells it what came.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_pb::api::core::v1::Event;
+use tidings_api::codec;
+use tidings_core::wire::Moment;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::api_server::{ApiServer, Watching};
+use super::wire::Frame;
+use crate::follow::follower::{Commit, Failure, Follower, Rules, State, Step};
+use crate::keep::keeper::{Keeper, Observation};
+
+/// A source has this long to answer who and how far it is, and to open a watch.
+const ANSWER: Duration = Duration::from_secs(30);
+/// And this long for a page of a list.
+const PAGE: Duration = Duration::from_secs(120);
+/// The source is asked to end a watch after a time between these, so that a dead connection is
+/// noticed, and those of many clusters do not end together.
+const WATCH_MIN: u64 = 240;
+const WATCH_MAX: u64 = 300;
+/// What a watch may be late for.
+const SLACK: Duration = Duration::from_secs(30);
+/// A watch that was open for less is taken for one that failed.
+const WATCH_SHORT: Duration = Duration::from_secs(1);
+/// While a watch is silent for this long, the source is asked how far it is: silence may be a hung
+/// source.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+/// A source that has sent bookmarks is silent for no longer.
+const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(150);
+
+/// How it goes, for health and metrics.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// When something was last heard of the source: steady milliseconds.
+    heard: AtomicI64,
+    state: Mutex<(State, Option<String>)>,
+}
+
+impl Progress {
+    pub(crate) fn new(now: Duration) -> Self {
+        Self {
+            heard: AtomicI64::new(millis(now)),
+            state: Mutex::new((State::Starting, None)),
+        }
+    }
+
+    pub(crate) fn state(&self) -> (State, Option<String>) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.clone()
+    }
+
+    /// How long ago something was last heard.
+    pub(crate) fn since(&self, now: Duration) -> Duration {
+        let ago = millis(now) - self.heard.load(Ordering::Relaxed);
+        Duration::from_millis(ago.max(0).cast_unsigned())
+    }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// See the module documentation.
+pub(crate) struct Shell {
+    pub(crate) name: String,
+    pub(crate) source: ApiServer,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) namespace: String,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) rules: Rules,
+    pub(crate) random: fastrand::Rng,
+}
+
+impl Shell {
+    fn now(&self) -> i64 {
+        self.keeper.clock.now().0
+    }
+
+    fn heard(&self) {
+        let now = millis(self.keeper.clock.steady());
+        self.progress.heard.store(now, Ordering::Relaxed);
+    }
+
+    /// Follows until it is told to stop. What is not committed by then is read again next time.
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let stopped = async move {
+            // An error means that the cluster was dropped.
+            drop(stop.wait_for(|stop| *stop).await);
+        };
+        tokio::select! {
+            () = stopped => {}
+            () = self.follow() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        let mut follower = loop {
+            match self.keeper.position(&self.namespace).await {
+                Ok(position) => {
+                    let (rules, namespace) = (self.rules.clone(), self.namespace.clone());
+                    break Follower::new(rules, namespace, position, self.random.fork());
+                }
+                Err(error) => {
+                    let why = error.to_string();
+                    tracing::error!(cluster = self.name, why, "the archive cannot be read");
+                    self.show(State::StorageFailed, Some(&why));
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        };
+        loop {
+            let (state, why) = follower.state();
+            self.show(state, why);
+            match follower.step() {
+                Step::Wait { until } => {
+                    let wait = until.saturating_sub(self.now()).max(0).cast_unsigned();
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                    // The clock may have been set meanwhile.
+                    follower.waited(self.now().max(until));
+                }
+                Step::Ask => match in_time(ANSWER, self.source.ask()).await {
+                    Ok(answer) => {
+                        self.heard();
+                        let commit = follower.answered(self.now(), answer);
+                        self.commit(&mut follower, &[], commit).await;
+                    }
+                    Err(failure) => self.failed(&mut follower, failure).await,
+                },
+                Step::List { token, limit } => {
+                    let begun = self.now();
+                    match in_time(PAGE, self.source.list(token.as_deref(), limit)).await {
+                        Ok((page, events)) => {
+                            self.heard();
+                            let commit = follower.listed(begun, page);
+                            self.commit(&mut follower, &events, commit).await;
+                        }
+                        Err(failure) => self.failed(&mut follower, failure).await,
+                    }
+                }
+                Step::Watch { after } => {
+                    let time = Duration::from_secs(self.random.u64(WATCH_MIN..=WATCH_MAX));
+                    match in_time(ANSWER, self.source.watch(after, time)).await {
+                        Ok(watching) => self.watch(&mut follower, watching, time).await,
+                        Err(failure) => self.failed(&mut follower, failure).await,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn watch(&mut self, follower: &mut Follower, mut watching: Watching, time: Duration) {
+        let clock = Arc::clone(&self.keeper.clock);
+        let opened = clock.steady();
+        let mut spoke = opened;
+        let mut sends_bookmarks = false;
+        self.heard();
+        follower.alive();
+        let (state, why) = follower.state();
+        self.show(state, why);
+        loop {
+            let next = timeout(SILENCE, watching.next()).await;
+            let now = clock.steady();
+            if now.saturating_sub(opened) > time + SLACK {
+                let why = "the source has not ended a watch that was to end";
+                return self.failed(follower, failure(why)).await;
+            }
+            let frames = match next {
+                Ok(Ok(Some(frames))) => frames,
+                Ok(Ok(None)) if now.saturating_sub(opened) < WATCH_SHORT => {
+                    return self
+                        .failed(follower, failure("the source closed the watch at once"))
+                        .await;
+                }
+                Ok(Ok(None)) => return follower.closed(),
+                Ok(Err(failure)) => return self.failed(follower, failure).await,
+                Err(_) => {
+                    if sends_bookmarks && now.saturating_sub(spoke) > SILENCE_BETWEEN_BOOKMARKS {
+                        let why = "the source sends no bookmarks any more";
+                        return self.failed(follower, failure(why)).await;
+                    }
+                    let asked = self.now();
+                    let version = match in_time(ANSWER, self.source.version()).await {
+                        Ok(version) => version,
+                        Err(failure) => return self.failed(follower, failure).await,
+                    };
+                    self.heard();
+                    let reached = follower.position().and_then(|position| position.version);
+                    if reached.is_some_and(|reached| version < reached) {
+                        return follower.closed();
+                    }
+                    let commit = follower.watched(asked, reached.unwrap_or(0));
+                    if !self.commit(follower, &[], commit).await {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            spoke = now;
+            self.heard();
+            let mut events = Vec::with_capacity(frames.len());
+            let (mut version, mut error) = (0, None);
+            for frame in frames {
+                match frame {
+                    Frame::Event(observation) => {
+                        version = version.max(observation.version);
+                        events.push(*observation);
+                    }
+                    Frame::Bookmark(number) => {
+                        sends_bookmarks = true;
+                        version = version.max(number);
+                    }
+                    Frame::Error(failure) => {
+                        error = Some(failure);
+                        break;
+                    }
+                }
+            }
+            if version > 0 {
+                let written = events.last().and_then(|last| written_until(&last.event));
+                let written = written.map_or(0, |written| written.min(self.now()));
+                let commit = follower.watched(written, version);
+                if !self.commit(follower, &events, commit).await {
+                    return;
+                }
+            }
+            if let Some(failure) = error {
+                return self.failed(follower, failure).await;
+            }
+        }
+    }
+
+    async fn failed(&self, follower: &mut Follower, failure: Failure) {
+        tracing::debug!(cluster = self.name, ?failure, "following was interrupted");
+        if matches!(failure, Failure::Expired) {
+            self.heard();
+        }
+        let commit = follower.failed(self.now(), failure);
+        self.commit(follower, &[], commit).await;
+    }
+
+    /// Commits what the follower says, with these events; whether it is done.
+    async fn commit(
+        &self,
+        follower: &mut Follower,
+        events: &[Observation],
+        commit: Option<Commit>,
+    ) -> bool {
+        let Some(Commit { mut position, gap }) = commit else {
+            return true;
+        };
+        let kept = self
+            .keeper
+            .keep(events, &self.namespace, &mut position, gap.as_ref());
+        match kept.await {
+            Ok(()) => {
+                if let Some(gap) = gap {
+                    let cause = gap.cause.name();
+                    let from = Timestamp::from_millisecond(gap.from).unwrap_or_default();
+                    let to = Timestamp::from_millisecond(gap.to).unwrap_or_default();
+                    tracing::warn!(
+                        cluster = self.name, cause, %from, %to,
+                        "versions of events may be missing"
+                    );
+                }
+                follower.committed(position);
+                true
+            }
+            Err(error) => {
+                follower.not_committed(self.now(), error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Tells health, metrics and the log how it goes.
+    fn show(&self, state: State, why: Option<&str>) {
+        let shown = &self.progress.state;
+        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.0 == state {
+            shown.1 = why.map(str::to_owned);
+            return;
+        }
+        *shown = (state, why.map(str::to_owned));
+        drop(shown);
+        let cluster = &self.name;
+        match state {
+            State::Starting | State::Listing | State::Watching => {
+                tracing::info!(cluster, state = state.name(), "following");
+            }
+            State::Unreachable => tracing::warn!(cluster, why, "the source cannot be followed"),
+            State::Forbidden | State::OtherCluster | State::StorageFailed => {
+                tracing::error!(
+                    cluster,
+                    state = state.name(),
+                    why,
+                    "events are not followed"
+                );
+            }
+        }
+    }
+}
+
+fn failure(why: &str) -> Failure {
+    Failure::Other {
+        why: why.to_owned(),
+        retry_after: None,
+    }
+}
+
+async fn in_time<T>(
+    time: Duration,
+    answer: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    timeout(time, answer).await.unwrap_or_else(|_| {
+        let why = format!("the source did not answer within {} s", time.as_secs());
+        Err(failure(&why))
+    })
+}
+
+/// By when an event was written as it is, as far as it tells: the latest of its times.
+fn written_until(event: &Event) -> Option<i64> {
+    let metadata = event.metadata.as_ref();
+    let managed = metadata
+        .into_iter()
+        .flat_map(|metadata| &metadata.managed_fields);
+    let managed = managed.filter_map(|entry| codec::time(entry.time));
+    let created = metadata.and_then(|metadata| codec::time(metadata.creation_timestamp));
+    let times = managed.chain(created).map(Moment::timestamp);
+    let times = times.chain(codec::last_seen(event));
+    times.map(Timestamp::as_millisecond).max()
+}

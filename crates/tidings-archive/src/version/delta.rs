@@ -1,0 +1,277 @@
+//! What makes an older version from a newer one: the few bytes in which two messages differ.
+//!
+//! The two are walked field by field, as protobuf messages in the order of their fields' numbers,
+//! so that a changed count and a changed time are two short hunks, however far apart. Bytes that
+//! are no message are compared from both ends. The result is right for any bytes; only its length
+//! depends on how alike they are. Time is in proportion to the bytes, with messages in messages
+//! walked down to [`DEPTH_MAX`].
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use tidings_core::wire::{MAGIC, put_varint, varint};
+
+/// Messages in messages that are walked. A time of a managed field is in the fourth.
+const DEPTH_MAX: usize = 6;
+/// Equal bytes between two hunks that cost no more than another hunk.
+const GAP_MAX: usize = 2;
+
+/// A part of the newer bytes, and the part of the older ones that stands in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hunk {
+    newer: Range<usize>,
+    older: Range<usize>,
+}
+
+/// What [`restore`] needs, with `newer`, to give `older`.
+///
+/// Per hunk: bytes to copy, bytes to leave out, and bytes to put in: three varints and the last
+/// ones themselves. What is left of the newer bytes is copied.
+pub(crate) fn delta(newer: &[u8], older: &[u8]) -> Vec<u8> {
+    let mut hunks = Hunks::default();
+    let enveloped = newer.starts_with(MAGIC) && older.starts_with(MAGIC);
+    let start = if enveloped { MAGIC.len() } else { 0 };
+    let whole = Pair {
+        newer,
+        older,
+        at: Hunk {
+            newer: start..newer.len(),
+            older: start..older.len(),
+        },
+    };
+    whole.walk(DEPTH_MAX, &mut hunks);
+    let mut delta = Vec::new();
+    let mut reached = 0;
+    for hunk in hunks.0 {
+        put_varint((hunk.newer.start - reached) as u64, &mut delta);
+        put_varint(hunk.newer.len() as u64, &mut delta);
+        put_varint(hunk.older.len() as u64, &mut delta);
+        delta.extend_from_slice(&older[hunk.older]);
+        reached = hunk.newer.end;
+    }
+    delta
+}
+
+/// The older bytes; `None` if the delta is not one of these newer bytes.
+pub(crate) fn restore(newer: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
+    let mut older = Vec::with_capacity(newer.len());
+    let mut rest = newer;
+    while !delta.is_empty() {
+        let [copied, left_out, put_in] = [(); 3].map(|()| take_len(&mut delta));
+        let (copied, behind) = rest.split_at_checked(copied?)?;
+        older.extend_from_slice(copied);
+        rest = behind.get(left_out?..)?;
+        let (put_in, behind) = delta.split_at_checked(put_in?)?;
+        older.extend_from_slice(put_in);
+        delta = behind;
+    }
+    older.extend_from_slice(rest);
+    Some(older)
+}
+
+/// Hunks in order, without overlap.
+#[derive(Default)]
+struct Hunks(Vec<Hunk>);
+
+impl Hunks {
+    fn push(&mut self, hunk: Hunk) {
+        if let Some(last) = self.0.last_mut()
+            && hunk.newer.start - last.newer.end <= GAP_MAX
+        {
+            last.newer.end = hunk.newer.end;
+            last.older.end = hunk.older.end;
+            return;
+        }
+        self.0.push(hunk);
+    }
+}
+
+/// Parts of two byte strings that are compared.
+#[derive(Clone)]
+struct Pair<'a> {
+    newer: &'a [u8],
+    older: &'a [u8],
+    at: Hunk,
+}
+
+impl Pair<'_> {
+    fn at(&self, newer: Range<usize>, older: Range<usize>) -> Self {
+        Self {
+            at: Hunk { newer, older },
+            ..self.clone()
+        }
+    }
+
+    fn is_equal(&self) -> bool {
+        self.newer[self.at.newer.clone()] == self.older[self.at.older.clone()]
+    }
+
+    /// Compares as messages, if both are.
+    fn walk(&self, depth: usize, hunks: &mut Hunks) {
+        if self.is_equal() {
+            return;
+        }
+        let fields = |bytes, range: &Range<usize>| fields(bytes, range.clone());
+        let (newer, older) = if depth == 0 {
+            (None, None)
+        } else {
+            (
+                fields(self.newer, &self.at.newer),
+                fields(self.older, &self.at.older),
+            )
+        };
+        let (Some(newer), Some(older)) = (newer, older) else {
+            return self.compare(hunks);
+        };
+        let (mut newer, mut older) = (newer.iter().peekable(), older.iter().peekable());
+        // Where the next field would be.
+        let (mut new_at, mut old_at) = (self.at.newer.start, self.at.older.start);
+        loop {
+            let order = match (newer.peek(), older.peek()) {
+                (None, None) => return,
+                (Some(new), Some(old)) => new.tag.cmp(&old.tag),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+            };
+            let new = newer.next_if(|_| order.is_le());
+            let old = older.next_if(|_| order.is_ge());
+            if let (Some(new), Some(old)) = (new, old) {
+                let values = self.at(new.value.clone(), old.value.clone());
+                if new.is_delimited {
+                    let lengths = self.at(new.start..new.value.start, old.start..old.value.start);
+                    lengths.compare(hunks);
+                    values.walk(depth - 1, hunks);
+                } else {
+                    values.compare(hunks);
+                }
+            } else {
+                // One of the two has it alone.
+                hunks.push(Hunk {
+                    newer: new.map_or(new_at..new_at, |new| new.start..new.value.end),
+                    older: old.map_or(old_at..old_at, |old| old.start..old.value.end),
+                });
+            }
+            new_at = new.map_or(new_at, |new| new.value.end);
+            old_at = old.map_or(old_at, |old| old.value.end);
+        }
+    }
+
+    /// Compares from both ends.
+    fn compare(&self, hunks: &mut Hunks) {
+        let Hunk { newer, older } = self.at.clone();
+        let (new, old) = (&self.newer[newer.clone()], &self.older[older.clone()]);
+        let start = common(new.iter(), old.iter());
+        let (new, old) = (&new[start..], &old[start..]);
+        let end = common(new.iter().rev(), old.iter().rev());
+        if new.len() > end || old.len() > end {
+            hunks.push(Hunk {
+                newer: newer.start + start..newer.end - end,
+                older: older.start + start..older.end - end,
+            });
+        }
+    }
+}
+
+fn common<'a>(one: impl Iterator<Item = &'a u8>, other: impl Iterator<Item = &'a u8>) -> usize {
+    one.zip(other)
+        .take_while(|(one, other)| one == other)
+        .count()
+}
+
+/// A field of a message.
+struct Field {
+    tag: u64,
+    start: usize,
+    /// Without its length, if it has one.
+    value: Range<usize>,
+    is_delimited: bool,
+}
+
+/// The fields of a message; `None` if the bytes are not one.
+fn fields(bytes: &[u8], range: Range<usize>) -> Option<Vec<Field>> {
+    let mut fields = Vec::new();
+    let mut rest = bytes.get(range.clone())?;
+    while !rest.is_empty() {
+        let start = range.end - rest.len();
+        let tag = varint(&mut rest)?;
+        let before = rest;
+        let (len, is_delimited) = match tag & 7 {
+            0 => {
+                varint(&mut rest)?;
+                let len = before.len() - rest.len();
+                rest = before;
+                (len, false)
+            }
+            1 => (8, false),
+            2 => (take_len(&mut rest)?, true),
+            5 => (4, false),
+            _ => return None,
+        };
+        let at = range.end - rest.len();
+        rest = rest.get(len..)?;
+        fields.push(Field {
+            tag,
+            start,
+            value: at..at + len,
+            is_delimited,
+        });
+    }
+    Some(fields)
+}
+
+/// Takes a varint that is a number of bytes from the front.
+pub(crate) fn take_len(bytes: &mut &[u8]) -> Option<usize> {
+    usize::try_from(varint(bytes)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_restored(newer: Vec<u8>, older: Vec<u8>) {
+            let delta = delta(&newer, &older);
+            prop_assert_eq!(restore(&newer, &delta), Some(older));
+        }
+
+        #[test]
+        fn changed_fields_are_restored(
+            message in prop::collection::vec((1u8..16, prop::collection::vec(any::<u8>(), 0..9)), 0..9),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            removed in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let encode = |fields: &[(u8, Vec<u8>)]| {
+                let mut out = Vec::new();
+                for (number, value) in fields {
+                    put_varint(u64::from(number << 3 | 2), &mut out);
+                    put_varint(value.len() as u64, &mut out);
+                    out.extend_from_slice(value);
+                }
+                out
+            };
+            let mut other = message.clone();
+            if !other.is_empty() {
+                for (at, byte) in &changes {
+                    let at = at.index(other.len());
+                    other[at].1.push(*byte);
+                }
+                if let Some(at) = removed {
+                    other.remove(at.index(other.len()));
+                }
+            }
+            let (message, other) = (encode(&message), encode(&other));
+            prop_assert_eq!(restore(&message, &delta(&message, &other)), Some(other.clone()));
+            prop_assert_eq!(restore(&other, &delta(&other, &message)), Some(message));
+        }
+
+        #[test]
+        fn no_delta_does_harm(newer: Vec<u8>, delta: Vec<u8>) {
+            if let Some(older) = restore(&newer, &delta) {
+                prop_assert!(older.len() <= newer.len() + delta.len());
+            }
+        }
+    }
+}

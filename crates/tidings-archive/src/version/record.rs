@@ -1,0 +1,368 @@
+//! The bytes of a record: an event, and behind it what is known of its versions.
+//!
+//! | part | form |
+//! |---|---|
+//! | the newest version | the stored event, as the API server stores one |
+//! | `metadata.uid` | varint length, and its bytes |
+//! | its number at the source, the source's epoch | 2 varints |
+//! | when it was observed, in milliseconds | varint |
+//! | number and time of its end at the source; 0 and 0 while it lives there | 2 varints |
+//! | versions observed in all, chunks | 2 varints |
+//! | older versions, the newest first | entries |
+//! | length of everything behind the event | u32, little-endian |
+//! | form | one byte: 1 |
+//!
+//! An entry is a varint of the length of its bytes, doubled, and one more if they are the version
+//! itself rather than what [restores](super::delta) it from the next newer one; how much less its
+//! number and time are (zigzag varints); and the bytes. All versions of a record are of one epoch.
+
+use bytes::Bytes;
+use tidings_core::wire::{put_varint, varint};
+
+use super::delta::{delta, restore, take_len};
+
+/// Bytes of older versions from which on a record becomes a chunk. Each new version writes them
+/// once more, and each chunk costs a whole version.
+const PAST_MAX: usize = 1024;
+/// The form of the bytes.
+const FORM: u8 = 1;
+/// The length and the form.
+const END_LEN: usize = 5;
+
+/// A version as it was observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// Its resourceVersion at the source.
+    pub(crate) number: u64,
+    /// Counts how often the source went back to an earlier state.
+    pub(crate) epoch: u64,
+    /// In milliseconds since 1970.
+    pub(crate) observed_at: i64,
+}
+
+/// The end of an event at its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) number: u64,
+    pub(crate) observed_at: i64,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The newest version.
+    pub(crate) event: Bytes,
+    /// `metadata.uid` of all its versions.
+    pub(crate) uid: Bytes,
+    pub(crate) version: Version,
+    pub(crate) gone: Option<Gone>,
+    /// How many versions were observed, in the chunks, too.
+    pub(crate) versions: u64,
+    /// How many chunks were made.
+    pub(crate) chunks: u64,
+    past: Bytes,
+}
+
+/// A record that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what is kept of an event's versions cannot be read")]
+pub(crate) struct Damaged;
+
+/// The event alone of a record's bytes.
+pub(crate) fn event(value: &Bytes) -> Result<Bytes, Damaged> {
+    let end = event_len(value).ok_or(Damaged)?;
+    Ok(value.slice(..end))
+}
+
+fn event_len(value: &[u8]) -> Option<usize> {
+    let (rest, form) = value.split_last_chunk::<1>()?;
+    let (rest, len) = rest.split_last_chunk::<4>()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+    rest.len().checked_sub(len).filter(|_| form == &[FORM])
+}
+
+impl Record {
+    /// Of an event that is observed for the first time.
+    pub(crate) fn new(event: Bytes, uid: Bytes, version: Version) -> Self {
+        Self {
+            event,
+            uid,
+            version,
+            gone: None,
+            versions: 1,
+            chunks: 0,
+            past: Bytes::new(),
+        }
+    }
+
+    /// The record once another version was observed, and the chunk that this one becomes, if it
+    /// does.
+    pub(crate) fn followed_by(self, event: Bytes, version: Version) -> (Self, Option<Self>) {
+        let mut past = Vec::new();
+        if version.epoch == self.version.epoch {
+            let by_delta = delta(&event, &self.event);
+            let whole = by_delta.len() >= self.event.len();
+            let bytes: &[u8] = if whole { &self.event } else { &by_delta };
+            put_varint((bytes.len() as u64) << 1 | u64::from(whole), &mut past);
+            let number = version.number.wrapping_sub(self.version.number);
+            put_varint(zigzag(number.cast_signed()), &mut past);
+            let time = version.observed_at.wrapping_sub(self.version.observed_at);
+            put_varint(zigzag(time), &mut past);
+            past.extend_from_slice(bytes);
+            past.extend_from_slice(&self.past);
+        }
+        let chunk = past.is_empty() || past.len() > PAST_MAX;
+        let followed = Self {
+            event,
+            uid: self.uid.clone(),
+            version,
+            gone: None,
+            versions: self.versions.saturating_add(1),
+            chunks: self.chunks + u64::from(chunk),
+            past: if chunk { Bytes::new() } else { past.into() },
+        };
+        (followed, chunk.then_some(self))
+    }
+
+    /// The record under another name, and the chunk that this one becomes.
+    pub(crate) fn renamed(self, event: Bytes) -> (Self, Self) {
+        let renamed = Self {
+            event,
+            chunks: self.chunks + 1,
+            past: Bytes::new(),
+            ..self.clone()
+        };
+        (renamed, self)
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(self.event.len() + self.uid.len() + self.past.len() + 48);
+        out.extend_from_slice(&self.event);
+        put_varint(self.uid.len() as u64, &mut out);
+        out.extend_from_slice(&self.uid);
+        let gone = self.gone.unwrap_or(Gone {
+            number: 0,
+            observed_at: 0,
+        });
+        for number in [
+            self.version.number,
+            self.version.epoch,
+            self.version.observed_at.cast_unsigned(),
+            gone.number,
+            gone.observed_at.cast_unsigned(),
+            self.versions,
+            self.chunks,
+        ] {
+            put_varint(number, &mut out);
+        }
+        out.extend_from_slice(&self.past);
+        // A record of 4 GiB is refused by every store.
+        let len = u32::try_from(out.len() - self.event.len()).unwrap_or(u32::MAX);
+        out.extend_from_slice(&len.to_le_bytes());
+        out.push(FORM);
+        out.into()
+    }
+
+    pub(crate) fn decode(value: &Bytes) -> Result<Self, Damaged> {
+        let end = event_len(value).ok_or(Damaged)?;
+        let mut rest = &value[end..value.len() - END_LEN];
+        let behind = value.len() - END_LEN;
+        let uid = take_len(&mut rest).ok_or(Damaged)?;
+        let at = behind - rest.len();
+        rest = rest.get(uid..).ok_or(Damaged)?;
+        let uid = value.slice(at..at + uid);
+        let mut numbers = [0; 7];
+        for number in &mut numbers {
+            *number = varint(&mut rest).ok_or(Damaged)?;
+        }
+        let [number, epoch, observed_at, gone, gone_at, versions, chunks] = numbers;
+        let past = behind - rest.len()..behind;
+        Ok(Self {
+            event: value.slice(..end),
+            uid,
+            version: Version {
+                number,
+                epoch,
+                observed_at: observed_at.cast_signed(),
+            },
+            gone: (gone_at != 0).then_some(Gone {
+                number: gone,
+                observed_at: gone_at.cast_signed(),
+            }),
+            versions,
+            chunks,
+            past: value.slice(past),
+        })
+    }
+
+    /// The versions in the record, the newest first. An error is the last.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = Result<(Version, Bytes), Damaged>> {
+        let mut next = Some(Ok((self.version, self.event.clone())));
+        let mut past: &[u8] = &self.past;
+        std::iter::from_fn(move || {
+            let version = next.take()?;
+            if let Ok(newer) = &version
+                && !past.is_empty()
+            {
+                next = Some(older(newer, &mut past).ok_or(Damaged));
+            }
+            Some(version)
+        })
+    }
+}
+
+/// Takes the version before one from the front of an entry.
+fn older(newer: &(Version, Bytes), past: &mut &[u8]) -> Option<(Version, Bytes)> {
+    let (version, event) = newer;
+    let len = take_len(past)?;
+    let number = unzigzag(varint(past)?).cast_unsigned();
+    let time = unzigzag(varint(past)?);
+    let (bytes, rest) = past.split_at_checked(len >> 1)?;
+    *past = rest;
+    let bytes = if len & 1 == 1 {
+        bytes.to_vec()
+    } else {
+        restore(event, bytes)?
+    };
+    let version = Version {
+        number: version.number.wrapping_sub(number),
+        epoch: version.epoch,
+        observed_at: version.observed_at.wrapping_sub(time),
+    };
+    Some((version, bytes.into()))
+}
+
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63).cast_unsigned()
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::{Event, ObjectReference};
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+    use proptest::prelude::*;
+    use tidings_api::codec::encode_stored;
+
+    use super::*;
+
+    fn version(number: u64) -> Version {
+        Version {
+            number,
+            epoch: 0,
+            observed_at: 1_700_000_000_000 + number.cast_signed() * 61_003,
+        }
+    }
+
+    /// As a kubelet's is, with the fields that a patch of the count changes.
+    fn backing_off(count: i32) -> Bytes {
+        let time = Time {
+            seconds: Some(1_700_000_000 + i64::from(count) * 61),
+            nanos: None,
+        };
+        let mut event = Event {
+            metadata: Some(ObjectMeta {
+                name: Some("web-5d4f8c7b9-x7k2p.17a3f0c1d2e3f405".into()),
+                namespace: Some("shop".into()),
+                uid: Some("0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0".into()),
+                managed_fields: vec![ManagedFieldsEntry {
+                    manager: Some("kubelet".into()),
+                    operation: Some("Update".into()),
+                    time: Some(time),
+                    ..ManagedFieldsEntry::default()
+                }],
+                ..ObjectMeta::default()
+            }),
+            involved_object: Some(ObjectReference {
+                kind: Some("Pod".into()),
+                name: Some("web-5d4f8c7b9-x7k2p".into()),
+                ..ObjectReference::default()
+            }),
+            reason: Some("BackOff".into()),
+            message: Some("Back-off restarting failed container app in pod web".into()),
+            count: Some(count),
+            last_timestamp: Some(time),
+            r#type: Some("Warning".into()),
+            ..Event::default()
+        };
+        encode_stored(&mut event)
+    }
+
+    #[test]
+    fn a_version_that_changes_count_and_time_costs_at_most_forty_bytes() {
+        let mut record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(1));
+        let mut stored = 0;
+        let count: i32 = 70_000;
+        for number in 2..=count {
+            let at = version(u64::try_from(number).unwrap());
+            let (followed, chunk) = record.followed_by(backing_off(number), at);
+            stored += chunk.map_or(0, |chunk| chunk.encode().len());
+            record = followed;
+        }
+        stored += record.encode().len();
+        assert_eq!(record.versions, 70_000);
+        let each = stored / usize::try_from(count).unwrap();
+        assert!(each <= 40, "{each} bytes for each version");
+    }
+
+    #[test]
+    fn all_versions_are_in_the_record_and_its_chunks() {
+        let mut record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(1));
+        let mut chunks = Vec::new();
+        for number in 2..=500 {
+            // Now and then everything is another.
+            let event = if number % 50 == 0 {
+                Bytes::from(vec![number as u8; 300])
+            } else {
+                backing_off(number)
+            };
+            let at = version(u64::try_from(number).unwrap());
+            let (followed, chunk) = record.followed_by(event, at);
+            chunks.extend(chunk);
+            record = Record::decode(&followed.encode()).unwrap();
+            assert_eq!(record, followed);
+            assert_eq!(event_len(&record.encode()), Some(record.event.len()));
+        }
+        assert_eq!(record.chunks, chunks.len() as u64);
+        assert!(chunks.len() > 5, "{}", chunks.len());
+        let all = std::iter::once(&record).chain(chunks.iter().rev());
+        let mut number: u64 = 500;
+        for found in all.flat_map(Record::versions) {
+            let (found, event) = found.unwrap();
+            assert_eq!(found, version(number));
+            if !number.is_multiple_of(50) {
+                assert_eq!(event, backing_off(i32::try_from(number).unwrap()));
+            }
+            number -= 1;
+        }
+        assert_eq!(number, 0);
+    }
+
+    #[test]
+    fn a_record_of_another_epoch_is_a_chunk() {
+        let record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(9));
+        let later = Version {
+            epoch: 1,
+            ..version(3)
+        };
+        let (followed, chunk) = record.clone().followed_by(backing_off(2), later);
+        assert_eq!(chunk, Some(record));
+        assert_eq!((followed.versions, followed.chunks), (2, 1));
+        assert_eq!(followed.versions().count(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(bytes: Vec<u8>, len in 0u32..40) {
+            let mut bytes = bytes;
+            bytes.extend_from_slice(&len.to_le_bytes());
+            bytes.push(FORM);
+            if let Ok(record) = Record::decode(&bytes.into()) {
+                prop_assert!(record.versions().count() <= 41);
+            }
+        }
+    }
+}

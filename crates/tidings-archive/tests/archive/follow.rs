@@ -1,0 +1,150 @@
+//! What the source does, and what is kept of it.
+
+use kube::ResourceExt;
+use tidings_api::codec;
+use tidings_testing::free_port;
+
+use crate::support::{Source, names, open, until, versions};
+
+fn version(event: &impl ResourceExt) -> u64 {
+    event.resource_version().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_version_is_kept_once_across_restarts_of_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let [at_source, kept] = ["source", "archive"].map(|name| folder.path().join(name));
+    let port = free_port();
+    let mut source = Source::start(&at_source, port).await;
+    let mut ledger = std::collections::BTreeMap::<String, Vec<u64>>::new();
+    for number in 0..20 {
+        let event = source.create(&format!("web.{number:02}")).await;
+        ledger.insert(event.name_any(), vec![version(&event)]);
+    }
+    for round in 2..8 {
+        // One of them before the archive is there, which sees of it what is left.
+        let archive = open(&kept, &source).await;
+        let past = archive.past();
+        for (name, versions) in &mut ledger {
+            versions.push(version(&source.count(name, round).await));
+        }
+        let (last, expected) = ledger.last_key_value().unwrap();
+        until(async || {
+            let found = versions(&past, last).await?;
+            (found.first() == expected.last()).then_some(())
+        })
+        .await;
+        archive.close().await;
+        // Written while it is not followed.
+        for (name, versions) in &mut ledger {
+            versions.push(version(&source.count(name, 100 + round).await));
+        }
+        if round % 2 == 0 {
+            source.server.shutdown().await;
+            source = Source::start(&at_source, port).await;
+        }
+    }
+    let archive = open(&kept, &source).await;
+    let past = archive.past();
+    for (name, expected) in &ledger {
+        until(async || {
+            let mut found = versions(&past, name).await?;
+            found.reverse();
+            (found == *expected).then_some(())
+        })
+        .await;
+    }
+    let coverage = past.coverage().await.unwrap();
+    assert_eq!(coverage.gaps, [], "nothing was missed");
+    assert_eq!(coverage.events, 20);
+    let (_, position) = &coverage.followed[0];
+    assert_eq!(position.versions, 20 * 13);
+    archive.close().await;
+    source.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_kept_as_it_was_when_it_is_gone_and_its_name_is_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::start(&folder.path().join("source"), 0).await;
+    let archive = open(&folder.path().join("archive"), &source).await;
+    let (past, store) = (archive.past(), archive.store());
+    let elder = source.create("web").await;
+    let counted = source.count("web", 2).await;
+    source.delete("web").await;
+    until(async || {
+        let versions = past.versions("shop", "web", None, 9).await.unwrap()?;
+        versions.gone_at
+    })
+    .await;
+    let younger = source.create("web").await;
+    let short = &elder.uid().unwrap()[..8];
+    let elder_name = format!("web.{short}");
+    until(async || {
+        let names = names(&*store).await;
+        (names == ["shop/web".to_owned(), format!("shop/{elder_name}")]).then_some(())
+    })
+    .await;
+    let of = |name: &str| {
+        let key = format!("shop/{name}");
+        let store = &store;
+        async move {
+            let record = store.get(key.into()).await.unwrap().unwrap();
+            codec::decode_stored(&record.value, 0)
+                .unwrap()
+                .metadata
+                .unwrap()
+        }
+    };
+    let (kept, new) = (of(&elder_name).await, of("web").await);
+    assert_eq!(
+        (kept.uid(), kept.name()),
+        (&*elder.uid().unwrap(), &*elder_name)
+    );
+    assert_eq!(new.uid(), younger.uid().unwrap());
+    let created = elder.creation_timestamp().unwrap().0.as_second();
+    assert_eq!(kept.creation_timestamp.unwrap().seconds, Some(created));
+    let found = versions(&past, &elder_name).await.unwrap();
+    assert_eq!(found, [version(&counted), version(&elder)]);
+    assert_eq!(versions(&past, "web").await.unwrap(), [version(&younger)]);
+    archive.close().await;
+    source.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_here_is_forgotten_in_all_versions_and_not_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::start(&folder.path().join("source"), 0).await;
+    let kept = folder.path().join("archive");
+    let archive = open(&kept, &source).await;
+    source.create("web").await;
+    source.create("other").await;
+    // More than one record has room for.
+    for count in 1..200 {
+        source.count("web", count).await;
+    }
+    let past = archive.past();
+    let all = until(async || {
+        versions(&past, "web")
+            .await
+            .filter(|found| found.len() == 200)
+    });
+    all.await;
+    let store = archive.store();
+    assert!(store.stats().await.unwrap().records > 3, "there are chunks");
+    store.delete("shop/web".into(), None).await.unwrap();
+    assert_eq!(names(&*store).await, ["shop/other"]);
+    // Two events' worth, and where it is; the deleted one left its mark alone.
+    assert_eq!(store.stats().await.unwrap().records, 3);
+    source.count("web", 1000).await;
+    let last = version(&source.count("other", 2).await);
+    until(async || {
+        let found = versions(&past, "other").await?;
+        (found.first() == Some(&last)).then_some(())
+    })
+    .await;
+    assert_eq!(names(&*store).await, ["shop/other"]);
+    assert_eq!(past.following().forgotten, 1);
+    archive.close().await;
+    source.server.shutdown().await;
+}

@@ -1,0 +1,104 @@
+//! A source, an archive of it, and what is in it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Event;
+use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use tidings_archive::{Cluster, ClusterOptions, Past, Versions};
+use tidings_server::Running;
+use tidings_store::{ListRequest, Store};
+use tidings_testing::serving;
+
+/// How long anything may take before the test has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A source with events of the namespace `shop`.
+pub(crate) struct Source {
+    pub(crate) server: Running,
+    pub(crate) client: Client,
+    pub(crate) events: Api<Event>,
+}
+
+impl Source {
+    pub(crate) async fn start(folder: &Path, port: u16) -> Self {
+        let server = serving::start(folder, port).await;
+        let client = serving::client(server.kubeconfig()).await;
+        Self {
+            events: Api::namespaced(client.clone(), "shop"),
+            server,
+            client,
+        }
+    }
+
+    pub(crate) async fn create(&self, name: &str) -> Event {
+        let event = serving::event(name);
+        self.events
+            .create(&PostParams::default(), &event)
+            .await
+            .unwrap()
+    }
+
+    pub(crate) async fn count(&self, name: &str, count: i32) -> Event {
+        let patch = Patch::Merge(serde_json::json!({"count": count}));
+        let patched = self
+            .events
+            .patch(name, &PatchParams::default(), &patch)
+            .await;
+        patched.unwrap()
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        self.events
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+}
+
+/// Follows with short waits; it has begun to watch when this returns.
+pub(crate) async fn open(folder: &Path, source: &Source) -> Cluster {
+    let mut options = ClusterOptions::new("prod");
+    options.retry = (Duration::from_millis(20), Duration::from_millis(200));
+    options.page = 7;
+    let cluster = Cluster::open(folder, &source.client, options).unwrap();
+    let past = cluster.past();
+    until(async || (past.following().state == "watching").then_some(())).await;
+    cluster
+}
+
+/// Waits until something is so.
+pub(crate) async fn until<T>(mut found: impl AsyncFnMut() -> Option<T>) -> T {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        loop {
+            if let Some(found) = found().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.unwrap()
+}
+
+/// All versions of an event, in pages, as its name's counts and source versions, the newest first.
+pub(crate) async fn versions(past: &Past, name: &str) -> Option<Vec<u64>> {
+    let mut all = Vec::new();
+    let mut after = None;
+    loop {
+        let page: Versions = past.versions("shop", name, after, 10).await.unwrap()?;
+        all.extend(page.versions.iter().map(|version| version.version));
+        after = page.more;
+        if after.is_none() {
+            return Some(all);
+        }
+    }
+}
+
+/// Names of the events that are kept.
+pub(crate) async fn names(store: &dyn Store) -> Vec<String> {
+    let page = store.list(ListRequest::default()).await.unwrap();
+    let keys = page.records.iter().map(|record| &record.key);
+    keys.map(|key| String::from_utf8(key.to_vec()).unwrap())
+        .collect()
+}
