@@ -3,6 +3,8 @@
 mod archive;
 mod follow;
 mod keep;
+#[cfg(test)]
+mod simulation;
 mod source;
 mod version;
 

@@ -159,6 +159,9 @@ pub(crate) struct Follower {
     state: State,
     /// Why, if it is in trouble.
     why: Option<String>,
+    /// It was found to have gone back, which is yet to be committed: by the next time it is asked
+    /// it may have caught up.
+    went_back: bool,
     /// The first trouble since the source was followed last.
     trouble: Option<Cause>,
     retry: Backoff,
@@ -182,6 +185,7 @@ impl Follower {
             phase: Phase::Asking,
             state: State::Starting,
             why: None,
+            went_back: false,
             retry: Backoff::new(rules.retry.0, rules.retry.1),
             page: rules.page,
             rules,
@@ -252,31 +256,29 @@ impl Follower {
         let mut position = position.clone();
         let learned = position.identity.is_none() && answer.identity.is_some();
         position.identity = position.identity.or(answer.identity);
-        match position.version {
-            Some(version) if answer.version < version => Some(self.went_back(position)),
-            Some(_) => {
-                self.phase = Phase::Watching;
-                learned.then_some(Commit {
-                    position,
-                    gap: None,
-                })
-            }
-            // The list was not complete.
-            None => {
-                self.list();
-                learned.then_some(Commit {
-                    position,
-                    gap: None,
-                })
-            }
+        self.went_back |= answer.version < position.latest;
+        if self.went_back {
+            return Some(self.begin_anew(position));
         }
+        match position.version {
+            Some(_) => self.phase = Phase::Watching,
+            // The list was not complete.
+            None => self.list(),
+        }
+        learned.then_some(Commit {
+            position,
+            gap: None,
+        })
     }
 
     /// The source is at an earlier state than it was: a new beginning.
-    fn went_back(&mut self, mut position: Position) -> Commit {
+    fn begin_anew(&mut self, mut position: Position) -> Commit {
         position.epoch += 1;
-        position.version = None;
-        position.cause = Some(Cause::Rewound);
+        position.latest = 0;
+        // If a list was not complete, what it is read for is told of when the next one is.
+        if position.version.take().is_some() {
+            position.cause = Some(Cause::Rewound);
+        }
         self.list();
         Commit {
             position,
@@ -297,7 +299,8 @@ impl Follower {
         let Phase::Listing { begun, .. } = &self.phase else {
             return None;
         };
-        let position = self.position.clone()?;
+        let mut position = self.position.clone()?;
+        position.latest = position.latest.max(page.version);
         let begun = begun.unwrap_or((now, page.version));
         if let Some(token) = page.token {
             self.phase = Phase::Listing {
@@ -316,7 +319,8 @@ impl Follower {
             cause,
             namespace: self.namespace.clone(),
         });
-        self.phase = Phase::Watching;
+        // It may have gone back while the list was read.
+        self.phase = Phase::Asking;
         Some(Commit {
             position: Position {
                 version: Some(version),
@@ -351,6 +355,7 @@ impl Follower {
         Some(Commit {
             position: Position {
                 version: position.version.max(Some(version)),
+                latest: position.latest.max(version),
                 complete_until: until.max(position.complete_until),
                 ..position
             },
@@ -423,6 +428,7 @@ impl Follower {
 
     /// A commit is done.
     pub(crate) fn committed(&mut self, position: Position) {
+        self.went_back = false;
         self.position = Some(position);
     }
 

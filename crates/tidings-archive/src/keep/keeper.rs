@@ -256,9 +256,17 @@ impl Keeper {
         let seen = seen.max(record.version.number);
         let is_old = record.version.epoch == epoch && version.number <= seen;
         // After the source went back, what it has again is no other version.
-        let is_same = record.event == bytes;
-        if is_old || is_same && !observation.is_gone && record.gone.is_none() {
-            slot.record = Some(record);
+        let is_same = record.event == bytes && !observation.is_gone;
+        if is_old || is_same {
+            let is_back = !is_old && record.gone.is_some();
+            let expires_at = slot.expires_at.unwrap_or(expires_at);
+            if is_back {
+                let mut record = record;
+                record.gone = None;
+                slot.change(record, index, expires_at);
+            } else {
+                slot.record = Some(record);
+            }
             batch.seen_before += 1;
             return Ok(());
         }

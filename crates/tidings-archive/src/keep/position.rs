@@ -10,6 +10,8 @@ pub struct Position {
     /// Everything at the source up to this resourceVersion is kept; `None` while its events are
     /// being listed.
     pub version: Option<u64>,
+    /// The latest resourceVersion of the source that anything was read at.
+    pub latest: u64,
     /// How often the source went back to an earlier state.
     pub epoch: u64,
     /// The uid of the source's namespace `kube-system`, if it is known.

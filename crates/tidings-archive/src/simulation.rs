@@ -1,0 +1,459 @@
+//! A source that does what sources do, at random, and an archive of it that is killed at random:
+//! every version that the source wrote is kept once, or lies in a stated gap, and no gap is stated
+//! where nothing could be missed.
+//!
+//! `TIDINGS_ARCHIVE_RUNS` sets how many seeds are run (default 30); a failure names its seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tidings_store::Store;
+use tidings_store::clock::{Clock, ManualClock};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::{ListRequest, UnixMillis};
+
+use crate::follow::follower::{Answer, Failure, Follower, Page, Rules, State, Step};
+use crate::keep::coverage::Coverage;
+use crate::keep::keeper::{Keeper, Observation};
+use crate::keep::position::{Cause, Gap};
+use crate::version::record::Record;
+
+const START: i64 = 1_700_000_000_000;
+const NAMES: u64 = 12;
+
+/// A change at the source.
+#[derive(Clone, Debug)]
+struct Written {
+    version: u64,
+    event: Event,
+    is_gone: bool,
+    at: i64,
+}
+
+/// What an API server over etcd does.
+#[derive(Clone, Debug)]
+struct Source {
+    identity: &'static str,
+    version: u64,
+    live: BTreeMap<String, Written>,
+    history: Vec<Written>,
+    /// Changes up to this version are forgotten.
+    compacted: u64,
+    /// Uids given, and writes done, whichever of them it has forgotten by going back.
+    uids: u64,
+    writes: i32,
+}
+
+impl Source {
+    fn new() -> Self {
+        Self {
+            identity: "one",
+            version: 1,
+            live: BTreeMap::new(),
+            history: Vec::new(),
+            compacted: 0,
+            uids: 0,
+            writes: 0,
+        }
+    }
+
+    fn write(&mut self, random: &mut fastrand::Rng, at: i64) {
+        self.version += random.u64(1..3);
+        let name = format!("web.{:02}", random.u64(..NAMES));
+        let live = self.live.get(&name);
+        let is_gone = live.is_some() && random.u8(..4) == 0;
+        let mut event = live.map_or_else(Event::default, |live| live.event.clone());
+        if live.is_none() {
+            self.uids += 1;
+            event.metadata = Some(ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some("shop".into()),
+                uid: Some(format!("{:08}-{}", self.uids, random.u64(..))),
+                ..ObjectMeta::default()
+            });
+            event.reason = Some("BackOff".into());
+            event.message = Some("Back-off restarting failed container".into());
+        }
+        let metadata = event.metadata.get_or_insert_default();
+        metadata.resource_version = Some(self.version.to_string());
+        if !is_gone {
+            self.writes += 1;
+            event.count = Some(self.writes);
+            event.last_timestamp = Some(Time {
+                seconds: Some(at / 1000),
+                nanos: None,
+            });
+        }
+        let written = Written {
+            version: self.version,
+            event,
+            is_gone,
+            at,
+        };
+        if is_gone {
+            self.live.remove(&name);
+        } else {
+            self.live.insert(name, written.clone());
+        }
+        self.history.push(written);
+    }
+}
+
+/// Everything that was ever written: its event's uid, the version, its count, and when.
+#[derive(Default)]
+struct Ledger {
+    versions: BTreeMap<(String, u64, i32), i64>,
+}
+
+fn key_of(event: &Event, version: u64) -> (String, u64, i32) {
+    let uid = event
+        .metadata
+        .as_ref()
+        .map_or("", |metadata| metadata.uid());
+    (uid.to_owned(), version, event.count())
+}
+
+struct Run {
+    random: fastrand::Rng,
+    clock: ManualClock,
+    source: Source,
+    ledger: Ledger,
+    /// Before the source went back.
+    backup: Option<Source>,
+    /// It went back and was not asked since. It writes nothing until then: one that has caught up
+    /// by the time it is asked cannot be told from one that never went back.
+    went_back: bool,
+    /// The list that is being read.
+    listing: Option<Source>,
+    /// When the archive was begun.
+    since: Option<i64>,
+    /// The version that it has reached.
+    reached: Option<u64>,
+}
+
+impl Run {
+    fn now(&self) -> i64 {
+        self.clock.now().0
+    }
+
+    fn pass(&mut self, millis: i64) {
+        self.clock.advance(millis);
+    }
+
+    /// Something happens at the source.
+    fn happen(&mut self, calm: bool) {
+        let time = self.random.i64(0..4000);
+        self.pass(time);
+        let writes = if self.went_back {
+            0
+        } else {
+            self.random.u64(..6)
+        };
+        for _ in 0..writes {
+            let at = self.now();
+            self.source.write(&mut self.random, at);
+            if let Some(written) = self.source.history.last()
+                && !written.is_gone
+            {
+                let key = key_of(&written.event, written.version);
+                self.ledger.versions.insert(key, at);
+            }
+        }
+        if calm {
+            return;
+        }
+        match self.random.u64(..40) {
+            0 => {
+                self.source.compacted = self.source.version;
+            }
+            1 => self.backup = Some(self.source.clone()),
+            2 => {
+                if let Some(backup) = self.backup.take() {
+                    // What was taken back before the archive was so far never was, for all that it
+                    // can know.
+                    let listing = self.listing.as_ref().map(|listing| listing.version);
+                    let reached = self.reached.or(listing);
+                    if reached.is_some_and(|reached| reached <= backup.version) {
+                        let history = self.source.history.iter();
+                        for written in history.filter(|written| written.version > backup.version) {
+                            let key = key_of(&written.event, written.version);
+                            self.ledger.versions.remove(&key);
+                        }
+                    }
+                    let Source { uids, writes, .. } = self.source;
+                    self.source = Source {
+                        uids,
+                        writes,
+                        ..backup
+                    };
+                    self.went_back = true;
+                }
+            }
+            3 => {
+                self.source.identity = if self.source.identity == "one" {
+                    "another"
+                } else {
+                    "one"
+                };
+            }
+            _ => {}
+        }
+    }
+
+    fn failure(&mut self) -> Option<Failure> {
+        let failure = match self.random.u64(..25) {
+            0 => Failure::Forbidden("no".into()),
+            1 => Failure::TooLarge,
+            2 => Failure::Other {
+                why: "cut off".into(),
+                retry_after: Some(self.random.i64(0..5000)),
+            },
+            _ => return None,
+        };
+        Some(failure)
+    }
+
+    /// Does one step of the follower.
+    async fn step(&mut self, follower: &mut Follower, keeper: &Keeper, calm: bool) {
+        let now = self.now();
+        if !calm
+            && let Some(failure) = self.failure()
+            && !matches!(follower.step(), Step::Wait { .. })
+        {
+            self.listing = None;
+            let commit = follower.failed(now, failure);
+            assert_eq!(commit, None);
+            return;
+        }
+        let (events, commit) = match follower.step() {
+            Step::Wait { until } => {
+                self.pass((until - now).max(0));
+                follower.waited(self.now());
+                return;
+            }
+            Step::Ask => {
+                let answer = Answer {
+                    identity: Some(self.source.identity.into()),
+                    version: self.source.version,
+                };
+                let commit = follower.answered(now, answer);
+                let is_noticed = follower.state().0 != State::OtherCluster && commit.is_none();
+                self.went_back &= !is_noticed;
+                (Vec::new(), commit)
+            }
+            Step::List { token, limit } => {
+                // All pages of a list are of one version.
+                let listed = match (self.listing.take(), &token) {
+                    (Some(listed), Some(_)) => listed,
+                    _ => self.source.clone(),
+                };
+                if listed.version < self.source.compacted || listed.version > self.source.version {
+                    (Vec::new(), follower.failed(now, Failure::Expired))
+                } else {
+                    let mut rest = listed.live.iter();
+                    let after = token.as_ref();
+                    let rest = rest
+                        .by_ref()
+                        .filter(|(name, _)| after.is_none_or(|after| *name > after));
+                    let page: Vec<_> = rest.take(limit as usize + 1).collect();
+                    let token = page
+                        .get(limit as usize)
+                        .and_then(|_| page.get(limit as usize - 1));
+                    let page_info = Page {
+                        version: listed.version,
+                        token: token.map(|(name, _)| (*name).clone()),
+                    };
+                    let events = page.iter().take(limit as usize);
+                    let events = events
+                        .map(|(_, live)| observation(live))
+                        .collect::<Vec<_>>();
+                    self.listing = Some(listed);
+                    (events, follower.listed(now, page_info))
+                }
+            }
+            Step::Watch { after } => {
+                if after < self.source.compacted {
+                    (Vec::new(), follower.failed(now, Failure::Expired))
+                } else if self.went_back || self.random.u8(..8) == 0 {
+                    // One that goes back ends its watches.
+                    follower.closed();
+                    return;
+                } else {
+                    follower.alive();
+                    let behind = self.source.history.iter();
+                    let behind = behind.filter(|written| written.version > after);
+                    let sent: Vec<_> = behind.take(self.random.usize(1..8)).cloned().collect();
+                    let Some(last) = sent.last() else {
+                        return;
+                    };
+                    let commit = follower.watched(last.at.min(now), last.version);
+                    (sent.iter().map(observation).collect(), commit)
+                }
+            }
+        };
+        let Some(mut commit) = commit else {
+            return;
+        };
+        if !calm && self.random.u8(..20) == 0 {
+            follower.not_committed(now, "disk full".into());
+            return;
+        }
+        let gap = commit.gap.as_ref();
+        let kept = keeper.keep(&events, "", &mut commit.position, gap).await;
+        kept.unwrap();
+        self.went_back &= commit.position.version.is_some();
+        self.since = Some(commit.position.since);
+        self.reached = commit.position.version;
+        follower.committed(commit.position);
+    }
+}
+
+fn observation(written: &Written) -> Observation {
+    Observation {
+        event: written.event.clone(),
+        version: written.version,
+        is_gone: written.is_gone,
+    }
+}
+
+fn open(folder: &Path, clock: &ManualClock) -> Keeper {
+    let mut options = EmbeddedOptions::default();
+    options.clock = Arc::new(clock.clone());
+    options.expire_by_itself = false;
+    options.free_space_min = 0;
+    let store = Arc::new(EmbeddedStore::open(folder, options).unwrap());
+    let keep_for = Arc::new(|_: &Event| Duration::from_secs(90 * 24 * 3600));
+    Keeper::new(store, Arc::new(clock.clone()), keep_for, false)
+}
+
+/// All versions that are kept.
+async fn kept(keeper: &Keeper) -> Vec<(u64, (String, u64, i32))> {
+    let page = keeper.store.list(ListRequest::default()).await.unwrap();
+    let mut all = Vec::new();
+    for record in page.records {
+        let is_event = record.key.starts_with(b"shop/");
+        if !is_event && !record.key.starts_with(b"\0version/") {
+            continue;
+        }
+        let record = Record::decode(&record.value).unwrap();
+        for version in record.versions() {
+            let (version, event) = version.unwrap();
+            let event = tidings_api::codec::decode_stored(&event, 0).unwrap();
+            all.push((version.epoch, key_of(&event, version.number)));
+        }
+    }
+    all
+}
+
+async fn run(seed: u64) {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.unwrap();
+    let clock = ManualClock::at(UnixMillis(START));
+    let mut run = Run {
+        random: fastrand::Rng::with_seed(seed),
+        clock: clock.clone(),
+        source: Source::new(),
+        ledger: Ledger::default(),
+        backup: None,
+        went_back: false,
+        listing: None,
+        since: None,
+        reached: None,
+    };
+    // A third of the sources forget nothing.
+    let calm_source = seed.is_multiple_of(3);
+    let rules = Rules {
+        page: 4,
+        retry: (100, 2_000),
+        refused: 5_000,
+        slack: 2_000,
+    };
+    let mut keeper = open(folder.path(), &clock);
+    for _ in 0..run.random.u64(1..6) {
+        let position = keeper.position("").await.unwrap();
+        let random = run.random.fork();
+        let mut follower = Follower::new(rules.clone(), String::new(), position, random);
+        run.listing = None;
+        for _ in 0..run.random.u64(1..120) {
+            if run.random.bool() {
+                run.happen(calm_source);
+            }
+            run.step(&mut follower, &keeper, false).await;
+        }
+        // It is killed, and absent for a while.
+        keeper.store.close().await;
+        for _ in 0..run.random.u64(..20) {
+            run.happen(calm_source);
+        }
+        keeper = open(folder.path(), &clock);
+    }
+    // In the end nothing happens any more, and all is read.
+    run.source.identity = "one";
+    let position = keeper.position("").await.unwrap();
+    let random = run.random.fork();
+    let identity = position
+        .as_ref()
+        .and_then(|position| position.identity.clone());
+    run.source.identity = if identity.as_deref() == Some("another") {
+        "another"
+    } else {
+        "one"
+    };
+    run.listing = None;
+    let mut follower = Follower::new(rules, String::new(), position, random);
+    for _ in 0..400 {
+        run.step(&mut follower, &keeper, true).await;
+    }
+    let last = run.source.history.last().map_or(0, |last| last.version);
+    let reached = follower.position().and_then(|position| position.version);
+    assert!(reached >= Some(last), "seed {seed}: {reached:?} of {last}");
+    judge(&run, &keeper, seed, calm_source).await;
+    keeper.store.close().await;
+}
+
+async fn judge(run: &Run, keeper: &Keeper, seed: u64, calm_source: bool) {
+    let gaps: Vec<Gap> = Coverage::read(keeper).await.unwrap().gaps;
+    let kept = kept(keeper).await;
+    let once: BTreeSet<_> = kept.iter().map(|(_, version)| version.clone()).collect();
+    let since = run.since.unwrap();
+    for (version, at) in &run.ledger.versions {
+        let in_gap = gaps.iter().any(|gap| (gap.from..=gap.to).contains(at));
+        assert!(
+            once.contains(version) || in_gap || *at <= since,
+            "seed {seed}: {version:?} of {at} is lost; gaps: {gaps:?}"
+        );
+    }
+    for version in &once {
+        let is_known = run.ledger.versions.contains_key(version);
+        assert!(is_known, "seed {seed}: {version:?} was never written");
+    }
+    // The newest version of a record that was renamed is the newest of its chunk, too. What the
+    // source went back to is observed once more, in another epoch.
+    let mut counted = BTreeMap::<_, u32>::new();
+    for version in kept {
+        *counted.entry(version).or_default() += 1;
+    }
+    for (version, times) in counted {
+        assert!(times <= 2, "seed {seed}: {version:?} is kept {times} times");
+    }
+    if calm_source {
+        assert_eq!(gaps, [], "seed {seed}: nothing could be missed");
+    }
+    for gap in gaps {
+        assert!(gap.from <= gap.to, "seed {seed}: {gap:?}");
+        assert_ne!(gap.cause, Cause::TooLarge);
+    }
+}
+
+#[tokio::test]
+async fn whatever_happens_versions_are_kept_once_or_lie_in_a_gap() {
+    let runs = std::env::var("TIDINGS_ARCHIVE_RUNS");
+    let runs = runs.map_or(30, |runs| runs.parse().unwrap());
+    for seed in 0..runs {
+        run(seed).await;
+    }
+}
