@@ -54,6 +54,7 @@ const ROOMS: [(&str, &[Room]); 6] = [
         "tidings-server",
         &[
             ("start", &["start/", "fuzzing.rs"]),
+            ("archive", &["archive/"]),
             ("api", &["api/"]),
             ("admission", &["admission/"]),
             ("audit", &["audit/"]),

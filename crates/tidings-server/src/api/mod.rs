@@ -2,20 +2,21 @@
 
 mod access;
 mod apply;
-mod body;
+pub(crate) mod body;
 mod call;
-mod chain;
+pub(crate) mod chain;
 mod commit;
 mod delete;
-mod discovery;
+pub(crate) mod discovery;
 pub(crate) mod encoded;
+pub(crate) mod followed;
 mod frame;
-mod health;
+pub(crate) mod health;
 pub(crate) mod limits;
 mod list;
 mod list_writer;
 mod measured;
-mod metrics;
+pub(crate) mod metrics;
 mod namespaces;
 mod newest;
 mod not_found;
@@ -37,7 +38,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::Uri;
-use axum::middleware;
 use axum::routing::{MethodRouter, any, get, post};
 
 use crate::api::server::ApiServer;
@@ -101,7 +101,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             .route(path, any(health::all))
             .route(&format!("{path}/{{check}}"), any(health::one));
     }
-    api
+    let api = api
         // These do not tell methods apart.
         .route("/", any(discovery::paths))
         .route("/apis", any(discovery::root))
@@ -110,12 +110,8 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::version))
         .fallback(|uri: Uri| async move { discovery::no_such_path(uri.path()) })
-        .method_not_allowed_fallback(|| async { Status::method_not_allowed() })
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&server),
-            chain::answer,
-        ))
-        .with_state(server)
+        .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
+    chain::around(api, &server).with_state(server)
 }
 
 /// Answers a path, and the same with a slash at its end.

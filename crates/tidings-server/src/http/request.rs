@@ -214,6 +214,12 @@ impl RequestInfo {
         verb && self.labels.resource == "events"
     }
 
+    /// Whether events are created or changed, but for their deletion.
+    pub(crate) fn changes_events(&self) -> bool {
+        matches!(self.labels.verb, "POST" | "PUT" | "PATCH" | "APPLY")
+            && self.labels.resource == "events"
+    }
+
     /// Whether it creates the event it names if there is none.
     pub(crate) fn may_create_by_name(&self) -> bool {
         matches!(self.labels.verb, "PUT" | "APPLY") && self.labels.resource == "events"
