@@ -118,7 +118,9 @@ async fn let_in(
     let entry = match &server.audit {
         Some(log) => {
             let received = server.clock.now();
-            audit::Entry::begin(log, received, &info, identity, &mut request)
+            let cluster = server.followed.as_ref();
+            let cluster = cluster.map(|followed| followed.name.as_str());
+            audit::Entry::begin(log, received, &info, cluster, identity, &mut request)
         }
         None => None,
     };

@@ -19,11 +19,12 @@ mod measured;
 pub(crate) mod metrics;
 mod namespaces;
 mod newest;
-mod not_found;
+pub(crate) mod not_found;
 pub(crate) mod observed;
 mod openapi;
 pub(crate) mod options;
 mod pages;
+mod past;
 pub(crate) mod random;
 pub(crate) mod remaining;
 mod review;
@@ -65,6 +66,9 @@ pub fn router(server: Arc<ApiServer>) -> Router {
                 .patch(write::patch)
                 .delete(delete::delete),
         );
+        if server.followed.is_some() {
+            api = at(api, &format!("{one}/versions"), get(past::versions));
+        }
         for watched in [
             "events",
             "namespaces/{namespace}/events",
@@ -101,12 +105,16 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             .route(path, any(health::all))
             .route(&format!("{path}/{{check}}"), any(health::one));
     }
+    // Metrics are of all clusters together: an archive has them at its root.
+    let api = match server.followed {
+        Some(_) => api.route("/coverage", get(past::coverage)),
+        None => api.route("/metrics", get(metrics::metrics)),
+    };
     let api = api
         // These do not tell methods apart.
         .route("/", any(discovery::paths))
         .route("/apis", any(discovery::root))
         .route("/apis/", any(discovery::root))
-        .route("/metrics", get(metrics::metrics))
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::version))
         .fallback(|uri: Uri| async move { discovery::no_such_path(uri.path()) })

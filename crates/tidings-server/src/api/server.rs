@@ -186,6 +186,12 @@ impl ApiServer {
         self.removed.send_replace(true);
     }
 
+    /// Which store continue tokens are of; empty where there is one.
+    pub(crate) fn store_identity(&self) -> &str {
+        let followed = self.followed.as_ref();
+        followed.map_or("", |followed| &followed.store_identity)
+    }
+
     /// Whether the server is about to go, or going.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.soon.load(Ordering::Acquire)

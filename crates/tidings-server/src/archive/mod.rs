@@ -7,6 +7,7 @@
 
 mod clusters;
 mod dispatch;
+mod measures;
 mod root;
 
 use std::sync::Arc;
