@@ -70,6 +70,7 @@
 
 mod admission;
 mod api;
+mod archive;
 mod audit;
 mod auth;
 pub mod clock;
@@ -86,16 +87,22 @@ pub use admission::{
     AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
+pub use api::followed::{
+    ClusterSecurity, FollowedCluster, Following, ObservedVersion, Past, Versions,
+};
 pub use api::options::{ApiOptions, ManagedFields};
 pub use api::router;
 pub use api::server::ApiServer;
+pub use archive::ClusterError;
 pub use audit::{AuditCounts, AuditLevel, AuditLog, AuditOptions};
 pub use auth::settings::SettingsError;
 pub use auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
     ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
 };
+pub use flow::pass_through::{PassThrough, PassThroughError};
 pub use http::query::parse_go_duration;
+pub use start::clusters::{RunningClusters, start_clusters};
 pub use start::error::StartError;
 pub use start::security::{AuthorizationMode, SecurityOptions};
 pub use start::serve::serve;

@@ -64,6 +64,7 @@ const ROOMS: [(&str, &[Room]); 7] = [
         "tidings-server",
         &[
             ("start", &["start/", "fuzzing.rs"]),
+            ("archive", &["archive/"]),
             ("api", &["api/"]),
             ("admission", &["admission/"]),
             ("audit", &["audit/"]),

@@ -9,10 +9,11 @@ use std::future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt, stream};
 use http::request::Parts;
@@ -42,8 +43,25 @@ const HEADER_OVERHEAD: usize = 128;
 /// What a parameter of the query takes of memory beside its text.
 const PARAMETER_OVERHEAD: usize = 96;
 
+/// Puts all of this around what answers requests to a server.
+pub(crate) fn around(
+    router: Router<Arc<ApiServer>>,
+    server: &Arc<ApiServer>,
+) -> Router<Arc<ApiServer>> {
+    router.layer(middleware::from_fn_with_state(Arc::clone(server), answer))
+}
+
+/// Answers a request that is for no server that there is, whoever sends it.
+pub(crate) fn refuse(server: Arc<ApiServer>, mut request: Request, why: Status) -> Response {
+    let info = RequestInfo::of(request.method(), request.uri(), request.headers());
+    let info = Arc::new(info);
+    let measured = Measured::begin(server, Arc::clone(&info), &request);
+    let common = Common::of(info, &mut request);
+    measured.follow(common.complete(why.into_response()))
+}
+
 /// Answers a request whose path is matched, whatever it matched.
-pub(super) async fn answer(
+async fn answer(
     State(server): State<Arc<ApiServer>>,
     mut request: Request,
     next: Next,
@@ -100,7 +118,9 @@ async fn let_in(
     let entry = match &server.audit {
         Some(log) => {
             let received = server.clock.now();
-            audit::Entry::begin(log, received, &info, identity, &mut request)
+            let cluster = server.followed.as_ref();
+            let cluster = cluster.map(|followed| followed.name.as_str());
+            audit::Entry::begin(log, received, &info, cluster, identity, &mut request)
         }
         None => None,
     };
@@ -217,6 +237,11 @@ async fn allowed(
     next: Next,
     (began, gone): (Instant, Gone),
 ) -> Response {
+    if let Some(followed) = &server.followed
+        && info.changes_events()
+    {
+        return Status::read_only(&followed.name).into_response();
+    }
     let allowed = access::authorize(server, user, info);
     let end = clock::deadline(began, server.options.request_timeout);
     match timeout_at(end, allowed).await {

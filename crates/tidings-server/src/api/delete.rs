@@ -76,8 +76,10 @@ async fn remove(
     let dry_run = options.dry_run;
     let metadata = stored.event.metadata.as_ref();
     check_preconditions(key, options, metadata)?;
-    let held_back =
-        metadata.is_some_and(|metadata| metadata.finalizers.iter().any(|one| is_waited_for(one)));
+    // The finalizers of an event that is kept are those of the event at its source.
+    let held_back = server.followed.is_none()
+        && metadata
+            .is_some_and(|metadata| metadata.finalizers.iter().any(|one| is_waited_for(one)));
     if held_back {
         let mut event = stored.event.clone();
         let metadata = event.metadata.get_or_insert_default();

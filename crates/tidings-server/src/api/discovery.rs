@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use axum::Extension;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use percent_encoding::percent_decode_str;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use super::body::encoded;
 use super::not_found::not_found;
+use crate::api::server::ApiServer;
 use crate::http::negotiate::{Discovery, Form, Media, Shape, negotiate_discovery, require_json};
 use crate::http::present::present;
 use crate::http::request::RequestInfo;
@@ -79,13 +81,31 @@ impl Document {
     }
 }
 
+type Documents = BTreeMap<&'static str, Document>;
+
 /// All of them, made when the first is asked for.
-static SENT: LazyLock<BTreeMap<&'static str, Document>> = LazyLock::new(|| {
-    let documents = DOCUMENTS.into_iter().chain(AGGREGATED);
-    documents
-        .map(|(path, text)| (path, Document::of(text)))
-        .collect()
+static SENT: LazyLock<Documents> = LazyLock::new(|| documents(Document::of));
+/// The same, of a server whose events are read and deleted, not written.
+static SENT_READ_ONLY: LazyLock<Documents> = LazyLock::new(|| {
+    documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_KEPT_EVENTS)))
 });
+
+const VERBS_OF_EVENTS: &str =
+    r#"["create","delete","deletecollection","get","list","patch","update","watch"]"#;
+const VERBS_OF_KEPT_EVENTS: &str = r#"["delete","deletecollection","get","list","watch"]"#;
+
+fn documents(document: impl Fn(&str) -> Document) -> Documents {
+    let all = DOCUMENTS.into_iter().chain(AGGREGATED);
+    all.map(|(path, text)| (path, document(text))).collect()
+}
+
+/// What a server says of itself.
+fn documents_of(server: &ApiServer) -> &'static Documents {
+    match server.followed {
+        Some(_) => &SENT_READ_ONLY,
+        None => &SENT,
+    }
+}
 
 /// The names under which Go knows what the server was built for.
 fn platform() -> String {
@@ -155,18 +175,23 @@ pub(crate) fn build_info() -> [(&'static str, String); 5] {
 
 /// GET of /api and any method of /apis: one document, or all below at once.
 pub(crate) async fn root(
+    State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
     headers: HeaderMap,
 ) -> Result<Response, Status> {
     let path = info.uri.path().trim_end_matches('/');
     match negotiate_discovery(&headers, &info.query, path == "/api", true)? {
-        Discovery::Plain(form) => answer(path, form),
-        Discovery::Aggregated(media) => aggregated(&format!("{path}.aggregated"), media, &headers),
+        Discovery::Plain(form) => answer(sent(&server, path)?, form),
+        Discovery::Aggregated(media) => {
+            let document = sent(&server, &format!("{path}.aggregated"))?;
+            aggregated(document, media, &headers)
+        }
     }
 }
 
 /// GET of a group, or of a version and its resources.
 pub(crate) async fn below(
+    State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
     headers: HeaderMap,
 ) -> Result<Response, Status> {
@@ -177,7 +202,7 @@ pub(crate) async fn below(
     }
     let of_resources = path.matches('/').count() > 2 || path == "/api/v1";
     match negotiate_discovery(&headers, &info.query, of_resources, false)? {
-        Discovery::Plain(form) => answer(path, form),
+        Discovery::Plain(form) => answer(sent(&server, path)?, form),
         Discovery::Aggregated(_) => Err(Status::no_such_path()),
     }
 }
@@ -198,17 +223,17 @@ pub(super) fn no_such_path(path: &str) -> Response {
     }
 }
 
-fn sent(path: &str) -> Result<&'static Document, Status> {
-    SENT.get(path).ok_or_else(Status::no_such_path)
+fn sent(server: &ApiServer, path: &str) -> Result<&'static Document, Status> {
+    let documents = documents_of(server);
+    documents.get(path).ok_or_else(Status::no_such_path)
 }
 
-fn answer(path: &str, form: Form) -> Result<Response, Status> {
-    let (media, body) = sent(path)?.encode(form)?;
+fn answer(document: &Document, form: Form) -> Result<Response, Status> {
+    let (media, body) = document.encode(form)?;
     Ok(encoded(StatusCode::OK, media, body))
 }
 
-fn aggregated(path: &str, media: Media, headers: &HeaderMap) -> Result<Response, Status> {
-    let document = sent(path)?;
+fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<Response, Status> {
     let etag = format!("\"{:X}\"", fingerprint(document.json.as_bytes()));
     let form = Form {
         media,
@@ -305,6 +330,10 @@ mod tests {
             }
         }
         assert_eq!(plain, aggregated);
+        // What an archive replaces: in both groups, in either form.
+        let texts = DOCUMENTS.into_iter().chain(AGGREGATED);
+        let texts = texts.filter(|(_, text)| text.contains(VERBS_OF_EVENTS));
+        assert_eq!(texts.count(), 4);
         let listed = read(DOCUMENTS[2].1);
         let listed = listed["groups"].as_array().unwrap();
         assert_eq!(listed.len(), groups.len());

@@ -25,6 +25,8 @@ const PARTS: usize = 8;
 /// What an encoding depends on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct EncodingKey {
+    /// Whose change it is, where the events of several clusters are served.
+    pub(crate) cluster: u64,
     /// The revision of the change.
     pub(crate) revision: u64,
     /// Several keys may change in one revision.
@@ -106,6 +108,7 @@ mod tests {
 
     fn key(revision: u64, kind: &'static str) -> EncodingKey {
         EncodingKey {
+            cluster: 0,
             revision,
             key: "shop/web".into(),
             kind,

@@ -11,12 +11,14 @@ use http::StatusCode;
 use tidings_core::validate::go_quote;
 
 use super::not_found::not_found;
+use crate::api::followed::Followed;
 use crate::api::server::ApiServer;
+use crate::auth::{ANONYMOUS, User};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 
 /// The checks of a path. A server that is about to go is alive but takes no new work.
-fn checks(path: &str) -> &'static [&'static str] {
+pub(crate) fn checks(path: &str) -> &'static [&'static str] {
     if path.starts_with("/readyz") {
         &["ping", "store", "shutdown"]
     } else {
@@ -25,7 +27,7 @@ fn checks(path: &str) -> &'static [&'static str] {
 }
 
 /// Our name of a check that kube-apiserver calls otherwise.
-fn ours(check: &str) -> &str {
+pub(crate) fn ours(check: &str) -> &str {
     match check {
         "etcd" => "store",
         "log" => "ping",
@@ -34,7 +36,7 @@ fn ours(check: &str) -> &str {
 }
 
 /// What is wrong, if anything.
-async fn failure(server: &ApiServer, check: &str) -> Option<String> {
+pub(crate) async fn failure(server: &ApiServer, check: &str) -> Option<String> {
     match check {
         "store" => server.observed.stats(&*server.store).await.err(),
         "shutdown" => server
@@ -48,17 +50,56 @@ async fn failure(server: &ApiServer, check: &str) -> Option<String> {
 pub(crate) async fn all(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
+    Extension(user): Extension<User>,
+) -> Response {
+    let following = server.followed.as_ref();
+    let following = following.map(|followed| following_line(followed, &user));
+    let mut found = Vec::new();
+    for check in checks(info.uri.path()) {
+        found.push((*check, failure(&server, check).await));
+    }
+    report(&info, &found, following)
+}
+
+/// How the following of a cluster goes, which is no check: what was kept is served all the same.
+/// Why it does not go well is not told to strangers.
+pub(crate) fn following_line(followed: &Followed, user: &User) -> String {
+    let following = followed.past.following();
+    let sign = if following.why.is_none() { '+' } else { '-' };
+    let progress = following.since_progress.map_or_else(
+        || "no progress yet".to_owned(),
+        |since| format!("{} s since progress", since.as_secs()),
+    );
+    let why = match following.why {
+        Some(why) if user.name != ANONYMOUS => format!(": {}", one_line(&why)),
+        Some(_) => ": reason withheld".to_owned(),
+        None => String::new(),
+    };
+    let (name, state) = (&followed.name, following.state);
+    format!("[{sign}]cluster {name}: {progress}, {state}{why}\n")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The answer to a GET of all checks: what each of them found wrong, if anything, and lines about
+/// what is no check.
+pub(crate) fn report(
+    info: &RequestInfo,
+    checks: &[(&str, Option<String>)],
+    more: impl IntoIterator<Item = String>,
 ) -> Response {
     let (query, path) = (&info.query, info.uri.path());
     let mut excluded: BTreeSet<&str> = query.values(params::EXCLUDE).map(ours).collect();
     let mut lines = Vec::new();
     let mut failures = Vec::new();
-    for check in checks(path) {
+    for (check, failure) in checks {
         if excluded.remove(check) {
             lines.push(format!("[+]{check} excluded: ok\n"));
             continue;
         }
-        match failure(&server, check).await {
+        match failure {
             None => lines.push(format!("[+]{check} ok\n")),
             Some(why) => {
                 // The reason is in the log, not told to strangers.
@@ -67,6 +108,7 @@ pub(crate) async fn all(
             }
         }
     }
+    lines.extend(more);
     if !excluded.is_empty() {
         let unknown: Vec<String> = excluded.iter().map(|name| go_quote(name)).collect();
         lines.push(format!(
@@ -105,7 +147,12 @@ pub(crate) async fn one(
     if !checks(info.uri.path()).contains(&check) {
         return not_found();
     }
-    match failure(&server, check).await {
+    report_one(failure(&server, check).await)
+}
+
+/// The answer to a GET of one check.
+pub(crate) fn report_one(failure: Option<String>) -> Response {
+    match failure {
         None => "ok".into_response(),
         Some(why) => (
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -81,7 +81,7 @@ fn first_request(
 ) -> Result<(ListRequest, Option<u64>), Status> {
     let mut request = store_request(namespace, &options.selector);
     if let Some(token) = &options.continue_token {
-        let continuation = Continuation::decode(token)?;
+        let continuation = Continuation::decode_for(token, server.store_identity())?;
         request.at = continuation.revision.map_or(At::Latest, At::Exact);
         request.after = Some((key_prefix(namespace) + &continuation.after).into());
         let remaining = server.remaining.of(&request.prefix, token);

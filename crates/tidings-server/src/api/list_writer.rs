@@ -4,6 +4,7 @@
 //! how long a list is before it begins; see [`ListWriter::item_len`] and [`ListWriter::write_end`]
 //! for how that is kept though events may end while the list is being sent.
 
+use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use prost::Message;
 use serde_json::Value;
@@ -24,6 +25,44 @@ const ITEMS: usize = 2;
 const FILLER: usize = 15;
 /// So long is one piece of filling at most.
 const FILLER_LEN_MAX: usize = 16 * 1024;
+
+/// An item of a list.
+#[derive(Clone, Copy)]
+pub(crate) enum Item<'a> {
+    /// An event as the store has it.
+    Record(&'a Record),
+    /// An event as it is to be.
+    Event(&'a Event),
+}
+
+impl<'a> Item<'a> {
+    /// The stored bytes, if they are in the usual form.
+    fn stored(self) -> Option<StoredEvent<'a>> {
+        match self {
+            Item::Record(record) => StoredEvent::open(&record.value, record.revision),
+            Item::Event(_) => None,
+        }
+    }
+
+    fn event(self) -> Result<Event, Status> {
+        match self {
+            Item::Record(record) => Ok(Stored::decode(record.clone())?.event),
+            Item::Event(event) => Ok(event.clone()),
+        }
+    }
+}
+
+impl<'a> From<&'a Record> for Item<'a> {
+    fn from(record: &'a Record) -> Self {
+        Item::Record(record)
+    }
+}
+
+impl<'a> From<&'a Event> for Item<'a> {
+    fn from(event: &'a Event) -> Self {
+        Item::Event(event)
+    }
+}
 
 /// Writes one list.
 pub(crate) struct ListWriter {
@@ -140,20 +179,19 @@ impl ListWriter {
     }
 
     /// How many bytes an item takes in a protobuf list; nothing in others, which need not know.
-    pub(crate) fn item_len(&mut self, record: &Record) -> Result<usize, Status> {
+    pub(crate) fn item_len<'a>(&mut self, item: impl Into<Item<'a>>) -> Result<usize, Status> {
         if self.form.media != Media::Protobuf {
             return Ok(0);
         }
-        self.encode_protobuf(record)?;
+        self.encode_protobuf(item.into())?;
         let len = self.scratch.len();
         Ok(1 + varint_len(len as u64) + len)
     }
 
-    fn encode_protobuf(&mut self, record: &Record) -> Result<(), Status> {
+    fn encode_protobuf(&mut self, item: Item<'_>) -> Result<(), Status> {
         self.scratch.clear();
         let partial = matches!(self.form.shape, Shape::Partial(_));
-        let stored = StoredEvent::open(&record.value, record.revision);
-        let written = stored.and_then(|stored| {
+        let written = item.stored().and_then(|stored| {
             if partial {
                 stored.write_partial_protobuf(&mut self.scratch)
             } else {
@@ -161,7 +199,7 @@ impl ListWriter {
             }
         });
         if written.is_none() {
-            let Stored { event, .. } = Stored::decode(record.clone())?;
+            let event = item.event()?;
             self.scratch = match (partial, self.api) {
                 (true, _) => {
                     let metadata = event.metadata.unwrap_or_default();
@@ -177,11 +215,16 @@ impl ListWriter {
     }
 
     /// Appends an item.
-    pub(crate) fn write_item(&mut self, record: &Record, out: &mut Vec<u8>) -> Result<(), Status> {
+    pub(crate) fn write_item<'a>(
+        &mut self,
+        item: impl Into<Item<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Status> {
+        let item = item.into();
         let first = std::mem::take(&mut self.first);
         match self.form.media {
             Media::Protobuf => {
-                self.encode_protobuf(record)?;
+                self.encode_protobuf(item)?;
                 let before = out.len();
                 put_bytes(ITEMS, &self.scratch, out);
                 self.announced = self
@@ -195,7 +238,7 @@ impl ListWriter {
                 if !first {
                     json.push(b',');
                 }
-                let written = self.write_json_item(record, &mut json);
+                let written = self.write_json_item(item, &mut json);
                 self.indenter.push(&json, out);
                 self.scratch = json;
                 written?;
@@ -204,14 +247,14 @@ impl ListWriter {
                 if !first {
                     out.push(b',');
                 }
-                self.write_json_item(record, out)?;
+                self.write_json_item(item, out)?;
             }
             Media::Yaml => {
                 if first {
                     out.push(b'\n');
                 }
                 let mut json = Vec::with_capacity(1024);
-                self.write_json_item(record, &mut json)?;
+                self.write_json_item(item, &mut json)?;
                 let item = serde_json::from_slice(&json)
                     .map_err(|error| Status::internal(error.to_string()))?;
                 out.extend(yaml(&Value::Array(vec![item]))?);
@@ -220,10 +263,9 @@ impl ListWriter {
         Ok(())
     }
 
-    fn write_json_item(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn write_json_item(&self, item: Item<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         let start = out.len();
-        let stored = StoredEvent::open(&record.value, record.revision);
-        let written = stored.and_then(|stored| match self.form.shape {
+        let written = item.stored().and_then(|stored| match self.form.shape {
             Shape::Table(_) => self.rows.write_stored_row(&stored, out),
             Shape::Whole | Shape::Misfit(_) => stored.write_json(self.api, false, out),
             Shape::Partial(version) => {
@@ -234,7 +276,7 @@ impl ListWriter {
             return Ok(());
         }
         out.truncate(start);
-        let Stored { event, .. } = Stored::decode(record.clone())?;
+        let event = item.event()?;
         match self.form.shape {
             Shape::Table(_) => self.rows.write_row(&event, out),
             Shape::Whole | Shape::Misfit(_) => codec::write_event(self.api, &event, false, out),

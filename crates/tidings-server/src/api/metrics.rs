@@ -14,15 +14,20 @@ use crate::metrics::{Text, write_process};
 /// GET of everything that is counted.
 pub(crate) async fn metrics(State(server): State<Arc<ApiServer>>) -> Response {
     let stats = server.observed.stats(&*server.store).await.ok();
+    answer(page(&server, stats.as_ref()))
+}
+
+/// The page as it is sent.
+pub(crate) fn answer(page: Text) -> Response {
     let content_type = [(
         header::CONTENT_TYPE,
         HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
     )];
-    (content_type, page(&server, stats.as_ref())).into_response()
+    (content_type, page.into_string()).into_response()
 }
 
-/// Everything in Prometheus' text form.
-fn page(server: &ApiServer, stats: Option<&Stats>) -> String {
+/// Everything in Prometheus' text form; `stats` are the store's.
+pub(crate) fn page(server: &ApiServer, stats: Option<&Stats>) -> Text {
     let metrics = &server.metrics;
     let mut text = Text::default();
     metrics.write_requests(&mut text);
@@ -50,7 +55,7 @@ fn page(server: &ApiServer, stats: Option<&Stats>) -> String {
         .collect();
     text.sample("kubernetes_build_info", &labels, 1);
     write_process(&mut text);
-    text.into_string()
+    text
 }
 
 fn write_store(stats: &Stats, text: &mut Text) {

@@ -2,27 +2,29 @@
 
 mod access;
 mod apply;
-mod body;
+pub(crate) mod body;
 mod call;
-mod chain;
+pub(crate) mod chain;
 mod commit;
 mod delete;
-mod discovery;
+pub(crate) mod discovery;
 pub(crate) mod encoded;
+pub(crate) mod followed;
 mod frame;
-mod health;
+pub(crate) mod health;
 pub(crate) mod limits;
 mod list;
 mod list_writer;
 mod measured;
-mod metrics;
+pub(crate) mod metrics;
 mod namespaces;
 mod newest;
-mod not_found;
+pub(crate) mod not_found;
 pub(crate) mod observed;
 mod openapi;
 pub(crate) mod options;
 mod pages;
+mod past;
 pub(crate) mod random;
 pub(crate) mod remaining;
 mod review;
@@ -37,7 +39,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::Uri;
-use axum::middleware;
 use axum::routing::{MethodRouter, any, get, post};
 
 use crate::api::server::ApiServer;
@@ -65,6 +66,9 @@ pub fn router(server: Arc<ApiServer>) -> Router {
                 .patch(write::patch)
                 .delete(delete::delete),
         );
+        if server.followed.is_some() {
+            api = at(api, &format!("{one}/versions"), get(past::versions));
+        }
         for watched in [
             "events",
             "namespaces/{namespace}/events",
@@ -101,21 +105,21 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             .route(path, any(health::all))
             .route(&format!("{path}/{{check}}"), any(health::one));
     }
-    api
+    // Metrics are of all clusters together: an archive has them at its root.
+    let api = match server.followed {
+        Some(_) => api.route("/coverage", get(past::coverage)),
+        None => api.route("/metrics", get(metrics::metrics)),
+    };
+    let api = api
         // These do not tell methods apart.
         .route("/", any(discovery::paths))
         .route("/apis", any(discovery::root))
         .route("/apis/", any(discovery::root))
-        .route("/metrics", get(metrics::metrics))
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::version))
         .fallback(|uri: Uri| async move { discovery::no_such_path(uri.path()) })
-        .method_not_allowed_fallback(|| async { Status::method_not_allowed() })
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&server),
-            chain::answer,
-        ))
-        .with_state(server)
+        .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
+    chain::around(api, &server).with_state(server)
 }
 
 /// Answers a path, and the same with a slash at its end.

@@ -83,6 +83,8 @@ pub struct ApiOptions {
     /// How large an event may be (`--event-size-limit`). Default: 1.5 MiB, and larger ones are
     /// refused.
     pub event_size_limit: EventSizeLimit,
+    /// Maximum of followed clusters that one archive serves. Default: 100.
+    pub max_clusters: usize,
     /// Which events are kept for another time than [`event_ttl`](Self::event_ttl)
     /// (`--retention-file`). Default: no events.
     pub retention: RetentionRules,
@@ -130,6 +132,7 @@ impl Default for ApiOptions {
             namespaces: Namespaces::default(),
             event_rate_limit: EventRateLimitOptions::default(),
             event_size_limit: EventSizeLimit::default(),
+            max_clusters: 100,
             retention: RetentionRules::default(),
         }
     }

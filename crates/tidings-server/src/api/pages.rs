@@ -101,6 +101,7 @@ impl Pages {
         let continuation = after.map(|after| Continuation {
             revision: Some(self.revision),
             after: relative(after, self.namespace_len),
+            store: self.server.store_identity().to_owned(),
         });
         let token = continuation.as_ref().map(Continuation::encode);
         if let (Some(token), Some(remaining)) = (&token, self.remaining) {
@@ -238,6 +239,7 @@ async fn read_page(
                 Continuation {
                     revision: None,
                     after: relative(&after, namespace_len),
+                    store: server.store_identity().to_owned(),
                 }
                 .encode()
             });

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::admission::{Admission, AdmissionCounts, Gate};
 use crate::api::encoded::EncodedEvents;
+use crate::api::followed::{Followed, FollowedCluster};
 use crate::api::limits::Limits;
 use crate::api::observed::ObservedStore;
 use crate::api::options::ApiOptions;
@@ -26,20 +27,30 @@ use tidings_api::codec::Api;
 pub struct ApiServer {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) options: ApiOptions,
-    pub(crate) authenticator: Authenticator,
-    pub(crate) authorizer: Authorizer,
+    pub(crate) options: Arc<ApiOptions>,
+    pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) access: Arc<AccessCounters>,
     pub(crate) connections: Arc<Connections>,
-    pub(crate) admission: Admission,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) audit: Option<Arc<AuditLog>>,
-    pub(crate) limits: Limits,
-    pub(crate) encoded: EncodedEvents,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) encoded: Arc<EncodedEvents>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) observed: ObservedStore,
-    pub(crate) remaining: Remaining,
-    stopping: watch::Sender<bool>,
-    ending: AtomicBool,
+    pub(crate) remaining: Arc<Remaining>,
+    /// The cluster whose events these are, if an archive follows it.
+    pub(crate) followed: Option<Followed>,
+    stopping: Arc<Stopping>,
+    /// Set when this server alone is no longer to be served.
+    removed: watch::Sender<bool>,
+}
+
+/// How far the end of a server has come.
+#[derive(Debug)]
+struct Stopping {
+    now: watch::Sender<bool>,
+    soon: AtomicBool,
 }
 
 impl std::fmt::Debug for ApiServer {
@@ -63,34 +74,83 @@ impl ApiServer {
         Self {
             store,
             clock,
-            authenticator,
-            authorizer: Authorizer::default(),
+            authenticator: Arc::new(authenticator),
+            authorizer: Arc::default(),
             access: Arc::default(),
             connections: Arc::new(Connections::new(
                 options.max_connections,
                 options.max_connections_per_peer,
             )),
-            admission: Admission::new(
+            admission: Arc::new(Admission::new(
                 options.namespaces.clone(),
                 options.event_size_limit,
                 &options.event_rate_limit,
-            ),
+            )),
             audit: None,
-            limits: Limits::new(&options),
-            encoded: EncodedEvents::default(),
+            limits: Arc::new(Limits::new(&options)),
+            encoded: Arc::default(),
             metrics: Arc::default(),
             observed: ObservedStore::default(),
-            remaining: Remaining::default(),
-            stopping: watch::Sender::new(false),
-            ending: AtomicBool::new(false),
-            options,
+            remaining: Arc::default(),
+            followed: None,
+            stopping: Arc::new(Stopping {
+                now: watch::Sender::new(false),
+                soon: AtomicBool::new(false),
+            }),
+            removed: watch::Sender::new(false),
+            options: Arc::new(options),
+        }
+    }
+
+    /// The server of a followed cluster's events. Everything that is bounded is shared with this
+    /// server, and so are counts, the audit log and the end; what it allows is asked of the cluster
+    /// too, where its options say so. `number` stands for it in what is shared.
+    pub(crate) fn of_cluster(&self, cluster: FollowedCluster, number: u64) -> Self {
+        let FollowedCluster {
+            name,
+            store_identity,
+            store,
+            past,
+            security,
+            pass_through,
+        } = cluster;
+        Self {
+            store,
+            clock: Arc::clone(&self.clock),
+            options: Arc::clone(&self.options),
+            authenticator: match security.authentication {
+                Some(cluster) => Arc::new(self.authenticator.asking(cluster)),
+                None => Arc::clone(&self.authenticator),
+            },
+            authorizer: match security.authorization {
+                Some(cluster) => Arc::new(self.authorizer.asking(cluster)),
+                None => Arc::clone(&self.authorizer),
+            },
+            access: Arc::clone(&self.access),
+            connections: Arc::clone(&self.connections),
+            admission: Arc::clone(&self.admission),
+            audit: self.audit.clone(),
+            limits: Arc::clone(&self.limits),
+            encoded: Arc::clone(&self.encoded),
+            metrics: Arc::clone(&self.metrics),
+            observed: ObservedStore::default(),
+            remaining: Arc::clone(&self.remaining),
+            followed: Some(Followed {
+                name,
+                store_identity,
+                past,
+                pass_through,
+                number,
+            }),
+            stopping: Arc::clone(&self.stopping),
+            removed: watch::Sender::new(false),
         }
     }
 
     /// The same server, with another say in what users may do.
     #[must_use]
     pub fn with_authorizer(mut self, authorizer: Authorizer) -> Self {
-        self.authorizer = authorizer;
+        self.authorizer = Arc::new(authorizer);
         self
     }
 
@@ -113,25 +173,42 @@ impl ApiServer {
 
     /// Ends all watches cleanly and reports not ready from now on. Other requests are still served.
     pub fn stop(&self) {
-        self.stopping.send_replace(true);
+        self.stopping.now.send_replace(true);
     }
 
     /// Reports not ready from now on, and serves everything as before.
     pub fn stop_soon(&self) {
-        self.ending.store(true, Ordering::Release);
+        self.stopping.soon.store(true, Ordering::Release);
+    }
+
+    /// Ends the watches of this server alone.
+    pub(crate) fn remove(&self) {
+        self.removed.send_replace(true);
+    }
+
+    /// Which store continue tokens are of; empty where there is one.
+    pub(crate) fn store_identity(&self) -> &str {
+        let followed = self.followed.as_ref();
+        followed.map_or("", |followed| &followed.store_identity)
     }
 
     /// Whether the server is about to go, or going.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.ending.load(Ordering::Acquire) || *self.stopping.borrow()
+        self.stopping.soon.load(Ordering::Acquire)
+            || *self.stopping.now.borrow()
+            || *self.removed.borrow()
     }
 
-    /// Resolves when [`stop`](Self::stop) is called.
+    /// Resolves when [`stop`](Self::stop) is called, or this server is removed.
     pub(crate) fn stopped(&self) -> BoxFuture<'static, ()> {
-        let mut stopping = self.stopping.subscribe();
+        let mut stopping = self.stopping.now.subscribe();
+        let mut removed = self.removed.subscribe();
         Box::pin(async move {
             // An error means the server itself is gone, which is stopping too.
-            let _ = stopping.wait_for(|stopping| *stopping).await;
+            tokio::select! {
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+                _ = removed.wait_for(|removed| *removed) => {}
+            }
         })
     }
 

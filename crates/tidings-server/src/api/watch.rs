@@ -362,7 +362,9 @@ impl Watching {
         };
         let rows = self.rows_to_send()?;
         let revision = change.revision();
+        let followed = self.server.followed.as_ref();
         let key = EncodingKey {
+            cluster: followed.map_or(0, |followed| followed.number),
             revision,
             key: record.key.clone(),
             kind,

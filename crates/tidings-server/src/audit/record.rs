@@ -34,6 +34,8 @@ pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const TRUNCATED: (&str, &str) = ("audit.k8s.io/truncated", "true");
 /// Nothing was to be changed.
 const DRY_RUN: (&str, &str) = ("tidings/dry-run", "All");
+/// The followed cluster whose events were written; the request's URI is that below its prefix.
+const CLUSTER: &str = "tidings/cluster";
 
 /// What a handler finds out about its write. It is kept also where the handler is cut off at its
 /// deadline, or panics.
@@ -101,7 +103,7 @@ struct Record<'a> {
     request_received_timestamp: String,
     stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<&'static str, &'static str>,
+    annotations: BTreeMap<&'static str, &'a str>,
 }
 
 impl Record<'_> {
@@ -152,6 +154,8 @@ pub(crate) struct Entry {
     headers: HeaderMap,
     peer: Option<SocketAddr>,
     notes: Notes,
+    /// Whose events these are, if an archive follows it.
+    cluster: Option<String>,
     /// Held until the line is handed over: the log is not closed before.
     _open: Option<OwnedSemaphorePermit>,
 }
@@ -162,6 +166,7 @@ impl Entry {
         log: &Arc<AuditLog>,
         received: Timestamp,
         info: &Arc<RequestInfo>,
+        cluster: Option<&str>,
         identity: Identity,
         request: &mut Request,
     ) -> Option<Self> {
@@ -191,6 +196,7 @@ impl Entry {
             headers: request.headers().clone(),
             peer: request.extensions().get().copied(),
             notes,
+            cluster: cluster.map(str::to_owned),
             _open: log.open_entry(),
         })
     }
@@ -305,7 +311,11 @@ impl Entry {
             request_object: None,
             request_received_timestamp: micro_time(self.received),
             stage_timestamp: micro_time(now),
-            annotations: self.is_dry_run().then_some(DRY_RUN).into_iter().collect(),
+            annotations: {
+                let cluster = self.cluster.as_deref().map(|name| (CLUSTER, name));
+                let dry_run = self.is_dry_run().then_some(DRY_RUN);
+                cluster.into_iter().chain(dry_run).collect()
+            },
         }
     }
 }
@@ -366,6 +376,7 @@ mod tests {
                 .collect(),
             peer: Some((IpAddr::from([0xffff_u16; 8]), 1).into()),
             notes,
+            cluster: Some("c".repeat(63)),
             _open: None,
         };
         let failure = Status::bad_request(long.clone());

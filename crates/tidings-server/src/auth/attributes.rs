@@ -45,12 +45,26 @@ impl<'a> Attributes<'a> {
             group: info.group.as_str().into(),
             version: info.version.as_str().into(),
             resource: info.resource.as_str().into(),
-            subresource: info.subresource.as_str().into(),
+            // Who may read an event may read what it was.
+            subresource: match info.is_versions() {
+                true => "".into(),
+                false => info.subresource.as_str().into(),
+            },
             namespace: info.namespace.as_str().into(),
             name: match info.verb {
                 "list" | "watch" if !info.is_watch_path => selected_name(info).into(),
                 _ => info.name.as_str().into(),
             },
+        })
+    }
+
+    /// The list of all events of a cluster.
+    pub(crate) fn list_events() -> Self {
+        Self::Resource(ResourceAttributes {
+            verb: "list".into(),
+            version: "v1".into(),
+            resource: "events".into(),
+            ..ResourceAttributes::default()
         })
     }
 
@@ -161,6 +175,14 @@ mod tests {
             (
                 "GET /api/v1/namespaces/shop/pods/web/log",
                 "get pods/log  web in shop",
+            ),
+            (
+                "GET /apis/events.k8s.io/v1/namespaces/shop/events/web.1/versions",
+                "get events events.k8s.io web.1 in shop",
+            ),
+            (
+                "DELETE /api/v1/namespaces/shop/events/web.1/versions",
+                "delete events/versions  web.1 in shop",
             ),
             ("OPTIONS /api/v1/events", " events  -"),
             ("GET /", "get path /"),

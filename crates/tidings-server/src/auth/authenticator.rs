@@ -23,10 +23,16 @@ const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/
 /// Knows users by their tokens and certificates.
 #[derive(Default)]
 pub struct Authenticator {
-    tokens: RwLock<Arc<TokenTable>>,
-    client_authority: RwLock<Option<ClientAuthority>>,
+    known: Arc<Known>,
     cluster: Option<TokenReviews>,
     anonymous: bool,
+}
+
+/// Whom the server knows by itself.
+#[derive(Default)]
+struct Known {
+    tokens: RwLock<Arc<TokenTable>>,
+    client_authority: RwLock<Option<ClientAuthority>>,
 }
 
 impl std::fmt::Debug for Authenticator {
@@ -73,14 +79,28 @@ impl Authenticator {
         self
     }
 
+    /// Another one that knows whom this one knows, now and later, and asks another cluster about
+    /// the rest.
+    pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>) -> Self {
+        Self {
+            known: Arc::clone(&self.known),
+            cluster: Some(TokenReviews::new(cluster)),
+            anonymous: self.anonymous,
+        }
+    }
+
     /// Knows these tokens instead of the former, for requests from now on.
     pub fn replace_tokens(&self, tokens: Vec<Token>) {
-        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(TokenTable::new(tokens));
+        *self
+            .known
+            .tokens
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(TokenTable::new(tokens));
     }
 
     pub(crate) fn replace_client_authority(&self, authority: ClientAuthority) {
         *self
+            .known
             .client_authority
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Some(authority);
@@ -95,6 +115,7 @@ impl Authenticator {
         counters: &Arc<AccessCounters>,
     ) -> Result<User, Refusal> {
         let authority = self
+            .known
             .client_authority
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -121,6 +142,7 @@ impl Authenticator {
             };
         };
         let tokens = self
+            .known
             .tokens
             .read()
             .unwrap_or_else(PoisonError::into_inner)

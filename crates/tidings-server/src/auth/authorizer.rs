@@ -19,7 +19,7 @@ use super::reviewer::{ReviewError, Reviewer};
 #[derive(Debug, Default)]
 pub struct Authorizer {
     allows_everything: bool,
-    policy: RwLock<Arc<RbacPolicy>>,
+    policy: Arc<RwLock<Arc<RbacPolicy>>>,
     cluster: Option<AccessReviews>,
 }
 
@@ -42,7 +42,7 @@ impl Authorizer {
     /// Allows what the policy does.
     pub fn rbac(policy: RbacPolicy) -> Self {
         Self {
-            policy: RwLock::new(Arc::new(policy)),
+            policy: Arc::new(RwLock::new(Arc::new(policy))),
             ..Self::default()
         }
     }
@@ -58,9 +58,24 @@ impl Authorizer {
         self
     }
 
+    /// Another one that allows what this one's policy does, now and later, and asks another cluster
+    /// about the rest.
+    pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>) -> Self {
+        Self {
+            allows_everything: self.allows_everything,
+            policy: Arc::clone(&self.policy),
+            cluster: Some(AccessReviews::new(cluster)),
+        }
+    }
+
     /// Puts another policy in force, for requests from now on.
     pub fn replace_policy(&self, policy: RbacPolicy) {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+
+    /// Whether permissions have no effect.
+    pub(crate) fn allows_everything(&self) -> bool {
+        self.allows_everything
     }
 
     fn policy(&self) -> Arc<RbacPolicy> {

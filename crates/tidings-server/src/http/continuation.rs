@@ -20,6 +20,8 @@ pub(crate) struct Continuation {
     /// The last key of the page before, without the namespace and the slash in a list of one
     /// namespace.
     pub(crate) after: String,
+    /// The store it is of, where there may be several; else empty, as in kube-apiserver's tokens.
+    pub(crate) store: String,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -28,6 +30,8 @@ struct Token {
     v: String,
     rv: i64,
     start: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    store: String,
 }
 
 /// Unused bits of the last letter are ignored, as in Go.
@@ -49,9 +53,24 @@ impl Continuation {
                 .revision
                 .map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX)),
             start: format!("{}\0", self.after),
+            store: self.store.clone(),
         };
         // Two strings and an integer: this cannot fail.
         TOKEN.encode(serde_json::to_vec(&token).unwrap_or_default())
+    }
+
+    /// Reads a token of a store.
+    ///
+    /// # Errors
+    /// 400 for a token that is not valid, 410 for one of another store.
+    pub(crate) fn decode_for(text: &str, store: &str) -> Result<Self, Status> {
+        let continuation = Self::decode(text)?;
+        if continuation.store == store {
+            Ok(continuation)
+        } else {
+            let why = "The provided continue parameter is of another store. You can start a new list without the continue parameter.";
+            Err(Status::expired(why, None))
+        }
     }
 
     /// Reads a token.
@@ -107,6 +126,7 @@ impl Continuation {
         Ok(Self {
             revision,
             after: key.strip_suffix('\0').unwrap_or(key).to_owned(),
+            store: token.store,
         })
     }
 }
@@ -118,12 +138,18 @@ mod tests {
     #[test]
     fn tokens_round_trip() {
         for revision in [None, Some(1), Some(u64::from(u32::MAX))] {
-            let continuation = Continuation {
-                revision,
-                after: "shop/web.1".into(),
-            };
-            let token = continuation.encode();
-            assert_eq!(Continuation::decode(&token).unwrap(), continuation);
+            for store in ["", "prod"] {
+                let continuation = Continuation {
+                    revision,
+                    after: "shop/web.1".into(),
+                    store: store.into(),
+                };
+                let token = continuation.encode();
+                let read = Continuation::decode_for(&token, store).unwrap();
+                assert_eq!(read, continuation);
+                let other = Continuation::decode_for(&token, "other").unwrap_err();
+                assert_eq!(other.code(), 410);
+            }
         }
     }
 

@@ -51,9 +51,11 @@ pub(crate) struct RequestLabels {
 }
 
 /// Paths that are not a resource's; the label is the path.
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 12] = [
     "/api",
     "/apis",
+    "/clusters",
+    "/coverage",
     "/healthz",
     "/livez",
     "/metrics",
@@ -63,6 +65,10 @@ const PATHS: [&str; 10] = [
     "/api/v1",
     "/apis/events.k8s.io/v1",
 ];
+/// Subresource of events: what an archive has seen of one.
+const VERSIONS: &str = "versions";
+/// From when to when an archive covers a cluster.
+const COVERAGE: &str = "/coverage";
 /// Resources beside events.
 const RESOURCES: [&str; 4] = [
     "namespaces",
@@ -169,6 +175,7 @@ impl RequestInfo {
             content_type
                 .is_some_and(|value| value.as_bytes().starts_with(b"application/apply-patch"))
         };
+        let is_versions = self.is_versions();
         let verb = match self.method {
             Method::GET if self.verb == "watch" => "WATCH",
             Method::GET if self.verb == "list" => "LIST",
@@ -181,9 +188,21 @@ impl RequestInfo {
             group,
             version: "v1",
             resource,
-            subresource: "",
+            subresource: if is_versions { VERSIONS } else { "" },
             scope,
         }
+    }
+
+    /// Whether the versions of an event are asked for, which an archive has.
+    pub(crate) fn is_versions(&self) -> bool {
+        let of_events = matches!(self.group.as_str(), "" | "events.k8s.io");
+        let is_read = matches!(self.method, Method::GET | Method::HEAD) && self.verb == "get";
+        is_read && of_events && self.resource == "events" && self.subresource == VERSIONS
+    }
+
+    /// Whether it is asked for what time an archive covers a cluster.
+    pub(crate) fn is_coverage(&self) -> bool {
+        self.uri.path() == COVERAGE
     }
 
     /// What of this server the request is about, if it is.
@@ -196,6 +215,9 @@ impl RequestInfo {
             ("events", [false, false, false]) => Some((group, "events", "cluster")),
             ("events", [true, false, false]) => Some((group, "events", "namespace")),
             ("events", [true, true, false]) => Some((group, "events", "resource")),
+            ("events", [true, true, true]) if self.is_versions() => {
+                Some((group, "events", "resource"))
+            }
             ("namespaces", [true, true, false]) => Some((group, "namespaces", "resource")),
             (other, [false, false, false]) => Some((group, one_of(RESOURCES, other)?, "cluster")),
             _ => None,
@@ -212,6 +234,12 @@ impl RequestInfo {
         let verb = self.labels.verb;
         let verb = matches!(verb, "POST" | "PUT" | "PATCH" | "APPLY" | "DELETE");
         verb && self.labels.resource == "events"
+    }
+
+    /// Whether events are created or changed, but for their deletion.
+    pub(crate) fn changes_events(&self) -> bool {
+        matches!(self.labels.verb, "POST" | "PUT" | "PATCH" | "APPLY")
+            && self.labels.resource == "events"
     }
 
     /// Whether it creates the event it names if there is none.
@@ -306,6 +334,18 @@ mod tests {
                 "POST authorization.k8s.io v1 selfsubjectaccessreviews  cluster",
             ),
             ("GET", "/readyz/ping", "GET    /readyz "),
+            ("GET", "/coverage", "GET    /coverage "),
+            ("GET", "/clusters/", "GET    /clusters "),
+            (
+                "GET",
+                "/api/v1/namespaces/shop/events/a/versions",
+                "GET  v1 events versions resource",
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/shop/events/a/versions",
+                "PUT     ",
+            ),
             ("GET", "/openapi/v3/api/v1", "GET    /openapi "),
             ("GET", "/api/v1", "GET    /api/v1 "),
             ("BREW", "/api/v2/x/../y", "other     "),

@@ -186,6 +186,40 @@ impl Status {
         .details(Details::default())
     }
 
+    /// An archive follows no cluster of this name.
+    pub(crate) fn no_such_cluster(name: &str) -> Self {
+        let message = format!("clusters {} not found", Quoted(name));
+        Self::of(StatusCode::NOT_FOUND, "NotFound", message).details(Details {
+            name: name.into(),
+            kind: "clusters".into(),
+            ..Details::default()
+        })
+    }
+
+    /// An archive of several clusters has no API of events but below their names.
+    pub(crate) fn name_a_cluster() -> Self {
+        Self::of(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource: the API of each cluster of this archive is below \
+             /clusters/NAME, and /clusters lists the names",
+        )
+        .details(Details::default())
+    }
+
+    /// Events of an archive are written by their cluster alone.
+    pub(crate) fn read_only(cluster: &str) -> Self {
+        Self::of(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            format!(
+                "this is an archive of the events of cluster {}: they can be read and deleted, not written",
+                Quoted(cluster)
+            ),
+        )
+        .details(Details::default())
+    }
+
     pub(crate) fn method_not_allowed() -> Self {
         Self::of(
             StatusCode::METHOD_NOT_ALLOWED,

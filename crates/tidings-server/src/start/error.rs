@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use tidings_store::embedded::OpenError;
 
+use crate::archive::ClusterError;
 use crate::auth::TokenFileError;
 use crate::start::tls::TlsError;
 
@@ -50,6 +51,9 @@ pub enum StartError {
         /// Which, and why.
         why: &'static str,
     },
+    /// A followed cluster cannot be served.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// There is no certificate to serve with.
     #[error(transparent)]
     Tls(#[from] TlsError),

@@ -1,6 +1,8 @@
 //! A whole server from a data folder: certificate, tokens, kubeconfig, listener.
 
+pub(crate) mod clusters;
 pub(crate) mod error;
+mod kubeconfig;
 pub(crate) mod private;
 pub(crate) mod security;
 pub(crate) mod serve;
@@ -8,11 +10,11 @@ pub(crate) mod storage;
 pub(crate) mod tls;
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base64::Engine;
+use axum::Router;
 use tidings_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -20,14 +22,18 @@ use tokio::task::JoinHandle;
 
 use crate::api::options::ApiOptions;
 use crate::api::random;
+use crate::api::router;
 use crate::api::server::ApiServer;
 use crate::audit::{AuditLog, AuditOptions};
 use crate::auth::{Token, User, parse_token_file};
 use crate::clock::SystemClock;
 use crate::start::error::StartError;
+use crate::start::kubeconfig::{Credentials, kubeconfig_text};
 use crate::start::private::write_private;
-use crate::start::security::{AuthorizationMode, ReloadRequest, SecurityOptions, Watched};
-use crate::start::serve::serve;
+use crate::start::security::{
+    AuthorizationMode, ReloadRequest, Security, SecurityOptions, Watched,
+};
+use crate::start::serve::serve_api;
 use crate::start::storage::{Storage, private_dir};
 use tls::Identity;
 
@@ -154,93 +160,154 @@ pub async fn start_with_store(
     store: Arc<dyn Store>,
     options: StartOptions,
 ) -> Result<Running, StartError> {
-    private_dir(&options.data_dir)?;
-    let token_file = options.token_auth_file.as_deref();
-    let token_file = token_file.map(Watched::open).transpose()?;
-    let tokens = match (&token_file, &options.token_auth_file) {
-        (Some(file), Some(path)) => parse_tokens(path, file.first())?,
-        _ if options.admin_token => own_tokens(&options.data_dir.join("tokens.csv"))?,
-        _ => Vec::new(),
-    };
-    let own_identity = || {
-        let names = tls::names(options.bind_address);
-        Ok(Identity::own(&options.data_dir.join("pki"), &names)?)
-    };
-    let mut security = options.security.load(token_file, &tokens, own_identity)?;
-    if tokens.is_empty()
-        && options.security.client_ca_file.is_none()
-        && options.security.authentication_cluster.is_none()
-        && !options.security.anonymous_auth
-    {
-        tracing::warn!(
-            "no request is let in but for health and version: there is no token, and nothing else to know users by \
-             (--client-ca-file, --authentication-kubeconfig)"
-        );
-    } else if options.security.authorization_mode == AuthorizationMode::Rbac
-        && options.security.authorization_rbac_file.is_none()
-        && options.security.authorization_cluster.is_none()
-        && !tokens.iter().any(|token| token.user.is_master())
-    {
-        tracing::warn!(
-            "nobody may read or write events: no token is in system:masters, and no permissions are given \
-             (--authorization-rbac-file, --authorization-kubeconfig or --authorization-mode=AlwaysAllow)"
-        );
-    }
+    let prepared = Prepared::of(Arc::clone(&store), options).await?;
+    prepared.warn_of_closed_doors(false);
+    let kubeconfig = kubeconfig_text(prepared.address, &prepared.credentials());
+    prepared.write_kubeconfig(&kubeconfig)?;
+    let api = router(Arc::clone(&prepared.server));
+    Ok(prepared.run(api, async move { store.close().await }))
+}
 
-    let address = SocketAddr::new(options.bind_address, options.secure_port);
-    let listening = |source| StartError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(listening)?;
-    let address = listener.local_addr().map_err(listening)?;
+/// A server that is about to be served.
+struct Prepared {
+    server: Arc<ApiServer>,
+    listener: TcpListener,
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    tokens: Vec<Token>,
+    security: Security,
+    options: SecurityOptions,
+}
 
-    let kubeconfig = options.data_dir.join("kubeconfig");
-    let token = tokens.first().map(|token| token.token.as_str());
-    let text = kubeconfig_text(address, &security.authority_pem, token);
-    write_private(&kubeconfig, text.as_bytes()).map_err(|source| StartError::File {
-        path: kubeconfig.clone(),
-        source,
-    })?;
-
-    let mut server = ApiServer::new(
-        store.clone(),
-        Arc::new(SystemClock),
-        std::mem::take(&mut security.authenticator),
-        options.api,
-    )
-    .with_authorizer(std::mem::take(&mut security.authorizer));
-    if let Some(audit) = options.audit {
-        let path = audit.path.clone();
-        let log = AuditLog::open(audit, Arc::new(SystemClock))
-            .map_err(|source| StartError::File { path, source })?;
-        server = server.with_audit_log(log);
-    }
-    let server = Arc::new(server);
-    let tls = security.tls.clone();
-    let (reload, reloads) = mpsc::channel(1);
-    tokio::spawn(
-        security
-            .watcher(server.clone())
-            .run(options.security.reload_interval, reloads),
-    );
-    let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(async move {
-        let stopped = async {
-            // A dropped sender ends the server as well.
-            let _ = stopped.await;
+impl Prepared {
+    /// Reads all files and listens. `store` holds the events of the server itself.
+    async fn of(store: Arc<dyn Store>, options: StartOptions) -> Result<Self, StartError> {
+        private_dir(&options.data_dir)?;
+        let token_file = options.token_auth_file.as_deref();
+        let token_file = token_file.map(Watched::open).transpose()?;
+        let tokens = match (&token_file, &options.token_auth_file) {
+            (Some(file), Some(path)) => parse_tokens(path, file.first())?,
+            _ if options.admin_token => own_tokens(&options.data_dir.join("tokens.csv"))?,
+            _ => Vec::new(),
         };
-        serve(listener, Arc::clone(&server), tls, stopped).await;
-        store.close().await;
-        // The last lines are written before the program ends.
-        if let Some(audit) = &server.audit {
-            Arc::clone(audit).finish().await;
+        let own_identity = || {
+            let names = tls::names(options.bind_address);
+            Ok(Identity::own(&options.data_dir.join("pki"), &names)?)
+        };
+        let mut security = options.security.load(token_file, &tokens, own_identity)?;
+
+        let address = SocketAddr::new(options.bind_address, options.secure_port);
+        let listening = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
+
+        let mut server = ApiServer::new(
+            store,
+            Arc::new(SystemClock),
+            std::mem::take(&mut security.authenticator),
+            options.api,
+        )
+        .with_authorizer(std::mem::take(&mut security.authorizer));
+        if let Some(audit) = options.audit {
+            let path = audit.path.clone();
+            let log = AuditLog::open(audit, Arc::new(SystemClock))
+                .map_err(|source| StartError::File { path, source })?;
+            server = server.with_audit_log(log);
         }
-    });
-    Ok(Running {
-        address,
-        kubeconfig,
-        stop: Some(stop),
-        reload,
-        task,
-    })
+        Ok(Self {
+            server: Arc::new(server),
+            listener,
+            address,
+            kubeconfig: options.data_dir.join("kubeconfig"),
+            tokens,
+            security,
+            options: options.security,
+        })
+    }
+
+    /// Tells in the log when no request is let in, or none is allowed. `are_asked`: whether there
+    /// are clusters to ask besides those of the options.
+    fn warn_of_closed_doors(&self, are_asked: bool) {
+        let options = &self.options;
+        if are_asked {
+            return;
+        }
+        if self.tokens.is_empty()
+            && options.client_ca_file.is_none()
+            && options.authentication_cluster.is_none()
+            && !options.anonymous_auth
+        {
+            tracing::warn!(
+                "no request is let in but for health and version: there is no token, and nothing else to know users by \
+                 (--client-ca-file, --authentication-kubeconfig)"
+            );
+        } else if options.authorization_mode == AuthorizationMode::Rbac
+            && options.authorization_rbac_file.is_none()
+            && options.authorization_cluster.is_none()
+            && !self.tokens.iter().any(|token| token.user.is_master())
+        {
+            tracing::warn!(
+                "nobody may read or write events: no token is in system:masters, and no permissions are given \
+                 (--authorization-rbac-file, --authorization-kubeconfig or --authorization-mode=AlwaysAllow)"
+            );
+        }
+    }
+
+    /// What clients come in with.
+    fn credentials(&self) -> Credentials {
+        Credentials {
+            authority_pem: self.security.authority_pem.clone(),
+            token: self.tokens.first().map(|token| token.token.clone()),
+        }
+    }
+
+    fn write_kubeconfig(&self, text: &str) -> Result<(), StartError> {
+        let path = &self.kubeconfig;
+        write_private(path, text.as_bytes()).map_err(|source| StartError::File {
+            path: path.clone(),
+            source,
+        })
+    }
+
+    /// Serves an API of the server; `closed` is waited for when nothing is served any more.
+    fn run(self, api: Router, closed: impl Future<Output = ()> + Send + 'static) -> Running {
+        let Self {
+            server,
+            listener,
+            address,
+            kubeconfig,
+            security,
+            options,
+            ..
+        } = self;
+        let tls = security.tls.clone();
+        let (reload, reloads) = mpsc::channel(1);
+        tokio::spawn(
+            security
+                .watcher(server.clone())
+                .run(options.reload_interval, reloads),
+        );
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let stopped = async {
+                // A dropped sender ends the server as well.
+                let _ = stopped.await;
+            };
+            serve_api(listener, Arc::clone(&server), api, tls, stopped).await;
+            closed.await;
+            // The last lines are written before the program ends.
+            if let Some(audit) = &server.audit {
+                Arc::clone(audit).finish().await;
+            }
+        });
+        Running {
+            address,
+            kubeconfig,
+            stop: Some(stop),
+            reload,
+            task,
+        }
+    }
 }
 
 fn parse_tokens(path: &Path, bytes: &[u8]) -> Result<Vec<Token>, StartError> {
@@ -267,40 +334,4 @@ fn own_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
         source,
     })?;
     Ok(vec![Token { token, user }])
-}
-
-/// Without a token it says where the server is and which authority it is trusted by: clients add
-/// credentials of theirs.
-fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: Option<&str>) -> String {
-    let host = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    let server = SocketAddr::new(host, address.port());
-    let authority = base64::engine::general_purpose::STANDARD.encode(authority_pem);
-    // Every JSON string is a YAML string too, whatever characters a token has.
-    let user = match token {
-        Some(token) => format!("\n    token: {}", serde_json::Value::from(token)),
-        None => " {}".to_owned(),
-    };
-    format!(
-        "apiVersion: v1
-kind: Config
-current-context: tidings
-clusters:
-- name: tidings
-  cluster:
-    server: https://{server}
-    certificate-authority-data: {authority}
-contexts:
-- name: tidings
-  context:
-    cluster: tidings
-    user: admin
-users:
-- name: admin
-  user:{user}
-"
-    )
 }

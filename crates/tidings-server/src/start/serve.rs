@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -65,7 +66,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-type Api = TowerToHyperService<axum::Router>;
+type Api = TowerToHyperService<Router>;
 
 /// Serves the API over TLS until `shutdown` resolves; then ends watches, finishes what is in flight
 /// and returns.
@@ -75,8 +76,19 @@ pub async fn serve(
     tls: impl Into<Tls>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let tls = tls.into();
-    let api = TowerToHyperService::new(router(server.clone()));
+    let api = router(Arc::clone(&server));
+    serve_api(listener, server, api, tls.into(), shutdown).await;
+}
+
+/// Like [`serve`], an API that has the server's limits and ends with it.
+pub(super) async fn serve_api(
+    listener: TcpListener,
+    server: Arc<ApiServer>,
+    api: Router,
+    tls: Tls,
+    shutdown: impl Future<Output = ()>,
+) {
+    let api = TowerToHyperService::new(api);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(async {
         shutdown.await;

@@ -4,6 +4,7 @@
 
 mod certificates;
 mod cluster;
+mod clusters;
 mod connections;
 mod matrix;
 mod queueing;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use http::{Method, Request};
 use http_body_util::BodyExt;
-use kube::Client;
 use kube::config::AuthInfo;
+use kube::{Client, Config};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SigningKey,
@@ -227,7 +227,17 @@ impl Server {
 
     /// A client on connections of its own.
     pub(crate) async fn client(&self, credentials: &Credentials) -> Caller {
-        let mut config = config(self.running.kubeconfig()).await;
+        Caller::new(config(self.running.kubeconfig()).await, credentials)
+    }
+
+    pub(crate) async fn as_admin(&self) -> Caller {
+        self.client(&token("t-admin")).await
+    }
+}
+
+impl Caller {
+    /// A client on connections of its own.
+    pub(crate) fn new(mut config: Config, credentials: &Credentials) -> Self {
         // An answer is an answer: a 503 is not asked for again.
         config.default_retry = false;
         let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
@@ -243,11 +253,11 @@ impl Server {
                 ..AuthInfo::default()
             },
         };
-        Caller(Client::try_from(config).unwrap())
+        Self(Client::try_from(config).unwrap())
     }
 
-    pub(crate) async fn as_admin(&self) -> Caller {
-        self.client(&token("t-admin")).await
+    pub(crate) fn client(&self) -> Client {
+        self.0.clone()
     }
 }
 

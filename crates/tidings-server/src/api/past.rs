@@ -1,0 +1,132 @@
+//! What an archive knows of a followed cluster beyond the last versions of its events: the versions
+//! of one, and from when to when the cluster is covered.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use jiff::Timestamp;
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+
+use super::body::{encoded, table_rows};
+use super::call::Call;
+use super::followed::{Followed, ObservedVersion};
+use super::list_writer::ListWriter;
+use crate::api::server::ApiServer;
+use crate::http::continuation::Continuation;
+use crate::http::negotiate::{Answer, Form, Media};
+use crate::http::query::ListOptions;
+use crate::http::status::Status;
+use crate::http::stored::Key;
+use tidings_api::codec;
+
+/// When the archive saw a version, in RFC 3339.
+const OBSERVED_AT: &str = "tidings/observed-at";
+/// Maximum of versions in a page; one that is not limited has as many.
+const VERSIONS_MAX: usize = 500;
+/// What the continue tokens of versions begin with, where those of events have a key.
+const AFTER: &str = "versions/";
+
+/// GET of the versions of an event, newest first.
+pub(crate) async fn versions(
+    State(server): State<Arc<ApiServer>>,
+    call: Call,
+) -> Result<Response, Status> {
+    let followed = followed(&server)?;
+    let form = call.form(Answer::List)?;
+    let options = ListOptions::parse(call.api, &call.info.query, false)?;
+    if options.watch || !options.selector.is_empty() {
+        return Err(Status::bad_request(
+            "the versions of an event are neither watched nor selected",
+        ));
+    }
+    let after = options.continue_token.as_deref();
+    let after = after.map(|token| read_token(token, server.store_identity()));
+    let limit = options.limit.unwrap_or(VERSIONS_MAX).min(VERSIONS_MAX);
+    let key = call.key();
+    let revision = server.store.revision();
+    let page = followed
+        .past
+        .versions(key.bytes(), after.transpose()?, limit)
+        .await
+        .map_err(|error| Status::from_read(&error, None))?
+        .ok_or_else(|| Status::not_found(call.api, &key.name))?;
+    let meta = ListMeta {
+        resource_version: Some(revision.to_string()),
+        r#continue: page.more.map(|after| write_token(after, &server)),
+        ..ListMeta::default()
+    };
+    let events = page.versions.into_iter().map(|it| as_observed(&key, it));
+    let events: Vec<Event> = events.collect::<Result<_, _>>()?;
+    let body = write(&server, &call, form, &meta, &events)?;
+    Ok(encoded(StatusCode::OK, form.media, body))
+}
+
+fn write(
+    server: &ApiServer,
+    call: &Call,
+    form: Form,
+    meta: &ListMeta,
+    events: &[Event],
+) -> Result<Vec<u8>, Status> {
+    let rows = table_rows(call, form, server.clock.now())?;
+    let mut writer = ListWriter::new(call.api, form, rows);
+    let mut items_len = 0;
+    for event in events {
+        items_len += writer.item_len(event)?;
+    }
+    let mut body = Vec::with_capacity(events.len() * 1024 + 512);
+    writer.write_start(meta, items_len, &mut body)?;
+    for event in events {
+        writer.write_item(event, &mut body)?;
+    }
+    writer.write_end(meta, &mut body)?;
+    Ok(body)
+}
+
+/// With the version it had at its source, and when it was seen.
+fn as_observed(key: &Key, version: ObservedVersion) -> Result<Event, Status> {
+    let mut event = codec::decode_stored(&version.value, 0)
+        .map_err(|why| Status::damaged(&key.bytes(), &why))?;
+    let metadata = event.metadata.get_or_insert_default();
+    metadata.resource_version = Some(version.source_version);
+    if let Ok(observed_at) = Timestamp::from_millisecond(version.observed_at.0) {
+        let annotations = &mut metadata.annotations;
+        annotations.insert(OBSERVED_AT.into(), format!("{observed_at:.3}"));
+    }
+    Ok(event)
+}
+
+fn write_token(after: u64, server: &ApiServer) -> String {
+    Continuation {
+        revision: None,
+        after: format!("{AFTER}{after}"),
+        store: server.store_identity().to_owned(),
+    }
+    .encode()
+}
+
+fn read_token(token: &str, store: &str) -> Result<u64, Status> {
+    let continuation = Continuation::decode_for(token, store)?;
+    let after = continuation.after.strip_prefix(AFTER);
+    let after = after.and_then(|after| after.parse().ok());
+    after.ok_or_else(|| {
+        Status::bad_request("invalid continue token: it is not of the versions of an event")
+    })
+}
+
+/// GET /coverage
+pub(crate) async fn coverage(State(server): State<Arc<ApiServer>>) -> Result<Response, Status> {
+    let coverage = followed(&server)?.past.coverage().await;
+    let coverage = coverage.map_err(|error| Status::from_read(&error, None))?;
+    let mut json = serde_json::to_vec_pretty(&coverage)
+        .map_err(|error| Status::internal(error.to_string()))?;
+    json.push(b'\n');
+    Ok(encoded(StatusCode::OK, Media::Json, json))
+}
+
+fn followed(server: &ApiServer) -> Result<&Followed, Status> {
+    server.followed.as_ref().ok_or_else(Status::no_such_path)
+}

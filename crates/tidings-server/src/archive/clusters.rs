@@ -1,0 +1,171 @@
+//! The clusters that are served at the moment. They are looked up for every request, and seldom
+//! change: a change makes another table, and requests keep the one they began with.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::Router;
+use hyper_util::service::TowerToHyperService;
+use tidings_core::validate::check_dns1123_label;
+
+use crate::api::followed::FollowedCluster;
+use crate::api::router;
+use crate::api::server::ApiServer;
+
+/// Why a cluster is not served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// Its name is no DNS label.
+    #[error("{name:?} cannot be a cluster's name: {why}")]
+    Name {
+        /// What was given.
+        name: String,
+        /// What is accepted.
+        why: String,
+    },
+    /// There is one of that name.
+    #[error("there is a cluster {name:?} already")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// There are as many as there may be.
+    #[error("an archive has at most {max} clusters")]
+    TooMany {
+        /// [`ApiOptions::max_clusters`](crate::ApiOptions::max_clusters).
+        max: usize,
+    },
+    /// Its options contradict those of the archive.
+    #[error("cluster {name:?}: {why}")]
+    Options {
+        /// Its name.
+        name: String,
+        /// Which, and why.
+        why: &'static str,
+    },
+    /// The kubeconfig could not be written. The cluster is served, or gone, all the same.
+    #[error("{}: {source}", path.display())]
+    Kubeconfig {
+        /// Where it is.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// See the module documentation.
+pub(crate) struct Clusters {
+    /// What is not about one cluster. It has no events.
+    pub(super) root: Arc<ApiServer>,
+    table: RwLock<Arc<Table>>,
+    /// The number of the cluster that was added last.
+    last: AtomicU64,
+}
+
+/// In the order in which they were added, by their numbers, and by name.
+#[derive(Clone, Default)]
+struct Table {
+    numbers: BTreeMap<String, u64>,
+    clusters: BTreeMap<u64, Arc<Served>>,
+}
+
+/// A cluster that is served.
+pub(super) struct Served {
+    pub(super) name: String,
+    pub(super) server: Arc<ApiServer>,
+    pub(super) api: TowerToHyperService<Router>,
+    pub(super) requests: AtomicU64,
+}
+
+impl Clusters {
+    pub(crate) fn new(root: Arc<ApiServer>) -> Self {
+        Self {
+            root,
+            table: RwLock::default(),
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// Serves a cluster from now on.
+    pub(crate) fn add(&self, cluster: FollowedCluster) -> Result<(), ClusterError> {
+        let name = cluster.name.clone();
+        if let Some(why) = check_dns1123_label(&name).into_iter().next() {
+            return Err(ClusterError::Name { name, why });
+        }
+        if cluster.security.authorization.is_some() && self.root.authorizer.allows_everything() {
+            return Err(ClusterError::Options {
+                name,
+                why: "permissions have no effect where everything is allowed (--authorization-mode=AlwaysAllow)",
+            });
+        }
+        let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let max = self.root.options.max_clusters;
+        if current.numbers.contains_key(&name) {
+            return Err(ClusterError::Exists { name });
+        }
+        if current.numbers.len() >= max {
+            return Err(ClusterError::TooMany { max });
+        }
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let server = Arc::new(self.root.of_cluster(cluster, number));
+        let served = Served {
+            name: name.clone(),
+            api: TowerToHyperService::new(router(Arc::clone(&server))),
+            server,
+            requests: AtomicU64::new(0),
+        };
+        let mut table = Table::clone(&current);
+        table.numbers.insert(name, number);
+        table.clusters.insert(number, Arc::new(served));
+        *current = Arc::new(table);
+        Ok(())
+    }
+
+    /// Serves a cluster no more: its watches end, and requests that have begun are finished. False
+    /// if there is none of that name.
+    pub(crate) fn remove(&self, name: &str) -> bool {
+        let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = Table::clone(&current);
+        let number = table.numbers.remove(name);
+        let served = number.and_then(|number| table.clusters.remove(&number));
+        if let Some(served) = &served {
+            *current = Arc::new(table);
+            served.server.remove();
+        }
+        served.is_some()
+    }
+
+    /// In the order in which they were added.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let served = self.all().into_iter();
+        served.map(|served| served.name.clone()).collect()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Served>> {
+        self.table().clusters.values().cloned().collect()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Served>> {
+        let table = self.table();
+        let number = table.numbers.get(name)?;
+        table.clusters.get(number).cloned()
+    }
+
+    /// The cluster, if there is exactly one.
+    pub(super) fn only(&self) -> Option<Arc<Served>> {
+        let table = self.table();
+        let only = table.clusters.values().next().cloned();
+        only.filter(|_| table.clusters.len() == 1)
+    }
+
+    fn table(&self) -> Arc<Table> {
+        self.table
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

@@ -1,0 +1,129 @@
+//! Which cluster a request is for, by the first two steps of its path.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::Uri;
+use http::uri::PathAndQuery;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+
+use super::clusters::Clusters;
+use crate::api::chain;
+use crate::http::status::Status;
+
+/// What a cluster's paths begin with.
+const PREFIX: &str = "/clusters/";
+/// Paths of the root, and those below them, also where a single cluster's API is there.
+const ROOT: [&str; 5] = ["/clusters", "/healthz", "/livez", "/metrics", "/readyz"];
+
+struct Dispatch {
+    clusters: Arc<Clusters>,
+    root: TowerToHyperService<Router>,
+}
+
+/// Hands each request to the cluster it is for, or to the root.
+pub(super) fn router(clusters: Arc<Clusters>, root: Router) -> Router {
+    let root = TowerToHyperService::new(root);
+    Router::new()
+        .fallback(dispatch)
+        .with_state(Arc::new(Dispatch { clusters, root }))
+}
+
+async fn dispatch(State(dispatch): State<Arc<Dispatch>>, mut request: Request) -> Response {
+    let Dispatch { clusters, root } = &*dispatch;
+    let path = request.uri().path();
+    let served = match path.strip_prefix(PREFIX).filter(|rest| !rest.is_empty()) {
+        Some(rest) => {
+            let name = rest.split_once('/').map_or(rest, |(name, _)| name);
+            let Some(served) = clusters.find(name) else {
+                let status = Status::no_such_cluster(name);
+                return chain::refuse(Arc::clone(&clusters.root), request, status);
+            };
+            let below = below(request.uri(), PREFIX.len() + name.len());
+            let Some(uri) = below else {
+                let status = Status::no_such_path();
+                return chain::refuse(Arc::clone(&clusters.root), request, status);
+            };
+            *request.uri_mut() = uri;
+            Some(served)
+        }
+        None if is_roots(path) => None,
+        None => clusters.only(),
+    };
+    let answer = match served {
+        Some(served) => {
+            served.requests.fetch_add(1, Ordering::Relaxed);
+            served.api.call(request).await
+        }
+        None => root.call(request).await,
+    };
+    answer.unwrap_or_else(|never: Infallible| match never {})
+}
+
+fn is_roots(path: &str) -> bool {
+    ROOT.into_iter().any(|root| {
+        let rest = path.strip_prefix(root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// The same address without the beginning of its path.
+fn below(uri: &Uri, len: usize) -> Option<Uri> {
+    let rest = uri.path_and_query()?.as_str().get(len..)?;
+    let rest = match rest.as_bytes().first() {
+        Some(b'/') => PathAndQuery::try_from(rest),
+        _ => PathAndQuery::try_from(format!("/{rest}")),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(rest.ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_taken_off_and_nothing_else() {
+        for (uri, len, expected) in [
+            ("/clusters/a", 11, "/"),
+            ("/clusters/a/", 11, "/"),
+            ("/clusters/a?x=/y", 11, "/?x=/y"),
+            (
+                "/clusters/a/api/v1/events?limit=1",
+                11,
+                "/api/v1/events?limit=1",
+            ),
+            ("/clusters/a//api", 11, "//api"),
+            ("/clusters/a/%2e%2e/b", 11, "/%2e%2e/b"),
+            (
+                "https://archive.example:6443/clusters/a/api",
+                11,
+                "https://archive.example:6443/api",
+            ),
+        ] {
+            let below = below(&uri.parse().unwrap(), len).unwrap();
+            assert_eq!(below.to_string(), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_is_the_roots_own() {
+        for (path, expected) in [
+            ("/clusters", true),
+            ("/clusters/", true),
+            ("/readyz/ping", true),
+            ("/metrics", true),
+            ("/metricsx", false),
+            ("/api/v1", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_roots(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What is about all clusters: their list, health, version and metrics.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::{any, get};
+use axum::{Extension, Router};
+use http::StatusCode;
+use serde_json::json;
+
+use super::clusters::Clusters;
+use super::measures;
+use crate::api::body::encoded;
+use crate::api::not_found::not_found;
+use crate::api::server::ApiServer;
+use crate::api::{chain, discovery, health, metrics};
+use crate::auth::User;
+use crate::http::negotiate::Media;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+
+/// The root's own paths, behind the same chain as a cluster's.
+pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
+    let mut api = Router::new()
+        .route("/", any(paths))
+        .route("/clusters", get(list))
+        .route("/clusters/", get(list))
+        .route("/version", get(discovery::version))
+        .route("/version/", get(discovery::version))
+        .route("/metrics", get(measure));
+    for path in ["/healthz", "/livez", "/readyz"] {
+        api = api
+            .route(path, any(check_all))
+            .route(&format!("{path}/{{check}}"), any(check_one));
+    }
+    let api = api
+        .fallback(|| async { Status::name_a_cluster() })
+        .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
+    chain::around(api, &clusters.root)
+        .layer(Extension(Arc::clone(clusters)))
+        .with_state(Arc::clone(&clusters.root))
+}
+
+/// GET of all checks. One cluster's fault is not the whole's.
+async fn check_all(
+    State(root): State<Arc<ApiServer>>,
+    Extension(clusters): Extension<Arc<Clusters>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+    Extension(user): Extension<User>,
+) -> Response {
+    let mut found = Vec::new();
+    for check in health::checks(info.uri.path()) {
+        found.push((*check, failure(&root, &clusters, check).await));
+    }
+    let all = clusters.all();
+    let followed = all
+        .iter()
+        .filter_map(|served| served.server.followed.as_ref());
+    let lines = followed.map(|followed| health::following_line(followed, &user));
+    health::report(&info, &found, lines)
+}
+
+/// GET of one check.
+async fn check_one(
+    State(root): State<Arc<ApiServer>>,
+    Extension(clusters): Extension<Arc<Clusters>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+    Path(check): Path<String>,
+) -> Response {
+    let check = health::ours(&check);
+    if !health::checks(info.uri.path()).contains(&check) {
+        return not_found();
+    }
+    health::report_one(failure(&root, &clusters, check).await)
+}
+
+/// What is wrong, if anything. The store is that of all clusters: it fails where each of them does.
+async fn failure(root: &ApiServer, clusters: &Clusters, check: &str) -> Option<String> {
+    if check != "store" {
+        return health::failure(root, check).await;
+    }
+    let mut first = None;
+    for served in clusters.all() {
+        let why = health::failure(&served.server, check).await?;
+        first.get_or_insert(format!("cluster {}: {why}", served.name));
+    }
+    first
+}
+
+/// GET of everything that is counted.
+async fn measure(
+    State(root): State<Arc<ApiServer>>,
+    Extension(clusters): Extension<Arc<Clusters>>,
+) -> Response {
+    let mut text = metrics::page(&root, None);
+    measures::write(&clusters.all(), &mut text);
+    metrics::answer(text)
+}
+
+/// GET /clusters: their names, in the order in which they were added.
+async fn list(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
+    let names = clusters.names();
+    let list = json!({
+        "clusters": names.iter().map(|name| json!({
+            "name": name,
+            "path": format!("/clusters/{name}"),
+        })).collect::<Vec<_>>(),
+    });
+    let mut json = serde_json::to_vec_pretty(&list).unwrap_or_default();
+    json.push(b'\n');
+    encoded(StatusCode::OK, Media::Json, json)
+}
+
+/// Any method of /: every path there is to know of.
+async fn paths() -> Response {
+    let paths = [
+        "/clusters",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/readyz",
+        "/version",
+    ];
+    let json = serde_json::to_vec_pretty(&json!({"paths": paths})).unwrap_or_default();
+    encoded(StatusCode::OK, Media::Json, json)
+}

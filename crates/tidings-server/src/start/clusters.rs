@@ -1,0 +1,150 @@
+//! A whole server of several followed clusters' events.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidings_store::memory::MemoryStore;
+
+use super::kubeconfig::{Credentials, kubeconfig_of_clusters};
+use super::private::write_private;
+use super::{Prepared, Running, StartOptions};
+use crate::api::followed::FollowedCluster;
+use crate::archive::{self, ClusterError, Clusters};
+use crate::start::error::StartError;
+
+/// An archive's server that runs. Dropping it without [`shutdown`](RunningClusters::shutdown) ends
+/// the server too, but waits for nothing.
+#[derive(Debug)]
+pub struct RunningClusters {
+    running: Running,
+    written: Arc<Kubeconfig>,
+}
+
+/// The kubeconfig, and what it is made of.
+struct Kubeconfig {
+    clusters: Arc<Clusters>,
+    address: SocketAddr,
+    credentials: Credentials,
+    path: PathBuf,
+    /// Held while the file is written, so that the last that is written is of all changes.
+    writing: Mutex<()>,
+}
+
+impl std::fmt::Debug for Kubeconfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kubeconfig")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kubeconfig {
+    fn write(&self) -> Result<(), ClusterError> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.clusters.names();
+        let text = kubeconfig_of_clusters(self.address, &self.credentials, &names);
+        write_private(&self.path, text.as_bytes()).map_err(|source| ClusterError::Kubeconfig {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+impl RunningClusters {
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.running.address()
+    }
+
+    /// The path of a kubeconfig with a context for each cluster, readable by its owner only. The
+    /// first cluster's context is the current one.
+    pub fn kubeconfig(&self) -> &Path {
+        self.running.kubeconfig()
+    }
+
+    /// The names of the clusters, in the order in which they were added.
+    pub fn clusters(&self) -> Vec<String> {
+        self.written.clusters.names()
+    }
+
+    /// Serves another cluster, and adds it to the kubeconfig.
+    ///
+    /// # Errors
+    /// [`ClusterError`] says why it is not served.
+    pub async fn add(&self, cluster: FollowedCluster) -> Result<(), ClusterError> {
+        self.written.clusters.add(cluster)?;
+        self.write().await
+    }
+
+    /// Serves a cluster no more, and removes it from the kubeconfig: its watches end, and requests
+    /// that have begun are finished. Its store is not closed. False if there is none of that name.
+    ///
+    /// # Errors
+    /// [`ClusterError::Kubeconfig`].
+    pub async fn remove(&self, name: &str) -> Result<bool, ClusterError> {
+        let removed = self.written.clusters.remove(name);
+        if removed {
+            self.write().await?;
+        }
+        Ok(removed)
+    }
+
+    async fn write(&self) -> Result<(), ClusterError> {
+        let written = Arc::clone(&self.written);
+        let task = tokio::task::spawn_blocking(move || written.write());
+        // It does not panic; without an answer the runtime is shutting down.
+        task.await.unwrap_or(Ok(()))
+    }
+
+    /// Looks at once at the files of tokens, permissions and certificates; see [`Running::reload`].
+    pub async fn reload(&self) -> bool {
+        self.running.reload().await
+    }
+
+    /// Stops accepting, ends watches cleanly and finishes requests in flight. The clusters' stores
+    /// are not closed: what follows the clusters may still write to them.
+    pub async fn shutdown(self) {
+        self.running.shutdown().await;
+    }
+}
+
+/// Starts a server of followed clusters' events; it answers when this returns. Needs a tokio
+/// runtime.
+///
+/// `/clusters/NAME` has the whole API of a cluster's events; with exactly one cluster, so has the
+/// root. The root has health, version, metrics and the list of clusters, `/clusters`. Events can be
+/// read and deleted, not written. Connections, requests in flight, caches of encoded events, counts
+/// and the audit log are shared by all clusters.
+///
+/// [`StartOptions::storage`] is not looked at. The options' tokens, client certificates and
+/// permissions are valid for the root and for every cluster; see
+/// [`ClusterSecurity`](crate::ClusterSecurity).
+///
+/// # Errors
+/// [`StartError`] says which file, address, token or cluster was wrong.
+pub async fn start_clusters(
+    options: StartOptions,
+    clusters: Vec<FollowedCluster>,
+) -> Result<RunningClusters, StartError> {
+    // The root has no events.
+    let prepared = Prepared::of(Arc::new(MemoryStore::default()), options).await?;
+    let asked = |cluster: &FollowedCluster| {
+        cluster.security.authentication.is_some() || cluster.security.authorization.is_some()
+    };
+    prepared.warn_of_closed_doors(clusters.iter().any(asked));
+    let all = Arc::new(Clusters::new(Arc::clone(&prepared.server)));
+    for cluster in clusters {
+        all.add(cluster)?;
+    }
+    let written = Arc::new(Kubeconfig {
+        clusters: Arc::clone(&all),
+        address: prepared.address,
+        credentials: prepared.credentials(),
+        path: prepared.kubeconfig.clone(),
+        writing: Mutex::default(),
+    });
+    written.write()?;
+    let running = prepared.run(archive::router(all), std::future::ready(()));
+    Ok(RunningClusters { running, written })
+}

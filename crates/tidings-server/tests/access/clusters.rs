@@ -1,0 +1,585 @@
+//! The kept events of several clusters, served by one process: whose events are where, who may read
+//! them, and that they are not written.
+
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::{FutureExt, TryStreamExt};
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Config};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidings_server::clock::SystemClock;
+use tidings_server::{
+    ApiOptions, ApiServer, AuditOptions, Authenticator, ClusterError, FollowedCluster, Following,
+    ObservedVersion, Past, RunningClusters, StartError, StartOptions, Token, User, Versions,
+    router, start_clusters,
+};
+use tidings_store::memory::MemoryStore;
+use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
+use tidings_testing::serving::event;
+use tower::ServiceExt;
+
+use crate::support::{Caller, Credentials, PERMISSIONS, TOKENS, token, write};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const EVENTS: &str = "/api/v1/namespaces/shop/events";
+
+/// What is known of a cluster beyond its store.
+struct Known {
+    store: Arc<dyn Store>,
+    /// What is wrong.
+    why: Option<&'static str>,
+}
+
+impl Past for Known {
+    /// Five versions of the event that is there, one a second.
+    fn versions(
+        &self,
+        key: Bytes,
+        after: Option<u64>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
+        async move {
+            let Some(record) = self.store.get(key).await? else {
+                return Ok(None);
+            };
+            let newest = after.unwrap_or(5);
+            let versions = (1..=newest)
+                .rev()
+                .take(limit)
+                .map(|number| ObservedVersion {
+                    value: record.value.clone(),
+                    source_version: format!("90{number}"),
+                    observed_at: UnixMillis(
+                        1_767_225_600_000 + 1000 * i64::try_from(number).unwrap(),
+                    ),
+                });
+            let versions: Vec<_> = versions.collect();
+            let left = newest - versions.len() as u64;
+            Ok(Some(Versions {
+                versions,
+                more: (left > 0).then_some(left),
+            }))
+        }
+        .boxed()
+    }
+
+    fn coverage(&self) -> BoxFuture<'_, Result<Value, ReadError>> {
+        async { Ok(json!({"from": "2026-01-01T00:00:00Z", "gaps": []})) }.boxed()
+    }
+
+    fn following(&self) -> Following {
+        let mut following = Following::new("watching");
+        following.since_progress = Some(Duration::from_millis(3400));
+        following.why = self.why.map(str::to_owned);
+        following.events = 2;
+        following
+    }
+}
+
+/// A followed cluster that has these events.
+async fn cluster(name: &str, events: &[&str]) -> FollowedCluster {
+    cluster_with(name, events, None).await
+}
+
+async fn cluster_with(name: &str, events: &[&str], why: Option<&'static str>) -> FollowedCluster {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    // As the cluster's own API server would have written them.
+    let source = ApiServer::new(
+        Arc::clone(&store),
+        Arc::new(SystemClock),
+        Authenticator::new(vec![Token {
+            token: "t".into(),
+            user: User::new("source", "", ["system:masters".to_owned()]),
+        }]),
+        ApiOptions::default(),
+    );
+    let source = router(Arc::new(source));
+    for name in events {
+        let body = serde_json::to_vec(&event(name)).unwrap();
+        let request = Request::post(EVENTS)
+            .header("authorization", "Bearer t")
+            .header("content-type", "application/json");
+        let created = source
+            .clone()
+            .oneshot(request.body(Body::from(body)).unwrap());
+        assert_eq!(created.await.unwrap().status(), 201);
+    }
+    let past = Arc::new(Known {
+        store: Arc::clone(&store),
+        why,
+    });
+    FollowedCluster::new(name, store, past)
+}
+
+struct Archive {
+    running: RunningClusters,
+    folder: TempDir,
+}
+
+impl Archive {
+    async fn start(clusters: Vec<FollowedCluster>) -> Self {
+        Self::start_with(clusters, |_| {}).await.unwrap()
+    }
+
+    async fn start_with(
+        clusters: Vec<FollowedCluster>,
+        change: impl FnOnce(&mut StartOptions),
+    ) -> Result<Self, StartError> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = StartOptions::new(folder.path().join("data"));
+        options.secure_port = 0;
+        options.token_auth_file = Some(write(folder.path(), "tokens.csv", TOKENS));
+        options.security.authorization_rbac_file =
+            Some(write(folder.path(), "rbac.yaml", PERMISSIONS));
+        change(&mut options);
+        let running = start_clusters(options, clusters).await?;
+        Ok(Self { running, folder })
+    }
+
+    /// Whose paths are those below a cluster.
+    async fn to_cluster(&self, name: &str, credentials: &Credentials) -> Caller {
+        let config = context(self.running.kubeconfig(), Some(name)).await;
+        Caller::new(config, credentials)
+    }
+
+    /// Whose paths are the server's.
+    async fn to_root(&self, credentials: &Credentials) -> Caller {
+        let mut config = context(self.running.kubeconfig(), None).await;
+        let root = format!("https://{}", self.running.address());
+        config.cluster_url = root.parse().unwrap();
+        Caller::new(config, credentials)
+    }
+}
+
+/// A context of a kubeconfig; without a name the current one.
+async fn context(kubeconfig: &Path, name: Option<&str>) -> Config {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = KubeConfigOptions {
+        context: name.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap()
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().unwrap().iter();
+    items
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn each_cluster_has_its_whole_api_below_its_name() {
+    let clusters = vec![
+        cluster("prod", &["a.1", "a.2", "a.3"]).await,
+        cluster("edge", &["b.1"]).await,
+    ];
+    let archive = Archive::start(clusters).await;
+    let admin = token("t-admin");
+    let prod = archive.to_cluster("prod", &admin).await;
+    let edge = archive.to_cluster("edge", &admin).await;
+    for group in ["/api/v1", "/apis/events.k8s.io/v1"] {
+        let list = prod.get(&format!("{group}/events")).await.body;
+        assert_eq!(names(&list), ["a.1", "a.2", "a.3"]);
+        let list = edge.get(&format!("{group}/namespaces/shop/events")).await;
+        assert_eq!(names(&list.body), ["b.1"]);
+    }
+    assert_eq!(edge.get(&format!("{EVENTS}/b.1")).await.code, 200);
+    assert_eq!(edge.get(&format!("{EVENTS}/a.1")).await.code, 404);
+    let selected = prod
+        .get(&format!("{EVENTS}?fieldSelector=metadata.name%3Da.2"))
+        .await;
+    assert_eq!(names(&selected.body), ["a.2"]);
+
+    // What is shared is not confused: both stores have the same revisions.
+    let api: Api<Event> = Api::namespaced(prod.client(), "shop");
+    let first = api.list(&ListParams::default().limit(1)).await.unwrap();
+    let more = first.metadata.continue_.unwrap();
+    let next = format!("{EVENTS}?limit=1&continue={more}");
+    assert_eq!(names(&prod.get(&next).await.body), ["a.2"]);
+    let other = edge.get(&next).await;
+    assert_eq!(
+        (other.code, &other.body["reason"]),
+        (410, &json!("Expired"))
+    );
+    let watch = |caller: &Caller| {
+        let api: Api<Event> = Api::namespaced(caller.client(), "shop");
+        async move {
+            let params = WatchParams::default().timeout(60);
+            let mut watched = pin!(api.watch(&params, "1").await.unwrap());
+            let first = tokio::time::timeout(PATIENCE, watched.try_next()).await;
+            match first.unwrap().unwrap() {
+                Some(WatchEvent::Added(event)) => event.metadata.name.unwrap(),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    assert_eq!(watch(&prod).await, "a.1");
+    assert_eq!(watch(&edge).await, "b.1");
+
+    // Nothing of the prefix is left.
+    for (path, code) in [
+        ("/", 200),
+        ("/healthz", 200),
+        ("/readyz/ping", 200),
+        ("/version", 200),
+        ("/openapi/v3", 200),
+        ("/openapi/v3/api/v1", 200),
+        ("/api", 200),
+        ("/apis", 200),
+        ("/metrics", 404),
+        ("/clusters", 404),
+        ("/clusters/prod/api", 404),
+    ] {
+        assert_eq!(prod.get(path).await.code, code, "{path}");
+    }
+    archive.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_root_is_about_all_clusters() {
+    let clusters = vec![
+        cluster("prod", &[]).await,
+        cluster_with("edge", &[], Some("it answers\n403")).await,
+    ];
+    let archive = Archive::start(clusters).await;
+    let admin = archive.to_root(&token("t-admin")).await;
+    let list = admin.get("/clusters").await;
+    let listed = json!({"clusters": [
+        {"name": "prod", "path": "/clusters/prod"},
+        {"name": "edge", "path": "/clusters/edge"},
+    ]});
+    assert_eq!((list.code, list.body), (200, listed));
+    let stranger = archive.to_root(&token("t-stranger")).await;
+    let nobody = archive.to_root(&Credentials::Nothing).await;
+    assert_eq!(stranger.get("/clusters").await.code, 403);
+    assert_eq!(nobody.get("/clusters").await.code, 401);
+    assert_eq!(nobody.get("/version").await.code, 200);
+    assert_eq!(nobody.get("/healthz").await.code, 200);
+    for caller in [&admin, &nobody] {
+        let unknown = caller.get("/clusters/prox/api/v1/events").await;
+        assert_eq!(unknown.code, 404);
+        assert_eq!(unknown.body["message"], "clusters \"prox\" not found");
+        // A name is written as it is, or not at all.
+        assert_eq!(caller.get("/clusters/%70rod/healthz").await.code, 404);
+    }
+    let lost = admin.get("/api/v1/events").await;
+    assert_eq!((lost.code, &lost.body["kind"]), (404, &json!("Status")));
+    let message = lost.body["message"].as_str().unwrap();
+    assert!(message.contains("/clusters/NAME"), "{message}");
+
+    // One cluster's fault is told, and fails nothing. Why is told to known users.
+    let ready = admin.get("/readyz?verbose").await;
+    let expected = "[+]ping ok\n[+]store ok\n[+]shutdown ok\n\
+        [+]cluster prod: 3 s since progress, watching\n\
+        [-]cluster edge: 3 s since progress, watching: it answers 403\n\
+        readyz check passed\n";
+    assert_eq!((ready.code, ready.body), (200, json!(expected)));
+    let ready = nobody.get("/readyz?verbose").await;
+    let expected = expected.replace("it answers 403", "reason withheld");
+    assert_eq!((ready.code, ready.body), (200, json!(expected)));
+    assert_eq!(admin.get("/readyz/store").await.code, 200);
+    let own = archive.to_cluster("edge", &Credentials::Nothing).await;
+    let own = own.get("/livez?verbose").await.body;
+    let own = own.as_str().unwrap();
+    assert!(own.contains("[-]cluster edge: 3 s"), "{own}");
+    assert!(!own.contains("prod"), "{own}");
+
+    let metrics = admin.get("/metrics").await.body;
+    let metrics = metrics.as_str().unwrap();
+    for line in [
+        "tidings_archive_seconds_since_progress{cluster=\"prod\"} 3.4",
+        "tidings_archive_following_well{cluster=\"prod\"} 1",
+        "tidings_archive_following_well{cluster=\"edge\"} 0",
+        "tidings_archive_events{cluster=\"edge\"} 2",
+        "tidings_archive_state{cluster=\"edge\",state=\"watching\"} 1",
+        "tidings_archive_requests_total{cluster=\"edge\"} 1",
+        "tidings_archive_requests_total{cluster=\"prod\"} 0",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line}\n{metrics}");
+    }
+    archive.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn kept_events_are_read_and_deleted_and_not_written() {
+    let clusters = vec![
+        cluster("prod", &["a.1", "a.2", "a.3"]).await,
+        cluster("edge", &["a.1"]).await,
+    ];
+    let mut log = None;
+    let archive = Archive::start_with(clusters, |options| {
+        let path = options.data_dir.with_file_name("audit.log");
+        options.audit = Some(AuditOptions::new(&path));
+        log = Some(path);
+    })
+    .await
+    .unwrap();
+    let admin = archive.to_cluster("prod", &token("t-admin")).await;
+    let body = serde_json::to_value(event("a.9")).unwrap();
+    for group in ["/api/v1", "/apis/events.k8s.io/v1"] {
+        let one = format!("{group}/namespaces/shop/events/a.1");
+        for (method, uri) in [
+            (Method::POST, format!("{group}/namespaces/shop/events")),
+            (Method::PUT, one.clone()),
+            (Method::PATCH, one),
+        ] {
+            let refused = admin.send(method.clone(), &uri, &body).await;
+            let said = refused.body["message"].as_str().unwrap();
+            assert_eq!(refused.code, 405, "{method} {uri}: {said}");
+            assert!(
+                said.contains("archive of the events of cluster \"prod\""),
+                "{said}"
+            );
+        }
+    }
+    // Who may not write is told the same, and who is not known is not.
+    let reader = archive.to_cluster("prod", &token("t-reader")).await;
+    assert_eq!(reader.send(Method::POST, EVENTS, &body).await.code, 405);
+    let nobody = archive.to_cluster("prod", &Credentials::Nothing).await;
+    assert_eq!(nobody.send(Method::POST, EVENTS, &body).await.code, 401);
+
+    let verbs = json!(["delete", "deletecollection", "get", "list", "watch"]);
+    for path in ["/api/v1", "/apis/events.k8s.io/v1"] {
+        let resources = admin.get(path).await.body;
+        assert_eq!(resources["resources"][0]["verbs"], verbs);
+    }
+
+    let one = format!("{EVENTS}/a.1");
+    let refused = reader.send(Method::DELETE, &one, &Value::Null).await;
+    assert_eq!(refused.code, 403);
+    let deleted = admin.send(Method::DELETE, &one, &Value::Null).await;
+    assert_eq!(deleted.code, 200);
+    assert_eq!(names(&admin.get(EVENTS).await.body), ["a.2", "a.3"]);
+    let ann = archive.to_cluster("prod", &token("t-ann")).await;
+    assert_eq!(
+        ann.send(Method::DELETE, EVENTS, &Value::Null).await.code,
+        200
+    );
+    assert!(names(&ann.get(EVENTS).await.body).is_empty());
+    let edge = archive.to_cluster("edge", &token("t-ann")).await;
+    assert_eq!(names(&edge.get(EVENTS).await.body), ["a.1"]);
+
+    archive.running.shutdown().await;
+    let lines = std::fs::read_to_string(log.unwrap()).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    for line in &lines {
+        assert_eq!(line["annotations"]["tidings/cluster"], "prod");
+    }
+    let last = lines.last().unwrap();
+    assert_eq!(
+        (&last["verb"], &last["requestURI"]),
+        (&json!("deletecollection"), &json!(EVENTS))
+    );
+}
+
+#[tokio::test]
+async fn versions_are_newest_first_and_as_the_source_numbered_them() {
+    let clusters = vec![
+        cluster("prod", &["a.1"]).await,
+        cluster("edge", &["a.1"]).await,
+    ];
+    let archive = Archive::start(clusters).await;
+    let prod = archive.to_cluster("prod", &token("t-reader")).await;
+    let edge = archive.to_cluster("edge", &token("t-reader")).await;
+    for (group, kind) in [
+        ("/api/v1", "v1"),
+        ("/apis/events.k8s.io/v1", "events.k8s.io/v1"),
+    ] {
+        let all = format!("{group}/namespaces/shop/events/a.1/versions");
+        let list = prod.get(&all).await.body;
+        assert_eq!(
+            (&list["kind"], &list["apiVersion"]),
+            (&json!("EventList"), &json!(kind))
+        );
+        let versions = |list: &Value| -> Vec<String> {
+            let items = list["items"].as_array().unwrap().iter();
+            items
+                .map(|item| {
+                    item["metadata"]["resourceVersion"]
+                        .as_str()
+                        .unwrap()
+                        .to_owned()
+                })
+                .collect()
+        };
+        assert_eq!(versions(&list), ["905", "904", "903", "902", "901"]);
+        let newest = &list["items"][0]["metadata"];
+        assert_eq!(
+            newest["annotations"]["tidings/observed-at"],
+            "2026-01-01T00:00:05.000Z"
+        );
+        let mut seen = Vec::new();
+        let mut uri = format!("{all}?limit=2");
+        loop {
+            let page = prod.get(&uri).await.body;
+            seen.extend(versions(&page));
+            let Some(more) = page["metadata"]["continue"].as_str() else {
+                break;
+            };
+            uri = format!("{all}?limit=2&continue={more}");
+            assert_eq!(edge.get(&uri).await.code, 410);
+        }
+        assert_eq!(seen, versions(&list));
+        let absent = prod.get(&all.replace("a.1", "a.9")).await;
+        assert_eq!(
+            (absent.code, &absent.body["reason"]),
+            (404, &json!("NotFound"))
+        );
+        for query in ["watch=1", "fieldSelector=reason%3Dx", "continue=x"] {
+            assert_eq!(
+                prod.get(&format!("{all}?{query}")).await.code,
+                400,
+                "{query}"
+            );
+        }
+        // As who may get the event.
+        let stranger = archive.to_cluster("prod", &token("t-stranger")).await;
+        let refused = stranger.get(&all).await;
+        let said = refused.body["message"].as_str().unwrap();
+        assert_eq!(refused.code, 403, "{said}");
+        assert!(said.contains("cannot get resource \"events\""), "{said}");
+        let body = json!({});
+        let admin = archive.to_cluster("prod", &token("t-admin")).await;
+        assert_eq!(admin.send(Method::DELETE, &all, &body).await.code, 405);
+    }
+    let table = ("accept", "application/json;as=Table;g=meta.k8s.io;v=v1");
+    let uri = format!("{EVENTS}/a.1/versions");
+    let table = prod
+        .try_send(Method::GET, &uri, &[table], &Value::Null)
+        .await;
+    let table = table.unwrap().body;
+    assert_eq!(table["kind"], "Table");
+    assert_eq!(table["rows"].as_array().unwrap().len(), 5);
+
+    let admin = archive.to_cluster("prod", &token("t-admin")).await;
+    let coverage = admin.get("/coverage").await;
+    assert_eq!(
+        (coverage.code, &coverage.body["from"]),
+        (200, &json!("2026-01-01T00:00:00Z"))
+    );
+    // Those who read a namespace do not read of all.
+    let refused = prod.get("/coverage").await;
+    let said = refused.body["message"].as_str().unwrap();
+    assert!(
+        refused.code == 403 && said.contains("cannot list resource \"events\""),
+        "{said}"
+    );
+    archive.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn clusters_come_and_go() {
+    let archive = Archive::start(vec![cluster("prod", &["a.1"]).await]).await;
+    let admin = token("t-admin");
+    // The only one is at the root, too.
+    let root = archive.to_root(&admin).await;
+    assert_eq!(names(&root.get(EVENTS).await.body), ["a.1"]);
+    assert_eq!(root.get("/clusters").await.code, 200);
+    assert_eq!(root.get("/coverage").await.code, 200);
+    let metrics = root.get("/metrics").await.body;
+    assert!(metrics.as_str().unwrap().contains("tidings_archive_events"));
+
+    archive
+        .running
+        .add(cluster("edge", &["b.1"]).await)
+        .await
+        .unwrap();
+    assert_eq!(archive.running.clusters(), ["prod", "edge"]);
+    assert_eq!(root.get(EVENTS).await.code, 404);
+    let current = context(archive.running.kubeconfig(), None).await;
+    assert_eq!(current.cluster_url.path(), "/clusters/prod");
+    let edge = archive.to_cluster("edge", &admin).await;
+    assert_eq!(names(&edge.get(EVENTS).await.body), ["b.1"]);
+
+    for (name, expected) in [
+        ("edge", "there is a cluster \"edge\" already"),
+        ("Edge", "\"Edge\" cannot be a cluster's name"),
+        ("a/b", "\"a/b\" cannot be a cluster's name"),
+        ("", "\"\" cannot be a cluster's name"),
+    ] {
+        let error = archive.running.add(cluster(name, &[]).await).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    let api: Api<Event> =
+        Api::namespaced(archive.to_cluster("prod", &admin).await.client(), "shop");
+    let params = WatchParams::default().timeout(60);
+    let watched = api.watch(&params, "0").await.unwrap();
+    assert!(archive.running.remove("prod").await.unwrap());
+    assert!(!archive.running.remove("prod").await.unwrap());
+    let rest = tokio::time::timeout(PATIENCE, watched.try_collect::<Vec<_>>());
+    let rest = rest
+        .await
+        .expect("the watch ends with its cluster")
+        .unwrap();
+    assert!(matches!(rest[0], WatchEvent::Added(_)), "{rest:?}");
+    assert_eq!(root.get("/clusters/prod/healthz").await.code, 404);
+    assert_eq!(names(&root.get(EVENTS).await.body), ["b.1"]);
+    let current = context(archive.running.kubeconfig(), None).await;
+    assert_eq!(current.cluster_url.path(), "/clusters/edge");
+
+    // What comes in its place is another one.
+    archive
+        .running
+        .add(cluster("prod", &["c.1"]).await)
+        .await
+        .unwrap();
+    let prod = archive.to_cluster("prod", &admin).await;
+    assert_eq!(names(&prod.get(EVENTS).await.body), ["c.1"]);
+    archive.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_number_of_clusters_is_bounded() {
+    let mut clusters = Vec::new();
+    for name in ["a", "b", "c"] {
+        clusters.push(cluster(name, &[]).await);
+    }
+    let start = Archive::start_with(clusters, |options| options.api.max_clusters = 2);
+    let error = start.await.err().unwrap();
+    assert!(
+        matches!(error, StartError::Cluster(ClusterError::TooMany { max: 2 })),
+        "{error:?}"
+    );
+    // None is as good as any number below.
+    let archive = Archive::start(Vec::new()).await;
+    let kubeconfig = Kubeconfig::read_from(archive.running.kubeconfig()).unwrap();
+    assert!(kubeconfig.contexts.is_empty());
+    archive.running.add(cluster("a", &[]).await).await.unwrap();
+    let root = archive.to_root(&token("t-admin")).await;
+    assert_eq!(root.get(EVENTS).await.code, 200);
+    assert!(archive.running.remove("a").await.unwrap());
+    assert_eq!(root.get(EVENTS).await.code, 404);
+    assert_eq!(root.get("/clusters").await.body, json!({"clusters": []}));
+    assert_eq!(root.get("/readyz").await.code, 200);
+    archive.running.shutdown().await;
+}
+
+/// Tokens and permissions that are replaced count for every cluster.
+#[tokio::test]
+async fn files_are_read_once_for_all() {
+    let clusters = vec![cluster("prod", &[]).await, cluster("edge", &[]).await];
+    let archive = Archive::start(clusters).await;
+    let edge = archive.to_cluster("edge", &token("t-new")).await;
+    assert_eq!(edge.get(EVENTS).await.code, 401);
+    write(archive.folder.path(), "tokens.csv", "t-new,reader,4\n");
+    assert!(archive.running.reload().await);
+    assert_eq!(edge.get(EVENTS).await.code, 200);
+    archive.running.shutdown().await;
+}
