@@ -8,9 +8,9 @@ use bytes::Bytes;
 use kube::Client;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{ReadError, Store, UnixMillis};
+use tidings_store::{NewRecord, ReadError, Store, UnixMillis, WriteError};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::follow::follower::{Rules, State};
 use crate::keep::coverage::Coverage;
@@ -103,9 +103,42 @@ pub struct Following {
     pub damaged: u64,
 }
 
+/// Why a cluster's folder could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// The store could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Opening panicked; the log says how.
+    #[error("opening the store panicked")]
+    Panicked,
+}
+
+/// The identity of a store, made if it has none.
+async fn identity(store: &EmbeddedStore) -> Result<String, ClusterError> {
+    let key = Bytes::from_static(keys::IDENTITY);
+    let found = store.get(key.clone()).await?;
+    if let Some(found) = found {
+        return Ok(String::from_utf8_lossy(&found.value).into_owned());
+    }
+    let mut random = fastrand::Rng::new();
+    let identity = format!("{:016x}{:016x}", random.u64(..), random.u64(..));
+    let record = NewRecord::new(identity.clone());
+    store.create(key, record).await?;
+    Ok(identity)
+}
+
 /// A cluster that is followed; dropping it ends that.
 pub struct Cluster {
     name: String,
+    identity: String,
     keeper: Arc<Keeper>,
     progress: Vec<Arc<Progress>>,
     stop: watch::Sender<bool>,
@@ -118,13 +151,17 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn open(
+    pub async fn open(
         folder: &Path,
         client: &Client,
         options: ClusterOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, ClusterError> {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
-        let store = Arc::new(EmbeddedStore::open(folder, options.store)?);
+        let folder = folder.to_owned();
+        let opened = spawn_blocking(move || EmbeddedStore::open(folder, options.store));
+        let store = opened.await.map_err(|_| ClusterError::Panicked)??;
+        let store = Arc::new(store);
+        let identity = identity(&store).await?;
         let keeper = Arc::new(Keeper::new(
             store,
             Arc::clone(&clock),
@@ -156,6 +193,7 @@ impl Cluster {
         }
         Ok(Self {
             name: options.name,
+            identity,
             keeper,
             progress,
             stop,
@@ -166,6 +204,11 @@ impl Cluster {
     /// How the cluster is called.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Which store this is, in which resourceVersions are valid: made at random with it.
+    pub fn store_identity(&self) -> &str {
+        &self.identity
     }
 
     /// The events as an API server serves them: the newest version of each, under its name.
@@ -200,19 +243,20 @@ pub struct Past {
 }
 
 impl Past {
-    /// Versions of one event, the newest first, behind `after`: [`Versions::more`] of the page
-    /// before. `None` if there is no such event.
+    /// Versions of the event under a key (`namespace/name`), the newest first, behind `after`:
+    /// [`Versions::more`] of the page before. `None` if there is no such event.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn versions(
         &self,
-        namespace: &str,
-        name: &str,
+        key: Bytes,
         after: Option<u64>,
         limit: usize,
     ) -> Result<Option<Versions>, ReadError> {
-        let key = keys::event(namespace, name);
+        if keys::is_own(&key) {
+            return Ok(None);
+        }
         let Some(found) = self.keeper.store.get(key.clone()).await? else {
             return Ok(None);
         };

@@ -8,7 +8,9 @@ mod simulation;
 mod source;
 mod version;
 
-pub use archive::{Cluster, ClusterOptions, Following, ObservedVersion, Past, Versions};
+pub use archive::{
+    Cluster, ClusterError, ClusterOptions, Following, ObservedVersion, Past, Versions,
+};
 pub use keep::coverage::Coverage;
 pub use keep::keeper::KeepFor;
 pub use keep::position::{Cause, Gap, Position};

@@ -229,6 +229,7 @@ impl Run {
             assert_eq!(commit, None);
             return;
         }
+        let is_asked = follower.step() == Step::Ask;
         let (events, commit) = match follower.step() {
             Step::Wait { until } => {
                 self.pass((until - now).max(0));
@@ -305,7 +306,7 @@ impl Run {
         let gap = commit.gap.as_ref();
         let kept = keeper.keep(&events, "", &mut commit.position, gap).await;
         kept.unwrap();
-        self.went_back &= commit.position.version.is_some();
+        self.went_back &= !is_asked;
         self.since = Some(commit.position.since);
         self.reached = commit.position.version;
         follower.committed(commit.position);

@@ -82,7 +82,7 @@ mod http;
 mod metrics;
 mod start;
 
-pub use admission::retention::RetentionRules;
+pub use admission::retention::{RetentionRules, parse_days};
 pub use admission::{
     AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,

@@ -50,6 +50,9 @@ pub(crate) fn position(namespace: &str) -> Bytes {
     format!("\0position/{namespace}").into()
 }
 
+/// Which store this is.
+pub(crate) const IDENTITY: &[u8] = b"\0identity";
+
 /// Of all positions.
 pub(crate) const POSITIONS: &[u8] = b"\0position/";
 

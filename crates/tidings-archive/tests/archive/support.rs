@@ -62,7 +62,9 @@ pub(crate) async fn open(folder: &Path, source: &Source) -> Cluster {
     let mut options = ClusterOptions::new("prod");
     options.retry = (Duration::from_millis(20), Duration::from_millis(200));
     options.page = 7;
-    let cluster = Cluster::open(folder, &source.client, options).unwrap();
+    let cluster = Cluster::open(folder, &source.client, options)
+        .await
+        .unwrap();
     let past = cluster.past();
     until(async || (past.following().state == "watching").then_some(())).await;
     cluster
@@ -86,7 +88,10 @@ pub(crate) async fn versions(past: &Past, name: &str) -> Option<Vec<u64>> {
     let mut all = Vec::new();
     let mut after = None;
     loop {
-        let page: Versions = past.versions("shop", name, after, 10).await.unwrap()?;
+        let page: Versions = past
+            .versions(format!("shop/{name}").into(), after, 10)
+            .await
+            .unwrap()?;
         all.extend(page.versions.iter().map(|version| version.version));
         after = page.more;
         if after.is_none() {

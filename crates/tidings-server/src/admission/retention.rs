@@ -41,12 +41,16 @@ const TTL_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
 ///   ttl: 2h
 /// - source: {component: kubelet, host: 'edge-*'}
 ///   ttl: 7d
+/// - cluster: [prod, 'prod-*']                 # of an archive; tidings serve has no clusters
+///   ttl: 365d
 /// ")?;
 /// # Ok::<(), tidings_server::SettingsError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RetentionRules {
     rules: Arc<[Rule]>,
+    /// The cluster whose events these are for.
+    cluster: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -65,6 +69,7 @@ struct Condition {
 /// What a rule can ask for.
 #[derive(Clone, Copy, Debug)]
 enum Field {
+    Cluster,
     Namespace,
     Type,
     Reason,
@@ -77,6 +82,7 @@ impl Field {
     /// Its name in the file.
     fn name(self) -> &'static str {
         match self {
+            Self::Cluster => "cluster",
             Self::Namespace => "namespace",
             Self::Type => "type",
             Self::Reason => "reason",
@@ -86,15 +92,16 @@ impl Field {
         }
     }
 
-    /// What an event has there.
-    fn of(self, event: &Event) -> &str {
+    /// What an event of a cluster has there.
+    fn of<'a>(self, cluster: &'a str, event: &'a Event) -> &'a str {
         let source = event.source.as_ref();
         match self {
+            Self::Cluster => Some(cluster),
             Self::Namespace => event.metadata.as_ref().map(ObjectMeta::namespace),
             Self::Type => Some(event.r#type()),
             Self::Reason => Some(event.reason()),
             Self::ReportingController => match event.reporting_component() {
-                "" => return Self::SourceComponent.of(event),
+                "" => return Self::SourceComponent.of(cluster, event),
                 controller => Some(controller),
             },
             Self::SourceComponent => source.map(EventSource::component),
@@ -113,7 +120,8 @@ impl Field {
             Self::Type if !matches!(pattern, "Normal" | "Warning") => {
                 Err("expected Normal or Warning")
             }
-            Self::Namespace
+            Self::Cluster
+            | Self::Namespace
             | Self::Type
             | Self::Reason
             | Self::ReportingController
@@ -138,8 +146,11 @@ impl Patterns {
 }
 
 impl Rule {
-    fn matches(&self, event: &Event) -> bool {
-        let holds = |condition: &Condition| condition.patterns.matches(condition.field.of(event));
+    fn matches(&self, cluster: &str, event: &Event) -> bool {
+        let holds = |condition: &Condition| {
+            let found = condition.field.of(cluster, event);
+            condition.patterns.matches(found)
+        };
         self.conditions.iter().all(holds)
     }
 
@@ -197,12 +208,22 @@ impl RetentionRules {
         }
         Ok(Self {
             rules: rules.into(),
+            cluster: Arc::default(),
         })
     }
 
+    /// The same rules for the events of a cluster that an archive follows.
+    #[must_use]
+    pub fn of_cluster(&self, name: &str) -> Self {
+        Self {
+            rules: Arc::clone(&self.rules),
+            cluster: name.into(),
+        }
+    }
+
     /// How long an event is kept from a write on, if a rule says so.
-    pub(crate) fn ttl(&self, event: &Event) -> Option<Duration> {
-        let matching = |rule: &&Rule| rule.matches(event);
+    pub fn ttl(&self, event: &Event) -> Option<Duration> {
+        let matching = |rule: &&Rule| rule.matches(&self.cluster, event);
         self.rules.iter().find(matching).map(|rule| rule.ttl)
     }
 }
@@ -216,6 +237,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RuleText {
+    cluster: Option<Spanned<OneOrMore>>,
     namespace: Option<Spanned<OneOrMore>>,
     r#type: Option<Spanned<OneOrMore>>,
     reason: Option<Spanned<OneOrMore>>,
@@ -242,6 +264,7 @@ impl RuleText {
     fn check(self, line: u64) -> Result<Rule, SettingsError> {
         // Every field is named, so that none can be forgotten.
         let Self {
+            cluster,
             namespace,
             r#type,
             reason,
@@ -263,6 +286,7 @@ impl RuleText {
             return Err(SettingsError::at(&ttl, message));
         };
         let given = [
+            (Field::Cluster, cluster),
             (Field::Namespace, namespace),
             (Field::Type, r#type),
             (Field::Reason, reason),
@@ -306,8 +330,8 @@ fn condition(field: Field, given: Spanned<OneOrMore>) -> Result<Condition, Setti
     })
 }
 
-/// A duration as Go writes it, before which days may stand.
-fn parse_days(text: &str) -> Option<Duration> {
+/// A duration as Go writes it, before which days may stand: `90d`, `1d12h`, `30m`.
+pub fn parse_days(text: &str) -> Option<Duration> {
     let Some((days, rest)) = text.split_once('d') else {
         return parse_go_duration(text);
     };

@@ -277,6 +277,15 @@ pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
 }
 
 impl ClusterFlags {
+    /// Of a context, with nothing else said.
+    pub(crate) fn of_context(kubeconfig: Option<PathBuf>, context: Option<String>) -> Self {
+        Self {
+            kubeconfig,
+            context,
+            ..Self::default()
+        }
+    }
+
     /// The timeout of a request, if any.
     pub(crate) fn request_timeout(&self) -> Option<Duration> {
         (!self.request_timeout.is_zero()).then_some(self.request_timeout)

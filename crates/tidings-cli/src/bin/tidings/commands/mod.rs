@@ -1,5 +1,6 @@
 //! The verbs of the command, a file each.
 
+mod archive;
 mod cluster;
 mod completions;
 mod demo;
@@ -48,6 +49,7 @@ pub(crate) struct Command {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
+    Archive(Box<archive::Args>),
     Demo(demo::Args),
     Describe(Box<describe::Args>),
     Events(Box<events::Args>),
@@ -91,6 +93,7 @@ fn command(program: Option<&OsString>) -> clap::Command {
 /// Does what was asked; the exit codes are each verb's own.
 pub(crate) async fn run(command: Command) -> ExitCode {
     match command.verb {
+        Verb::Archive(args) => archive::run(*args).await,
         Verb::Demo(args) => demo::run(args).await,
         Verb::Describe(args) => describe::run(*args).await,
         Verb::Events(args) => events::run(*args).await,

@@ -1,15 +1,15 @@
 //! `tidings serve`: an Event API server over the embedded store or etcd, until a signal ends it.
 
-mod audit;
-mod cluster;
+pub(super) mod audit;
+pub(super) mod cluster;
 pub(super) mod config;
-mod files;
-mod limits;
-mod policies;
-mod security;
+pub(super) mod files;
+pub(super) mod limits;
+pub(super) mod policies;
+pub(super) mod security;
 #[cfg(feature = "etcd")]
 mod storage;
-mod values;
+pub(super) mod values;
 
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -118,14 +118,14 @@ impl From<ManagedFieldsArg> for ManagedFields {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum LogFormat {
+pub(super) enum LogFormat {
     /// Plain text
     Text,
     /// One JSON object per line
     Json,
 }
 
-fn start_logging(format: LogFormat) {
+pub(super) fn start_logging(format: LogFormat) {
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let logging = tracing_subscriber::fmt()
@@ -190,30 +190,34 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn fail(error: &(dyn Error + 'static)) {
-    let hint = match error.downcast_ref::<StartError>() {
-        Some(StartError::Listen { source, .. })
-            if source.kind() == std::io::ErrorKind::AddrInUse =>
-        {
+/// What may help if a server cannot start.
+pub(super) fn hint(error: &StartError) -> &'static str {
+    match error {
+        StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             "another server listens there; choose another with --secure-port (0 takes a free one)"
         }
-        Some(StartError::Listen { .. }) => {
-            "choose another address with --bind-address or --secure-port"
-        }
-        Some(StartError::TokenFile { .. }) => {
+        StartError::Listen { .. } => "choose another address with --bind-address or --secure-port",
+        StartError::TokenFile { .. } => {
             "each line is token,user,uid and, if wanted, \"group1,group2\""
         }
-        Some(StartError::SecurityFile { .. }) => {
+        StartError::SecurityFile { .. } => {
             "certificates and keys are in PEM form, permissions as kubectl get -o yaml prints them"
         }
-        Some(StartError::Store(_)) => {
+        StartError::Store(_) => {
             "is another server running on this folder? each needs its own --data-dir"
         }
         #[cfg(feature = "etcd")]
-        Some(StartError::Etcd(_)) => {
+        StartError::Etcd(_) => {
             "is etcd up, and do --etcd-servers and the --etcd-…file flags fit it?"
         }
         _ => "see tidings serve --help",
+    }
+}
+
+fn fail(error: &(dyn Error + 'static)) {
+    let hint = match error.downcast_ref::<StartError>() {
+        Some(error) => hint(error),
+        None => "see tidings serve --help",
     };
     // Nowhere is left to say it if standard error is gone.
     let _ = writeln!(

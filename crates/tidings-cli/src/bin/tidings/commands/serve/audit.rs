@@ -14,7 +14,7 @@ use super::values;
     clippy::struct_field_names,
     reason = "the flags have kube-apiserver's names"
 )]
-pub(super) struct AuditFlags {
+pub(crate) struct AuditFlags {
     /// File for the audit log: one JSON line of audit.k8s.io/v1 for each write request; - means
     /// standard output. Requests of unknown users (401, or anonymous) are logged to a second file,
     /// whose name ends with -unauthenticated
@@ -57,7 +57,7 @@ enum Level {
 
 impl AuditFlags {
     /// The audit options, if a log is configured.
-    pub(super) fn options(self) -> Option<AuditOptions> {
+    pub(crate) fn options(self) -> Option<AuditOptions> {
         let mut options = AuditOptions::new(self.audit_log_path?);
         options.level = match self.audit_level {
             Level::Metadata => AuditLevel::Metadata,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tidings_server::{ReviewError, Reviewer};
 
 /// Its API server.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     client: Client,
     address: String,
 }
@@ -25,8 +25,13 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
+    /// The cluster that a client reaches.
+    pub(crate) fn of(client: Client, address: String) -> Self {
+        Self { client, address }
+    }
+
     /// Reads a kubeconfig. Whether the cluster is there is found out with the first question.
-    pub(super) async fn connect(path: &Path) -> Result<Self, String> {
+    pub(crate) async fn connect(path: &Path) -> Result<Self, String> {
         let kubeconfig = Kubeconfig::read_from(path).map_err(|error| error.to_string())?;
         let options = KubeConfigOptions::default();
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)

@@ -6,7 +6,7 @@ const OTHER_FILES: u64 = 1000;
 /// Raises the number of files that may be open as far as the system lets us, and says how many
 /// connections that leaves.
 #[cfg(unix)]
-pub(super) fn connections(wanted: u32) -> usize {
+pub(crate) fn connections(wanted: u32) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
     let mut limit = getrlimit(Resource::Nofile);
@@ -37,6 +37,6 @@ pub(super) fn connections(wanted: u32) -> usize {
 
 /// As many as wanted.
 #[cfg(not(unix))]
-pub(super) fn connections(wanted: u32) -> usize {
+pub(crate) fn connections(wanted: u32) -> usize {
     usize::try_from(wanted).unwrap_or(usize::MAX)
 }

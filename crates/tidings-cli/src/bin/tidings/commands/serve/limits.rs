@@ -10,7 +10,7 @@ use super::values::{bytes, duration, duration_of_seconds};
 /// flag.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits and timeouts")]
-pub(super) struct LimitFlags {
+pub(crate) struct LimitFlags {
     /// Maximum open connections of one peer: an IPv4 address or an IPv6 /64 network. 0 means no
     /// limit, for servers behind a proxy
     ///
@@ -82,7 +82,7 @@ fn header_bytes(text: &str) -> Result<usize, String> {
 
 impl LimitFlags {
     /// Applies the flags to the options.
-    pub(super) fn apply(self, options: &mut ApiOptions) {
+    pub(crate) fn apply(self, options: &mut ApiOptions) {
         options.max_connections_per_peer = self.max_connections_per_peer;
         options.unauthenticated_connection_timeout = self.unauthenticated_connection_timeout;
         options.max_requests_inflight = self.max_requests_inflight;

@@ -12,7 +12,7 @@ use super::values::bytes;
 /// Admission and retention of events.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Admission and retention (files are read at start)")]
-pub(super) struct PolicyFlags {
+pub(crate) struct PolicyFlags {
     /// Namespaces that accept new events, separated by commas, in addition to default, kube-public
     /// and kube-system; others get 404. Without this flag and --namespaces-file every valid name is
     /// a namespace
@@ -62,7 +62,7 @@ enum SizePolicy {
 /// What is wrong with a file that a flag names.
 #[derive(Debug, thiserror::Error)]
 #[error("--{flag}: {}: {message}", path.display())]
-pub(super) struct FileError {
+pub(crate) struct FileError {
     flag: &'static str,
     path: PathBuf,
     message: String,
@@ -70,7 +70,7 @@ pub(super) struct FileError {
 
 /// What is wrong with the flags.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PolicyError {
+pub(crate) enum PolicyError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("--namespaces: {0}")]
@@ -81,7 +81,7 @@ pub(super) enum PolicyError {
 
 impl PolicyFlags {
     /// Applies the flags to the options.
-    pub(super) fn apply(self, options: &mut ApiOptions) -> Result<(), PolicyError> {
+    pub(crate) fn apply(self, options: &mut ApiOptions) -> Result<(), PolicyError> {
         if let Some(path) = &self.namespaces_file {
             options.namespaces = read("namespaces-file", path, Namespaces::parse)?;
         }

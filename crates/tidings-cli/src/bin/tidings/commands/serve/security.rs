@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 /// Authentication, authorization and TLS.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Access")]
-pub(super) struct SecurityFlags {
+pub(crate) struct SecurityFlags {
     /// Bearer tokens: lines of token,user,uid and optionally, in quotes, groups. Without this file
     /// the server makes one token, for system:masters. Reloaded when replaced
     ///
@@ -19,10 +19,10 @@ pub(super) struct SecurityFlags {
     /// stay valid and the log says so. Rename a new file into place: a file written in place may be
     /// read before it is complete, and is read again only ten seconds later.
     #[arg(long, value_name = "CSV")]
-    pub(super) token_auth_file: Option<PathBuf>,
+    pub(crate) token_auth_file: Option<PathBuf>,
     /// Make no token and ignore an existing one; the kubeconfig then has no credentials
     #[arg(long)]
-    pub(super) no_admin_token: bool,
+    pub(crate) no_admin_token: bool,
     /// Certificate authorities for client certificates, in PEM. The common name is the user,
     /// organizations are groups. Reloaded when replaced
     #[arg(long, value_name = "FILE")]
@@ -66,7 +66,7 @@ enum Mode {
 /// Why a cluster cannot be asked.
 #[derive(Debug, thiserror::Error)]
 #[error("--{flag}: {}: {why}", path.display())]
-pub(super) struct KubeconfigError {
+pub(crate) struct KubeconfigError {
     flag: &'static str,
     path: PathBuf,
     why: String,
@@ -74,7 +74,7 @@ pub(super) struct KubeconfigError {
 
 impl SecurityFlags {
     /// The options for the server.
-    pub(super) async fn options(self) -> Result<SecurityOptions, KubeconfigError> {
+    pub(crate) async fn options(self) -> Result<SecurityOptions, KubeconfigError> {
         let mut options = SecurityOptions::default();
         options.authorization_mode = match self.authorization_mode {
             Mode::Rbac => AuthorizationMode::Rbac,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 /// A duration as Go writes it.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     tidings_server::parse_go_duration(text).ok_or_else(|| {
         "expected a duration in hours, minutes and seconds, such as 1h30m or 500ms".into()
     })
 }
 
 /// A duration as Go writes it, of a second at least.
-pub(super) fn duration_of_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration_of_seconds(text: &str) -> Result<Duration, String> {
     tidings_server::parse_go_duration(text)
         .filter(|duration| *duration >= Duration::from_secs(1))
         .ok_or_else(|| {
@@ -19,7 +19,7 @@ pub(super) fn duration_of_seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// A number of bytes as Kubernetes writes it: plain, or with Ki, Mi, k or M.
-pub(super) fn bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     let end = text
         .find(|character: char| !character.is_ascii_digit())
         .unwrap_or(text.len());

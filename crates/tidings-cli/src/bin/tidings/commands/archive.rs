@@ -1,0 +1,339 @@
+//! `tidings archive`: follows clusters, keeps their events, and serves them, until a signal ends
+//! it.
+
+mod clusters;
+mod past;
+mod source;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tidings_archive::Cluster;
+use tidings_server::{RunningClusters, StartOptions};
+
+use super::serve::audit::AuditFlags;
+use super::serve::limits::LimitFlags;
+use super::serve::security::SecurityFlags;
+use super::serve::{self, LogFormat, Signals, files, values};
+use clusters::{ClusterSetting, Defaults};
+use past::Served;
+
+/// The archive ran and was ended by a signal, or a cluster was removed.
+const ENDED: u8 = 0;
+/// It could not start.
+const FAILED: u8 = 1;
+
+/// How often the file of clusters is looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Follow clusters, keep their events for months, and serve them to kubectl and every other
+/// Kubernetes client.
+///
+/// Nothing is changed in the clusters: their events are listed and watched, and every version that
+/// is observed is kept. When it is ready it prints the path of a kubeconfig with a context for each
+/// cluster, and nothing else, on standard output. Two archives may follow the same cluster.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes:
+  0    ended by a signal, or a cluster was forgotten
+  1    could not start, or was stopped at once by a second signal
+  2    wrong arguments
+
+Examples:
+  # Follow the cluster of the current context, and read what was kept
+  tidings archive --data-dir ./archive &
+  kubectl --kubeconfig ./archive/kubeconfig get events -A
+
+  # Two clusters, and describe with today's pod and last week's events
+  tidings archive --data-dir ./archive --context prod --context staging --pass-through
+
+  # Remove a cluster and all that was kept of it, while the archive does not run
+  tidings archive --data-dir ./archive --forget staging")]
+pub(crate) struct Args {
+    /// Folder for events, certificates, tokens and the kubeconfig; created if missing
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Kubeconfig of the clusters [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs
+    /// in]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of a cluster to follow; may be repeated [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Vec<String>,
+    /// Name of the cluster in the archive, if there is one [default: the context's]
+    #[arg(long, value_name = "NAME", conflicts_with = "clusters")]
+    name: Option<String>,
+    /// YAML file with the clusters to follow, read again when it changes
+    ///
+    /// For example `clusters: [{name: prod, kubeconfig: prod.yaml, context: admin, namespaces:
+    /// [shop], eventTTL: 30d}]`. Only the name is needed. Settings: name, kubeconfig, context,
+    /// namespaces, fieldSelector, labelSelector, eventTTL, passThrough, clusterAccess,
+    /// mirrorDeletions
+    #[arg(long, value_name = "FILE", conflicts_with = "context")]
+    clusters: Option<PathBuf>,
+    /// Namespace to follow; may be repeated [default: all]
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Vec<String>,
+    /// Field selector of the events to follow
+    #[arg(long, value_name = "SELECTOR")]
+    field_selector: Option<String>,
+    /// Label selector of the events to follow
+    #[arg(long, short = 'l', value_name = "SELECTOR")]
+    selector: Option<String>,
+    /// Retention time of an event after it was last observed, such as 90d or 36h
+    #[arg(long, default_value = "90d", value_name = "DURATION", value_parser = clusters::days)]
+    event_ttl: Duration,
+    /// File with retention rules in YAML, as for tidings serve, with the further condition cluster.
+    /// The first matching rule decides, otherwise --event-ttl
+    #[arg(long, value_name = "FILE")]
+    retention_file: Option<PathBuf>,
+    /// Delete an event here when it ends at its source
+    #[arg(long)]
+    mirror_deletions: bool,
+    /// Memory for all clusters' indexes and caches together, in bytes, with an optional suffix Ki,
+    /// Mi, k or M
+    #[arg(long, value_name = "BYTES", default_value = "32Mi", value_parser = values::bytes)]
+    memory: usize,
+    /// Pass requests to read other things than events to the cluster, with the caller's own token
+    #[arg(long)]
+    pass_through: bool,
+    /// Let the users of a cluster read its events: unknown tokens and what no role allows are
+    /// reviewed by the cluster itself (TokenReview, SubjectAccessReview)
+    #[arg(long)]
+    cluster_access: bool,
+    /// Remove a cluster's folder with everything that was kept of it, and exit
+    #[arg(long, value_name = "NAME")]
+    forget: Option<String>,
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    bind_address: IpAddr,
+    /// Port to listen on; 0 means any free port
+    #[arg(long, default_value_t = 6444, value_name = "PORT")]
+    secure_port: u16,
+    /// Format of log lines
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+    #[command(flatten)]
+    security: SecurityFlags,
+    #[command(flatten)]
+    audit: AuditFlags,
+    #[command(flatten)]
+    limits: LimitFlags,
+}
+
+/// Runs the archive.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    serve::start_logging(args.log_format);
+    let done = match args.forget.clone() {
+        Some(name) => forget(&args.data_dir, &name),
+        None => archive(args).await,
+    };
+    match done {
+        Ok(()) => ExitCode::from(ENDED),
+        Err(error) => {
+            let hint = hint(&*error);
+            // Nowhere is left to say it if standard error is gone.
+            let _ = writeln!(
+                std::io::stderr(),
+                "error: cannot archive: {error}\nhint: {hint}"
+            );
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn hint(error: &(dyn Error + 'static)) -> &'static str {
+    if let Some(error) = error.downcast_ref() {
+        return serve::hint(error);
+    }
+    match error.downcast_ref::<clusters::ClusterError>() {
+        Some(clusters::ClusterError::Config { .. }) => {
+            "name a context with --context, or a file with --kubeconfig; kubectl config get-contexts shows them"
+        }
+        Some(clusters::ClusterError::Store { .. }) => {
+            "is another archive running on this folder? each needs its own --data-dir"
+        }
+        _ => "see tidings archive --help",
+    }
+}
+
+/// Removes what was kept of a cluster.
+fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
+    let folder = clusters::folder(data_dir, name)?;
+    if !folder.is_dir() {
+        return Err(format!("there is no cluster {name:?} in {}", data_dir.display()).into());
+    }
+    // It can be opened only if no archive has it open.
+    let store = tidings_store::embedded::EmbeddedStore::open(&folder, Default::default());
+    let store = store.map_err(|error| clusters::ClusterError::Store {
+        name: name.to_owned(),
+        source: error.into(),
+    })?;
+    std::fs::remove_dir_all(&folder)
+        .map_err(|error| format!("remove {}: {error}", folder.display()))?;
+    drop(store);
+    Ok(())
+}
+
+/// What is followed and served.
+struct Archive {
+    data_dir: PathBuf,
+    defaults: Defaults,
+    server: RunningClusters,
+    followed: BTreeMap<String, (ClusterSetting, Cluster)>,
+}
+
+async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
+    // Signals are caught from here on, so that one that comes early is not lost.
+    let mut signals = Signals::new()?;
+    let defaults = Defaults {
+        kubeconfig: args.kubeconfig,
+        namespaces: args.namespace,
+        field_selector: args.field_selector,
+        label_selector: args.selector,
+        event_ttl: args.event_ttl,
+        retention: clusters::retention(args.retention_file.as_deref())?,
+        mirror_deletions: args.mirror_deletions,
+        pass_through: args.pass_through,
+        cluster_access: args.cluster_access,
+        memory: args.memory,
+    };
+    let settings = match &args.clusters {
+        Some(file) => clusters::read(file)?,
+        None => defaults.of_contexts(&args.context, args.name).await?,
+    };
+    let mut options = StartOptions::new(&args.data_dir);
+    options.bind_address = args.bind_address;
+    options.secure_port = args.secure_port;
+    options.api.max_connections = files::connections(10_000);
+    options
+        .token_auth_file
+        .clone_from(&args.security.token_auth_file);
+    options.admin_token = !args.security.no_admin_token;
+    options.security = args.security.options().await?;
+    args.limits.apply(&mut options.api);
+    options.audit = args.audit.options();
+    let server = tidings_server::start_clusters(options, Vec::new()).await?;
+    let mut archive = Archive {
+        data_dir: args.data_dir,
+        defaults,
+        server,
+        followed: BTreeMap::new(),
+    };
+    let many = settings.len();
+    for setting in settings {
+        archive.add(setting, many).await?;
+    }
+    let clusters = archive.followed.len();
+    tracing::info!(address = %archive.server.address(), clusters, "serving");
+    // A missing reader of the path is no reason not to serve.
+    let _ = writeln!(
+        std::io::stdout(),
+        "{}",
+        archive.server.kubeconfig().display()
+    );
+    match &args.clusters {
+        Some(file) => {
+            tokio::select! {
+                () = signals.wait() => {}
+                () = archive.follow_file(file) => {}
+            }
+        }
+        None => signals.wait().await,
+    }
+    tracing::info!("shutting down; a second signal stops at once");
+    tokio::select! {
+        () = archive.close() => Ok(()),
+        () = signals.wait() => {
+            // What was kept is on disk; the rest is not waited for.
+            let _ = writeln!(std::io::stderr(), "error: a second signal stopped the archive at once");
+            std::process::exit(FAILED.into())
+        }
+    }
+}
+
+impl Archive {
+    /// Follows and serves a cluster.
+    async fn add(
+        &mut self,
+        setting: ClusterSetting,
+        clusters: usize,
+    ) -> Result<(), Box<dyn Error>> {
+        let source = setting.connect(&self.defaults).await?;
+        let folder = clusters::folder(&self.data_dir, &setting.name)?;
+        let options = setting.options(&self.defaults, clusters)?;
+        let (name, client) = (setting.name.clone(), source.client.clone());
+        let opened = Cluster::open(&folder, &client, options).await;
+        let cluster = opened.map_err(|error| clusters::ClusterError::Store {
+            name: name.clone(),
+            source: error,
+        })?;
+        let served = Served::of(&cluster, source)?;
+        self.server.add(served).await?;
+        self.followed.insert(name, (setting, cluster));
+        Ok(())
+    }
+
+    async fn remove(&mut self, name: &str) {
+        if let Err(error) = self.server.remove(name).await {
+            tracing::error!(cluster = name, %error, "the kubeconfig was not written");
+        }
+        if let Some((_, cluster)) = self.followed.remove(name) {
+            cluster.close().await;
+        }
+    }
+
+    /// Follows what a file says, whenever it says something else.
+    async fn follow_file(&mut self, file: &Path) {
+        let mut complaint = String::new();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let settings = match clusters::read(file) {
+                Ok(settings) => settings,
+                Err(error) => {
+                    let error = error.to_string();
+                    if complaint != error {
+                        tracing::error!(error, "the former clusters are followed further");
+                        complaint = error;
+                    }
+                    continue;
+                }
+            };
+            complaint.clear();
+            let is_as_before = |name: &String, (before, _): &(ClusterSetting, Cluster)| {
+                settings
+                    .iter()
+                    .any(|setting| setting.name == *name && setting == before)
+            };
+            let gone = self.followed.iter();
+            let gone = gone.filter(|(name, followed)| !is_as_before(name, followed));
+            let gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
+            for name in gone {
+                tracing::info!(cluster = name, "followed no longer, or anew");
+                self.remove(&name).await;
+            }
+            let many = settings.len();
+            for setting in settings {
+                let name = setting.name.clone();
+                if self.followed.contains_key(&name) {
+                    continue;
+                }
+                if let Err(error) = self.add(setting, many).await {
+                    tracing::error!(cluster = name, %error, "the cluster is not followed; it is tried again");
+                }
+            }
+        }
+    }
+
+    async fn close(self) {
+        // What is kept is served until the end, and followed no longer.
+        self.server.shutdown().await;
+        for (_, (_, cluster)) in self.followed {
+            cluster.close().await;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What the archive knows of a cluster, as the server asks for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidings_archive::{Cluster, Past};
+use tidings_server::{
+    ClusterSecurity, FollowedCluster, Following, ObservedVersion, PassThroughError, Versions,
+};
+use tidings_store::{BoxFuture, ReadError};
+use tokio::task::AbortHandle;
+
+use super::source::Source;
+
+/// How often what takes a while to count is counted.
+const MEASURE: Duration = Duration::from_secs(30);
+
+/// A cluster's past, as the server asks for it.
+pub(super) struct Served {
+    name: String,
+    past: Past,
+    measured: Arc<Mutex<Measured>>,
+    measuring: AbortHandle,
+}
+
+/// What is counted now and then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    events: u64,
+    versions: u64,
+    stored_bytes: u64,
+    gaps: u64,
+}
+
+impl Served {
+    /// What the server needs of a cluster.
+    ///
+    /// # Errors
+    /// The cluster's address or authority cannot be passed requests to.
+    pub(super) fn of(
+        cluster: &Cluster,
+        source: Source,
+    ) -> Result<FollowedCluster, PassThroughError> {
+        let pass_through = source.pass_through()?;
+        let past = cluster.past();
+        let measured = Arc::new(Mutex::new(Measured::default()));
+        let measuring = tokio::spawn(measure(past.clone(), Arc::clone(&measured)));
+        let served = Self {
+            name: cluster.name().to_owned(),
+            past,
+            measured,
+            measuring: measuring.abort_handle(),
+        };
+        let mut followed = FollowedCluster::new(cluster.name(), cluster.store(), Arc::new(served));
+        followed.store_identity = cluster.store_identity().to_owned();
+        followed.pass_through = pass_through;
+        if source.is_asked {
+            followed.security = ClusterSecurity::of_cluster(Arc::new(source.reviewer()));
+        }
+        Ok(followed)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.measuring.abort();
+    }
+}
+
+async fn measure(past: Past, measured: Arc<Mutex<Measured>>) {
+    loop {
+        match past.coverage().await {
+            Ok(coverage) => {
+                let followed = coverage.followed.iter();
+                *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {
+                    events: coverage.events,
+                    versions: followed.map(|(_, position)| position.versions).sum(),
+                    stored_bytes: coverage.disk_bytes,
+                    gaps: coverage.gaps.len() as u64,
+                };
+            }
+            Err(error) => tracing::debug!(%error, "what is kept was not counted"),
+        }
+        tokio::time::sleep(MEASURE).await;
+    }
+}
+
+impl tidings_server::Past for Served {
+    fn versions(
+        &self,
+        key: Bytes,
+        after: Option<u64>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
+        Box::pin(async move {
+            let found = self.past.versions(key, after, limit).await?;
+            Ok(found.map(|found| Versions {
+                versions: found
+                    .versions
+                    .into_iter()
+                    .map(|version| ObservedVersion {
+                        value: version.event,
+                        source_version: version.version.to_string(),
+                        observed_at: version.observed_at,
+                    })
+                    .collect(),
+                more: found.more,
+            }))
+        })
+    }
+
+    fn coverage(&self) -> BoxFuture<'_, Result<serde_json::Value, ReadError>> {
+        Box::pin(async move {
+            let coverage = self.past.coverage().await?;
+            Ok(coverage.to_json(&self.name))
+        })
+    }
+
+    fn following(&self) -> Following {
+        let now = self.past.following();
+        let measured = *self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut following = Following::new(now.state);
+        following.since_progress = Some(now.since_progress);
+        following.why = now.why;
+        following.events = measured.events;
+        following.versions = measured.versions;
+        following.stored_bytes = measured.stored_bytes;
+        following.gaps = measured.gaps;
+        following.received = now.versions + now.seen_before + now.ends + now.forgotten;
+        following
+    }
+}
