@@ -6,7 +6,10 @@
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// The annotation that says which cluster of an archive an event is from.
+pub const CLUSTER_ANNOTATION: &str = "tidings/cluster";
 
 /// A core/v1 Event.
 ///
@@ -38,6 +41,28 @@ impl Event {
             object.entry("kind").or_insert_with(|| "Event".into());
         }
         Self { value }
+    }
+
+    /// Notes which cluster of an archive it is from, as an annotation.
+    pub fn set_cluster(&mut self, name: &str) {
+        let Some(metadata) = self
+            .value
+            .get_mut("metadata")
+            .and_then(Value::as_object_mut)
+        else {
+            return;
+        };
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(CLUSTER_ANNOTATION.to_owned(), name.into());
+        }
+    }
+
+    /// Which cluster of an archive it is from, where that was noted.
+    pub fn cluster(&self) -> &str {
+        let annotations = self.value.pointer("/metadata/annotations");
+        let cluster = annotations.and_then(|annotations| annotations.get(CLUSTER_ANNOTATION));
+        cluster.and_then(Value::as_str).unwrap_or_default()
     }
 
     /// All of it.
@@ -220,8 +245,6 @@ pub fn by_last_seen(one: &Event, other: &Event) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn seen(value: Value) -> (Option<String>, Option<String>, u64) {

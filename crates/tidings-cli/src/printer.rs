@@ -14,13 +14,22 @@ use crate::event::{Event, age};
 use crate::format::{Format, Objects, Rows};
 use crate::text::{Cell, Escaping, Layout, Look, Screen};
 
+/// Columns that are there where they tell something.
+#[derive(Clone, Copy, Debug, Default)]
+struct More {
+    /// Which cluster of an archive.
+    clusters: bool,
+    namespaces: bool,
+    /// How often it had happened, and the resourceVersion.
+    versions: bool,
+}
+
 /// Prints events.
 #[derive(Debug)]
 pub struct Printer {
     format: Format,
     screen: Screen,
-    /// Whether there is a column of namespaces.
-    namespaces: bool,
+    more: More,
     headings: bool,
     layout: Layout,
 }
@@ -44,10 +53,27 @@ impl Printer {
         Self {
             format,
             screen,
-            namespaces,
+            more: More {
+                namespaces,
+                ..More::default()
+            },
             headings: true,
             layout: Layout::default(),
         }
+    }
+
+    /// With a column of clusters, for events of several.
+    #[must_use]
+    pub fn with_clusters(mut self) -> Self {
+        self.more.clusters = true;
+        self
+    }
+
+    /// With columns of counts and versions, for the versions of one event.
+    #[must_use]
+    pub fn with_versions(mut self) -> Self {
+        self.more.versions = true;
+        self
     }
 
     /// Without headings.
@@ -161,18 +187,18 @@ impl Printer {
         let Format::Rows(form) = &self.format else {
             return Ok(());
         };
-        let headings = std::mem::take(&mut self.headings).then(|| form.headings(self.namespaces));
+        let headings = std::mem::take(&mut self.headings).then(|| form.headings(self.more));
         if let Some(row) = &headings {
             self.layout.grow(row);
         }
         for event in events {
-            self.layout.grow(&form.row(event, self.namespaces, now));
+            self.layout.grow(&form.row(event, self.more, now));
         }
         if let Some(row) = headings {
             writeln!(out, "{}", self.layout.line(&row, self.screen))?;
         }
         for event in events {
-            let row = form.row(event, self.namespaces, now);
+            let row = form.row(event, self.more, now);
             writeln!(out, "{}", self.layout.line(&row, self.screen))?;
         }
         Ok(())
@@ -180,8 +206,8 @@ impl Printer {
 }
 
 impl Rows {
-    /// The headings, that of the namespaces where there is such a column.
-    fn headings(&self, namespaces: bool) -> Vec<Cell> {
+    /// The headings.
+    fn headings(&self, more: More) -> Vec<Cell> {
         let names: &[&str] = match self {
             Self::Custom(columns) => return columns.headings(),
             Self::Wide => &[
@@ -198,22 +224,34 @@ impl Rows {
             ],
             Self::Table => &["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"],
         };
-        let namespace = namespaces.then_some("NAMESPACE");
-        namespace
-            .iter()
+        let more = [
+            (more.clusters, "CLUSTER"),
+            (more.namespaces, "NAMESPACE"),
+            (more.versions, "VERSION"),
+            (more.versions, "COUNT"),
+        ];
+        let more = more.iter().filter(|(is_there, _)| *is_there);
+        more.map(|(_, name)| name)
             .chain(names)
             .map(|name| Cell::new(name).look(Look::Heading))
             .collect()
     }
 
-    fn row(&self, event: &Event, namespaces: bool, now: Timestamp) -> Vec<Cell> {
+    fn row(&self, event: &Event, more: More, now: Timestamp) -> Vec<Cell> {
         let look = match event.event_type() {
             "Normal" => Look::Plain,
             _ => Look::Warning,
         };
         let start = || {
-            let namespace = namespaces.then(|| Cell::new(event.namespace()));
-            namespace.into_iter().chain([
+            let cluster = more.clusters.then(|| Cell::new(event.cluster()));
+            let namespace = more.namespaces.then(|| Cell::new(event.namespace()));
+            let versions = more.versions.then(|| {
+                let version = event.revision().unwrap_or_default().to_string();
+                [Cell::new(&version), Cell::new(&event.count().to_string())]
+            });
+            let more = cluster.into_iter().chain(namespace);
+            let more = more.chain(versions.into_iter().flatten());
+            more.chain([
                 Cell::new(&event.age(now)).look(Look::Dim),
                 Cell::new(event.event_type()).look(look),
                 Cell::new(event.reason()).look(look),

@@ -22,6 +22,9 @@ pub(crate) const USAGE: u8 = 2;
 /// The server cannot be reached or does not accept the credentials.
 pub(crate) const UNREACHABLE: u8 = 3;
 
+/// Stands for every cluster of an archive.
+const ALL: &str = "all";
+
 /// Waits before a request that was turned away is made again; each is twice the one before.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(250);
 const ASK_AGAIN_LAST: Duration = Duration::from_secs(2);
@@ -45,7 +48,7 @@ pub(crate) struct ClusterFlags {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Cluster of the kubeconfig [default: the context's]
+    /// Cluster of the kubeconfig [default: the context's]; all for every cluster of an archive
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
     /// User of the kubeconfig [default: the context's]
@@ -227,6 +230,11 @@ impl CommandError {
         matches!(self, Self::Refused { status, .. } if status.code == 403)
     }
 
+    /// Whether the server does not have what was asked for.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code == 404)
+    }
+
     /// Advice for the user.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
@@ -301,8 +309,45 @@ impl ClusterFlags {
         })
     }
 
+    /// Whether every cluster of an archive is meant.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.cluster.as_deref() == Some(ALL)
+    }
+
+    /// The same flags for the root of the archive that they lead to.
+    pub(crate) async fn root(&self) -> Result<Self, CommandError> {
+        let mut root = self.clone();
+        root.cluster = root.cluster.filter(|name| name != ALL);
+        let address = root.config().await?.cluster_url.to_string();
+        let address = address.split("/clusters/").next().unwrap_or_default();
+        let address = address.trim_end_matches('/').parse();
+        root.server = Some(address.map_err(|error: http::uri::InvalidUri| {
+            CommandError::Config(format!("the server's address: {error}"))
+        })?);
+        Ok(root)
+    }
+
+    /// The same flags for a cluster of the archive whose root these lead to.
+    pub(crate) fn below(&self, name: &str) -> Result<Self, CommandError> {
+        let mut below = self.clone();
+        let root = self
+            .server
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let address = format!("{}/clusters/{name}", root.trim_end_matches('/'));
+        below.server = Some(address.parse().map_err(|error: http::uri::InvalidUri| {
+            CommandError::Config(format!("the address of the cluster {name:?}: {error}"))
+        })?);
+        Ok(below)
+    }
+
     /// How to reach the cluster.
     pub(crate) async fn config(&self) -> Result<Config, CommandError> {
+        if self.is_of_all() {
+            let why = "--cluster all is for tidings events and coverage: name one cluster";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
         // Another dependency may bring a second provider; rustls then wants to be told. Told twice
         // is no harm.
         let _ = rustls::crypto::ring::default_provider().install_default();

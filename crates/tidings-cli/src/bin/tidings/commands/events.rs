@@ -1,14 +1,16 @@
 //! `tidings events`: what happened, in the order it happened.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use tidings_cli::event::by_last_seen;
+use tidings_cli::event::{Event, by_last_seen};
 use tidings_cli::format::{FORMATS, Format};
 use tidings_cli::printer::Printer;
 
+use super::archived;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
-use super::reader::{EVENTS_MAX, Notice, Watched};
+use super::reader::{EVENTS_MAX, Listed, Notice, Reader, Watched};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use crate::clock;
@@ -28,6 +30,9 @@ pub(crate) struct Args {
     /// Show only the last N events. Any server other than tidings serve must send all events for it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
+    /// All versions of this event, from an archive; the earliest first
+    #[arg(long, value_name = "EVENT", conflicts_with = "watch")]
+    history: Option<String>,
     /// Maximum number of events held in memory, at about 5 KB each. Sorting needs all of them; with
     /// --limit only twice as many as are shown
     #[arg(long, value_name = "N", default_value_t = EVENTS_MAX)]
@@ -67,6 +72,12 @@ const EXAMPLES: &str = "Examples:
   # Warnings that mention a volume, as JSON Lines
   tidings events -A --types=Warning --grep volume -o jsonl
 
+  # The warnings of a month, from every cluster of an archive
+  tidings events -A --cluster all --since 30d --types Warning --kubeconfig ./archive/kubeconfig
+
+  # Every version of one event that an archive has
+  tidings events -n shop --history web-0.17a3f0c1d2e3f405 --kubeconfig ./archive/kubeconfig
+
   # Custom columns
   tidings events -o custom-columns=WHEN:.lastTimestamp,WHO:.source.component,WHAT:.message";
 
@@ -77,51 +88,126 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 
 async fn show(args: Args) -> Result<u8, CommandError> {
     let screen = args.color.screen();
-    let mut reader = args
-        .selection
-        .reader(&args.cluster, &args.namespaces)
-        .await?;
-    reader.events_max = args.max_events;
-    let mut printer = Printer::new(args.output, screen, reader.namespace.is_empty());
+    let clusters = if args.cluster.is_of_all() {
+        let clusters = archived::clusters(&args.cluster).await?;
+        let named = clusters
+            .into_iter()
+            .map(|(name, flags)| (Some(name), flags));
+        named.collect()
+    } else {
+        vec![(None, args.cluster.clone())]
+    };
+    let mut sources = Vec::with_capacity(clusters.len());
+    for (name, flags) in clusters {
+        let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
+        reader.events_max = args.max_events;
+        sources.push(Source { name, reader });
+    }
+    let namespace = sources
+        .first()
+        .map(|source| source.reader.namespace.clone());
+    let namespace = namespace.unwrap_or_default();
+    let mut printer = Printer::new(args.output, screen, namespace.is_empty());
     if args.no_headers {
         printer = printer.without_headings();
+    }
+    if args.cluster.is_of_all() {
+        printer = printer.with_clusters();
+    }
+    if args.history.is_some() {
+        printer = printer.with_versions();
     }
     let limit = args
         .limit
         .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let mut listed = reader.list(limit).await?;
-    listed.events.sort_by(by_last_seen);
+    let mut events = Vec::new();
+    let mut revisions = Vec::with_capacity(sources.len());
+    for source in &sources {
+        let mut listed = match &args.history {
+            Some(name) => source.versions(name).await?,
+            None => source.reader.list(limit).await?,
+        };
+        source.name(&mut listed.events);
+        events.extend(listed.events);
+        revisions.push(listed.revision);
+    }
+    events.sort_by(by_last_seen);
+    events.drain(..events.len().saturating_sub(limit.unwrap_or(usize::MAX)));
 
     let mut out = io::BufWriter::new(io::stdout());
     if args.watch {
-        printer.some(&listed.events, clock::now(), &mut out)?;
+        printer.some(&events, clock::now(), &mut out)?;
         out.flush()?;
-        drop(listed.events);
-        reader
-            .watch(&listed.revision, |watched| match watched {
+        drop(events);
+        // All watches are of this task: one of them prints at a time.
+        let printed = RefCell::new((printer, out));
+        let watches = sources.iter().zip(&revisions).map(|(source, revision)| {
+            source.reader.watch(revision, |watched| match watched {
                 Watched::Event(event) => {
-                    printer.some(&[event], clock::now(), &mut out)?;
+                    let mut events = [event];
+                    source.name(&mut events);
+                    let (printer, out) = &mut *printed.borrow_mut();
+                    printer.some(&events, clock::now(), out)?;
                     Ok(out.flush()?)
                 }
                 Watched::Notice(notice) => {
-                    tell(&words(&notice));
+                    match &source.name {
+                        Some(name) => tell(&format!("{name}: {}", words(&notice))),
+                        None => tell(&words(&notice)),
+                    }
                     Ok(())
                 }
             })
-            .await?;
+        });
+        futures::future::try_join_all(watches).await?;
         return Ok(DONE);
     }
-    if listed.events.is_empty() && !printer.says_nothing_found() {
+    if events.is_empty() && !printer.says_nothing_found() {
         // kubectl's own words.
-        tell(&match reader.namespace.as_str() {
+        tell(&match namespace.as_str() {
             "" => "No events found.".to_owned(),
             namespace => format!("No events found in {namespace} namespace."),
         });
         return Ok(DONE);
     }
-    printer.list(listed.events, clock::now(), &mut out)?;
+    printer.list(events, clock::now(), &mut out)?;
     out.flush()?;
     Ok(DONE)
+}
+
+/// Where events are read from.
+struct Source {
+    /// The cluster of an archive, if there are several.
+    name: Option<String>,
+    reader: Reader,
+}
+
+impl Source {
+    /// Notes on events which cluster they are from.
+    fn name(&self, events: &mut [Event]) {
+        for event in events {
+            if let Some(name) = &self.name {
+                event.set_cluster(name);
+            }
+        }
+    }
+
+    /// The versions of an event that are wanted.
+    async fn versions(&self, name: &str) -> Result<Listed, CommandError> {
+        let namespace = match self.reader.namespace.as_str() {
+            "" => {
+                let why = "name the event's namespace with -n: --history is of one event";
+                return Err(CommandError::Usage(why.to_owned()));
+            }
+            namespace => namespace,
+        };
+        let mut events = archived::versions(&self.reader.server, namespace, name).await?;
+        events.retain(|event| self.reader.filter.selects(event));
+        Ok(Listed {
+            events,
+            revision: String::new(),
+        })
+    }
 }
 
 fn words(notice: &Notice) -> String {

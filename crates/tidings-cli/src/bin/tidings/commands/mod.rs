@@ -1,8 +1,10 @@
 //! The verbs of the command, a file each.
 
 mod archive;
+mod archived;
 mod cluster;
 mod completions;
+mod coverage;
 mod demo;
 mod describe;
 mod events;
@@ -50,6 +52,7 @@ pub(crate) struct Command {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     Archive(Box<archive::Args>),
+    Coverage(Box<coverage::Args>),
     Demo(demo::Args),
     Describe(Box<describe::Args>),
     Events(Box<events::Args>),
@@ -94,6 +97,7 @@ fn command(program: Option<&OsString>) -> clap::Command {
 pub(crate) async fn run(command: Command) -> ExitCode {
     match command.verb {
         Verb::Archive(args) => archive::run(*args).await,
+        Verb::Coverage(args) => coverage::run(*args).await,
         Verb::Demo(args) => demo::run(args).await,
         Verb::Describe(args) => describe::run(*args).await,
         Verb::Events(args) => events::run(*args).await,

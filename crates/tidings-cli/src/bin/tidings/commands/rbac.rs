@@ -57,6 +57,8 @@ pub(crate) enum Use {
     Export,
     /// tidings import
     Import,
+    /// tidings archive, for the cluster that is followed
+    Archive,
     /// tidings serve --authentication-kubeconfig and --authorization-kubeconfig
     Serve,
 }
@@ -106,6 +108,14 @@ impl Use {
             }
             Self::Export => const { &[rule("", EVENTS, &["list"])] },
             Self::Import => const { &[rule("", EVENTS, &["create"])] },
+            Self::Archive => {
+                const {
+                    &[
+                        rule("events.k8s.io", EVENTS, &["list", "watch"]),
+                        rule("", &["namespaces"], &["get"]),
+                    ]
+                }
+            }
             Self::Serve => {
                 const {
                     &[
@@ -129,6 +139,7 @@ impl Use {
             Self::Tree => "tree",
             Self::Export => "export",
             Self::Import => "import",
+            Self::Archive => "archive",
             Self::Serve => "serve",
         }
     }

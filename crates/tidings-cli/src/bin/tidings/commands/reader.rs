@@ -7,5 +7,5 @@ mod page;
 mod tests;
 mod watch;
 
-pub(crate) use self::page::{EVENTS_MAX, Reader};
+pub(crate) use self::page::{EVENTS_MAX, Listed, Reader};
 pub(crate) use self::watch::{Notice, Watched};

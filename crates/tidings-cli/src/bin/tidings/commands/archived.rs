@@ -1,0 +1,99 @@
+//! What an archive knows beside events: its clusters, their coverage, and the versions of an event.
+
+use http::Request;
+use serde::Deserialize;
+use serde_json::Value;
+use tidings_cli::event::Event;
+
+use super::cluster::{ClusterFlags, CommandError, Server};
+
+/// Versions of a page.
+const PAGE: usize = 500;
+
+/// A JSON answer.
+async fn get(server: &Server, path: &str, what: &str) -> Result<Value, CommandError> {
+    let ask = || async {
+        let request = Request::get(path)
+            .header(http::header::ACCEPT, "application/json")
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        server.client.request::<Value>(request).await
+    };
+    let answer = server.ask(ask).await;
+    answer.map_err(|error| CommandError::request(what, "events", error))
+}
+
+/// The names of an archive's clusters, and the flags that lead to each.
+pub(crate) async fn clusters(
+    flags: &ClusterFlags,
+) -> Result<Vec<(String, ClusterFlags)>, CommandError> {
+    #[derive(Deserialize)]
+    struct Clusters {
+        clusters: Vec<Named>,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let root = flags.root().await?;
+    let what = "list the clusters of the archive";
+    let answer = get(&root.server().await?, "/clusters", what).await;
+    let answer = answer.map_err(|error| {
+        if error.is_not_found() {
+            let why = "find clusters: the server is no archive; tidings archive prints the path of a kubeconfig for one";
+            CommandError::Failed(why.to_owned())
+        } else {
+            error
+        }
+    })?;
+    let answer: Clusters =
+        serde_json::from_value(answer).map_err(|error| CommandError::Unreadable {
+            what: what.to_owned(),
+            why: error.to_string(),
+        })?;
+    let names = answer.clusters.into_iter().map(|cluster| cluster.name);
+    names
+        .map(|name| {
+            let below = root.below(&name)?;
+            Ok((name, below))
+        })
+        .collect()
+}
+
+/// From when to when a cluster of an archive is covered.
+pub(crate) async fn coverage(flags: &ClusterFlags) -> Result<Value, CommandError> {
+    let server = flags.server().await?;
+    get(&server, "/coverage", "read the coverage of the archive").await
+}
+
+/// All versions of an event that an archive has, the latest first.
+pub(crate) async fn versions(
+    server: &Server,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<Event>, CommandError> {
+    let what = format!("read the versions of {namespace}/{name} in the archive");
+    let mut versions = Vec::new();
+    let mut token = String::new();
+    loop {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", &PAGE.to_string());
+        if !token.is_empty() {
+            query.append_pair("continue", &token);
+        }
+        let query = query.finish();
+        let path = format!("/api/v1/namespaces/{namespace}/events/{name}/versions?{query}");
+        let mut page = get(server, &path, &what).await?;
+        let items = page.get_mut("items").map(Value::take);
+        if let Some(Value::Array(items)) = items {
+            versions.extend(items.into_iter().map(Event::new));
+        }
+        token = page["metadata"]["continue"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        if token.is_empty() {
+            return Ok(versions);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `tidings coverage`: from when to when an archive has a cluster's events, and where some may be
+//! missing.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::Value;
+use tidings_cli::text::{Cell, Layout, Look, Screen};
+
+use super::archived;
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, finish};
+use super::terminal::ColorFlag;
+
+/// Show from when to when an archive has the events of its clusters, and the gaps in which versions
+/// may be missing.
+///
+/// An archive that was stopped or cut off continues where it was, as long as the cluster remembers
+/// what came meanwhile (five minutes by default). If it does not, the last version of every event
+/// that still lives is fetched, and a gap says from when to when versions may be missing, and why.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("Examples:
+  tidings coverage --kubeconfig ./archive/kubeconfig
+  tidings coverage --kubeconfig ./archive/kubeconfig -o json
+
+{EXIT_CODES}"))]
+pub(crate) struct Args {
+    /// Form of the output
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    output: Form,
+    #[command(flatten)]
+    color: ColorFlag,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Form {
+    /// Rows
+    Table,
+    /// One JSON object per cluster and line
+    Json,
+}
+
+/// Shows the coverage.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    finish(show(args).await)
+}
+
+async fn show(args: Args) -> Result<u8, CommandError> {
+    let mut found = Vec::new();
+    for (_, cluster) in archived::clusters(&args.cluster).await? {
+        found.push(archived::coverage(&cluster).await?);
+    }
+    let mut out = io::BufWriter::new(io::stdout());
+    match args.output {
+        Form::Json => {
+            for coverage in &found {
+                writeln!(out, "{coverage}")?;
+            }
+        }
+        Form::Table => {
+            let screen = args.color.screen();
+            print(&found, screen, &mut out)?;
+        }
+    }
+    out.flush()?;
+    Ok(DONE)
+}
+
+fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let clusters = found.iter().flat_map(|coverage| {
+        let followed = coverage["followed"].as_array().into_iter().flatten();
+        followed.map(move |followed| {
+            vec![
+                text(&coverage["cluster"]),
+                or(&followed["namespace"], "<all>"),
+                text(&followed["since"]),
+                text(&followed["completeUntil"]),
+                number(&coverage["events"]),
+                number(&followed["versions"]),
+                bytes(coverage["diskBytes"].as_u64().unwrap_or(0)),
+            ]
+        })
+    });
+    table(
+        &[
+            "CLUSTER",
+            "NAMESPACE",
+            "SINCE",
+            "COMPLETE UNTIL",
+            "EVENTS",
+            "VERSIONS",
+            "DISK",
+        ],
+        clusters.collect(),
+        screen,
+        out,
+    )?;
+    let gaps = found.iter().flat_map(|coverage| {
+        let gaps = coverage["gaps"].as_array().into_iter().flatten();
+        gaps.map(move |gap| {
+            vec![
+                text(&coverage["cluster"]),
+                or(&gap["namespace"], "<all>"),
+                text(&gap["from"]),
+                text(&gap["to"]),
+                text(&gap["cause"]),
+            ]
+        })
+    });
+    let gaps: Vec<_> = gaps.collect();
+    if gaps.is_empty() {
+        return writeln!(out, "\nNo gaps: every version since then is here.");
+    }
+    writeln!(out)?;
+    let headings = ["CLUSTER", "NAMESPACE", "GAP FROM", "TO", "CAUSE"];
+    table(&headings, gaps, screen, out)
+}
+
+fn table(
+    headings: &[&str],
+    rows: Vec<Vec<Cell>>,
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let headings = headings
+        .iter()
+        .map(|name| Cell::new(name).look(Look::Heading));
+    let headings: Vec<_> = headings.collect();
+    let mut layout = Layout::default();
+    layout.grow(&headings);
+    for row in &rows {
+        layout.grow(row);
+    }
+    writeln!(out, "{}", layout.line(&headings, screen))?;
+    for row in &rows {
+        writeln!(out, "{}", layout.line(row, screen))?;
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> Cell {
+    or(value, "<unknown>")
+}
+
+fn or(value: &Value, otherwise: &str) -> Cell {
+    let text = value.as_str().filter(|text| !text.is_empty());
+    Cell::new(text.unwrap_or(otherwise))
+}
+
+fn number(value: &Value) -> Cell {
+    Cell::new(&value.to_string())
+}
+
+/// A number of bytes as people say it.
+fn bytes(bytes: u64) -> Cell {
+    let text = match bytes {
+        0..=9_999 => format!("{bytes} B"),
+        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
+        10_000_000..=9_999_999_999 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{} GB", bytes / 1_000_000_000),
+    };
+    Cell::new(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn coverage_is_printed_with_its_gaps() {
+        let followed = json!([{
+            "namespace": "", "since": "2026-01-01T00:00:00Z",
+            "completeUntil": "2026-03-04T05:06:07Z", "versions": 12_345,
+        }]);
+        let gap = json!({
+            "from": "2026-02-01T00:00:00Z", "to": "2026-02-01T00:10:00Z",
+            "cause": "absent", "namespace": "",
+        });
+        let coverage = |gaps: Value| {
+            json!({
+                "cluster": "prod", "followed": followed, "gaps": gaps,
+                "events": 678, "diskBytes": 12_000_000,
+            })
+        };
+        let printed = |coverage: Value| {
+            let mut out = Vec::new();
+            print(&[coverage], Screen::default(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let with = printed(coverage(json!([gap])));
+        let lines: Vec<_> = with.lines().map(str::trim_end).collect();
+        assert_eq!(
+            lines,
+            [
+                "CLUSTER   NAMESPACE   SINCE                  COMPLETE UNTIL         EVENTS   VERSIONS   DISK",
+                "prod      <all>       2026-01-01T00:00:00Z   2026-03-04T05:06:07Z   678      12345      12 MB",
+                "",
+                "CLUSTER   NAMESPACE   GAP FROM               TO                     CAUSE",
+                "prod      <all>       2026-02-01T00:00:00Z   2026-02-01T00:10:00Z   absent",
+            ]
+        );
+        assert!(printed(coverage(json!([]))).contains("No gaps"));
+    }
+}
