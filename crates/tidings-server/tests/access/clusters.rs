@@ -104,7 +104,10 @@ async fn cluster_with(name: &str, events: &[&str], why: Option<&'static str>) ->
     );
     let source = router(Arc::new(source));
     for name in events {
-        let body = serde_json::to_vec(&event(name)).unwrap();
+        let mut event = event(name);
+        event.involved_object.uid = Some("u-web".into());
+        event.involved_object.api_version = Some("v1".into());
+        let body = serde_json::to_vec(&event).unwrap();
         let request = Request::post(EVENTS)
             .header("authorization", "Bearer t")
             .header("content-type", "application/json");

@@ -104,6 +104,7 @@ impl Cluster {
             .route(PODS, get(pods))
             .route(&format!("{PODS}/web"), any(pod))
             .route(&format!("{PODS}/web/log"), get(pods))
+            .route(&format!("{PODS}/broken"), get(broken))
             .route(&format!("{PODS}/cut"), get(cut))
             .route(
                 &format!("{PODS}/never"),
@@ -242,10 +243,20 @@ async fn pods(State(seen): State<Arc<Seen>>) -> Response {
     Body::from_stream(begin.chain(lines)).into_response()
 }
 
-/// An answer that ends before its end.
-async fn cut() -> Response {
-    let chunks: [Result<&str, std::io::Error>; 2] = [Ok("{"), Err(std::io::Error::other("cut"))];
+/// No answer, and one that ends before its end, once it is told to.
+async fn broken() -> Response {
+    let chunks: [Result<&str, _>; 1] = [Err(std::io::Error::other("broken"))];
     Body::from_stream(stream::iter(chunks)).into_response()
+}
+
+async fn cut(State(seen): State<Arc<Seen>>) -> Response {
+    let mut told = seen.lines.subscribe();
+    let begin = stream::once(async { Ok("{") });
+    let end = stream::once(async move {
+        told.recv().await.unwrap();
+        Err::<&str, _>(std::io::Error::other("cut"))
+    });
+    Body::from_stream(begin.chain(end)).into_response()
 }
 
 fn message(answer: &Value) -> &str {
@@ -529,9 +540,17 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
         assert_eq!(dev.get("/apis").await.code, 200);
     }
     let dev = archive.to_cluster("prod", &token("t-dev")).await;
+    let broken = dev.get(&format!("{PODS}/broken")).await;
+    assert_eq!(broken.code, 502);
+    assert_eq!(
+        message(&broken.body),
+        "cluster \"prod\" did not answer as it should"
+    );
     let uri = format!("{PODS}/cut");
     let request = http::Request::get(uri).body(Vec::new().into()).unwrap();
     let response = dev.client().send(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    cluster.seen.lines.send("cut").unwrap();
     let whole = response.into_body().collect().await;
     assert!(
         whole.is_err(),
