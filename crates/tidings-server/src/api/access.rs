@@ -11,7 +11,7 @@ use super::call::{Call, Foreseen};
 use crate::api::server::ApiServer;
 use crate::auth::attempts::{Attempt, Permission};
 use crate::auth::attributes::Attributes;
-use crate::auth::authenticator::Refusal;
+use crate::auth::authenticator::{KnownBy, Refusal};
 use crate::auth::decision::Decision;
 use crate::auth::impersonation;
 use crate::auth::{ANONYMOUS, Identity, ReviewError, User, forbidden};
@@ -37,7 +37,11 @@ pub(super) async fn authenticate(
     // It has served its purpose, and cannot end in a log from here on.
     parts.headers.remove(header::AUTHORIZATION);
     let user = match found {
-        Ok(user) => {
+        Ok((user, known_by)) => {
+            // Such a token goes on to its cluster, and nowhere else.
+            if server.passes_through() {
+                parts.extensions.insert(known_by);
+            }
             if user.name != ANONYMOUS
                 && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
             {
@@ -62,7 +66,7 @@ pub(super) async fn authenticate(
     }
 }
 
-async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status> {
+async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, KnownBy), Status> {
     let began = clock::monotonic();
     let found = server
         .authenticator
@@ -70,7 +74,7 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<User, Status
         .await;
     let took = clock::monotonic().saturating_duration_since(began);
     let attempt = match &found {
-        Ok(user) => Attempt::Success(&user.name),
+        Ok((user, _)) => Attempt::Success(&user.name),
         Err(Refusal::Unauthorized(_)) => Attempt::Failure,
         Err(Refusal::Unchecked) => Attempt::Error,
     };

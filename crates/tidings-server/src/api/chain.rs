@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::access;
 use super::measured::Measured;
+use super::passed;
 use super::streamed::Outcome;
 use crate::api::limits::{self, Admitted};
 use crate::api::server::ApiServer;
@@ -237,10 +238,23 @@ async fn allowed(
     next: Next,
     (began, gone): (Instant, Gone),
 ) -> Response {
-    if let Some(followed) = &server.followed
-        && info.changes_events()
-    {
-        return Status::read_only(&followed.name).into_response();
+    if let Some(followed) = &server.followed {
+        if info.changes_events() {
+            return Status::read_only(&followed.name).into_response();
+        }
+        if let Some(way) = &followed.pass_through
+            && passed::is_for_cluster(info)
+        {
+            // The cluster itself decides what the caller may do there.
+            let head = passed::head(&followed.name, info, &request);
+            let passed = passed::pass(server, (followed, way), info, head, began);
+            match Box::pin(passed).await {
+                Ok(response) => return response,
+                // What this server says of itself is better than nothing.
+                Err(_) if passed::is_served_here(info) => {}
+                Err(refused) => return refused,
+            }
+        }
     }
     let allowed = access::authorize(server, user, info);
     let end = clock::deadline(began, server.options.request_timeout);

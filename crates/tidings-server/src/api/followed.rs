@@ -25,7 +25,9 @@ pub struct FollowedCluster {
     pub past: Arc<dyn Past>,
     /// Who may read its events, besides those whom the archive's own options let in.
     pub security: ClusterSecurity,
-    /// How other requests to read reach the cluster itself. Default: they do not.
+    /// How reads that are not about events reach the cluster itself. They go with their caller's
+    /// own token, if it is one that [`ClusterSecurity::authentication`] knew, and the cluster decides
+    /// what they may do. Default: they do not reach it.
     pub pass_through: Option<PassThrough>,
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod observed;
 mod openapi;
 pub(crate) mod options;
 mod pages;
+mod passed;
 mod past;
 pub(crate) mod random;
 pub(crate) mod remaining;

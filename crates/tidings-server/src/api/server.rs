@@ -186,6 +186,12 @@ impl ApiServer {
         self.removed.send_replace(true);
     }
 
+    /// Whether requests that are not about events go to the followed cluster.
+    pub(crate) fn passes_through(&self) -> bool {
+        let followed = self.followed.as_ref();
+        followed.is_some_and(|followed| followed.pass_through.is_some())
+    }
+
     /// Which store continue tokens are of; empty where there is one.
     pub(crate) fn store_identity(&self) -> &str {
         let followed = self.followed.as_ref();

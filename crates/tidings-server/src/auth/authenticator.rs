@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use http::{HeaderMap, header, request};
+use http::{HeaderMap, HeaderValue, header, request};
 use jiff::Timestamp;
 
 use super::User;
@@ -41,6 +41,19 @@ impl std::fmt::Debug for Authenticator {
             .field("anonymous", &self.anonymous)
             .finish_non_exhaustive()
     }
+}
+
+/// What a user was known by.
+#[derive(Clone, Debug)]
+pub(crate) enum KnownBy {
+    /// The lack of credentials.
+    Nothing,
+    /// A client certificate.
+    Certificate,
+    /// A token of the server's own.
+    OwnToken,
+    /// A token that a cluster knows: the `Authorization` header that shows it again.
+    ClusterToken(HeaderValue),
 }
 
 /// Why no user was found.
@@ -113,7 +126,7 @@ impl Authenticator {
         wall: Timestamp,
         now: Instant,
         counters: &Arc<AccessCounters>,
-    ) -> Result<User, Refusal> {
+    ) -> Result<(User, KnownBy), Refusal> {
         let authority = self
             .known
             .client_authority
@@ -127,7 +140,7 @@ impl Authenticator {
         let mut why = None;
         if let (Some(authority), Some(certificate)) = (&authority, certificate) {
             match certificate.user(authority, wall) {
-                Ok(user) => return Ok(user),
+                Ok(user) => return Ok((user, KnownBy::Certificate)),
                 Err(refused) => why = Some(refused),
             }
         }
@@ -136,7 +149,7 @@ impl Authenticator {
                 certificate.is_none() && !request.headers.contains_key(header::AUTHORIZATION);
             let open = self.anonymous || PUBLIC_PATHS.contains(&request.uri.path());
             return if nothing_shown && open {
-                Ok(User::anonymous())
+                Ok((User::anonymous(), KnownBy::Nothing))
             } else {
                 Err(Refusal::Unauthorized(why))
             };
@@ -148,7 +161,7 @@ impl Authenticator {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         if let Some(user) = tokens.find(&token_digest(shown)) {
-            return Ok(user.clone());
+            return Ok((user.clone(), KnownBy::OwnToken));
         }
         let Some(cluster) = &self.cluster else {
             return Err(Refusal::Unauthorized(why));
@@ -156,7 +169,13 @@ impl Authenticator {
         let peer: Option<&SocketAddr> = request.extensions.get();
         let peer = peer.map(SocketAddr::ip);
         match cluster.user(shown, peer, now, counters).await {
-            Ok(Some(user)) => Ok(user),
+            Ok(Some(user)) => {
+                // It was a header's value just now.
+                let mut again = HeaderValue::try_from(format!("Bearer {shown}"))
+                    .map_err(|_| Refusal::Unchecked)?;
+                again.set_sensitive(true);
+                Ok((user, KnownBy::ClusterToken(again)))
+            }
             Ok(None) => Err(Refusal::Unauthorized(why)),
             Err(error) => {
                 let error: &ReviewError = &error;
@@ -192,7 +211,7 @@ mod tests {
             .authenticate(&parts, Timestamp::UNIX_EPOCH, clock::monotonic(), &counters)
             .await
         {
-            Ok(user) => user.name.clone(),
+            Ok((user, _)) => user.name.clone(),
             Err(Refusal::Unauthorized(_)) => "Unauthorized".to_owned(),
             Err(refusal) => format!("{refusal:?}"),
         }

@@ -67,6 +67,8 @@ parameters! {
         "Which events, by their fields.";
     FIELD_VALIDATION = "fieldValidation", String, [Create Update Patch],
         "What becomes of unknown fields: Ignore, Warn or Strict.";
+    FOLLOW = "follow", Boolean, [],
+        "Whether a log goes on, of a pod that a followed cluster has.";
     FORCE = "force", Boolean, [Patch],
         "An apply takes the fields that others manage.";
     GRACE_PERIOD_SECONDS = "gracePeriodSeconds", Integer, [Delete DeleteCollection],

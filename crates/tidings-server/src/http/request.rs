@@ -193,6 +193,12 @@ impl RequestInfo {
         }
     }
 
+    /// Whether it is about events, of whatever version, and whatever of them.
+    pub(crate) fn is_about_events(&self) -> bool {
+        let of_events = matches!(self.group.as_str(), "" | "events.k8s.io");
+        self.is_resource_request && of_events && self.resource == "events"
+    }
+
     /// Whether the versions of an event are asked for, which an archive has.
     pub(crate) fn is_versions(&self) -> bool {
         let of_events = matches!(self.group.as_str(), "" | "events.k8s.io");

@@ -540,6 +540,36 @@ impl Status {
         status
     }
 
+    /// A followed cluster does not answer what was passed on to it. A retry may succeed.
+    pub(crate) fn cluster_unavailable(cluster: &str) -> Self {
+        Self::unavailable(format_args!(
+            "cluster {} cannot be reached; its kept events can be read all the same",
+            Quoted(cluster)
+        ))
+    }
+
+    /// A followed cluster answered what is no answer.
+    pub(crate) fn bad_gateway(cluster: &str) -> Self {
+        Self::of(
+            StatusCode::BAD_GATEWAY,
+            "",
+            format_args!("cluster {} did not answer as it should", Quoted(cluster)),
+        )
+    }
+
+    /// A caller whose credentials cannot be shown to a followed cluster.
+    pub(crate) fn not_passed_on(code: StatusCode, cluster: &str, why: &str) -> Self {
+        let reason = match code {
+            StatusCode::UNAUTHORIZED => "Unauthorized",
+            _ => "Forbidden",
+        };
+        let message = format!(
+            "only events are kept here, and other requests go on to cluster {} with the caller's own token: {why}",
+            Quoted(cluster)
+        );
+        Self::of(code, reason, message).details(Details::default())
+    }
+
     fn fault(fault: &Fault) -> Self {
         match fault {
             Fault::Closed => Self::unavailable("the server is shutting down"),

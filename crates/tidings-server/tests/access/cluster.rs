@@ -101,7 +101,7 @@ impl Cluster {
 }
 
 /// The way there, as a program would build it.
-struct Way(kube::Client);
+pub(crate) struct Way(pub(crate) kube::Client);
 
 impl std::fmt::Debug for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

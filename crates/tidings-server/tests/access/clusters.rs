@@ -29,8 +29,8 @@ use tower::ServiceExt;
 
 use crate::support::{Caller, Credentials, PERMISSIONS, TOKENS, token, write};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const EVENTS: &str = "/api/v1/namespaces/shop/events";
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
 /// What is known of a cluster beyond its store.
 struct Known {
@@ -86,7 +86,7 @@ impl Past for Known {
 }
 
 /// A followed cluster that has these events.
-async fn cluster(name: &str, events: &[&str]) -> FollowedCluster {
+pub(crate) async fn cluster(name: &str, events: &[&str]) -> FollowedCluster {
     cluster_with(name, events, None).await
 }
 
@@ -104,7 +104,10 @@ async fn cluster_with(name: &str, events: &[&str], why: Option<&'static str>) ->
     );
     let source = router(Arc::new(source));
     for name in events {
-        let body = serde_json::to_vec(&event(name)).unwrap();
+        let mut event = event(name);
+        event.involved_object.uid = Some("u-web".into());
+        event.involved_object.api_version = Some("v1".into());
+        let body = serde_json::to_vec(&event).unwrap();
         let request = Request::post(EVENTS)
             .header("authorization", "Bearer t")
             .header("content-type", "application/json");
@@ -120,17 +123,17 @@ async fn cluster_with(name: &str, events: &[&str], why: Option<&'static str>) ->
     FollowedCluster::new(name, store, past)
 }
 
-struct Archive {
-    running: RunningClusters,
-    folder: TempDir,
+pub(crate) struct Archive {
+    pub(crate) running: RunningClusters,
+    pub(crate) folder: TempDir,
 }
 
 impl Archive {
-    async fn start(clusters: Vec<FollowedCluster>) -> Self {
+    pub(crate) async fn start(clusters: Vec<FollowedCluster>) -> Self {
         Self::start_with(clusters, |_| {}).await.unwrap()
     }
 
-    async fn start_with(
+    pub(crate) async fn start_with(
         clusters: Vec<FollowedCluster>,
         change: impl FnOnce(&mut StartOptions),
     ) -> Result<Self, StartError> {
@@ -146,13 +149,13 @@ impl Archive {
     }
 
     /// Whose paths are those below a cluster.
-    async fn to_cluster(&self, name: &str, credentials: &Credentials) -> Caller {
+    pub(crate) async fn to_cluster(&self, name: &str, credentials: &Credentials) -> Caller {
         let config = context(self.running.kubeconfig(), Some(name)).await;
         Caller::new(config, credentials)
     }
 
     /// Whose paths are the server's.
-    async fn to_root(&self, credentials: &Credentials) -> Caller {
+    pub(crate) async fn to_root(&self, credentials: &Credentials) -> Caller {
         let mut config = context(self.running.kubeconfig(), None).await;
         let root = format!("https://{}", self.running.address());
         config.cluster_url = root.parse().unwrap();
@@ -172,7 +175,7 @@ async fn context(kubeconfig: &Path, name: Option<&str>) -> Config {
         .unwrap()
 }
 
-fn names(list: &Value) -> Vec<&str> {
+pub(crate) fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().unwrap().iter();
     items
         .map(|item| item["metadata"]["name"].as_str().unwrap())

@@ -7,6 +7,7 @@ mod cluster;
 mod clusters;
 mod connections;
 mod matrix;
+mod passing;
 mod queueing;
 mod start;
 mod support;

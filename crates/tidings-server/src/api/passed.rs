@@ -1,0 +1,236 @@
+//! Requests that are not about events, on their way to the followed cluster and back.
+//!
+//! A request goes with its caller's own token, and only if it was the cluster that knew the token:
+//! tokens of the archive's own are not shown to anybody, and a client certificate cannot be. What
+//! else of its head goes along is listed here, and what comes back is sent as it comes.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+
+use axum::body::{Body, BodyDataStream};
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use super::followed::Followed;
+use super::limits::too_many_requests;
+use crate::api::server::ApiServer;
+use crate::auth::authenticator::KnownBy;
+use crate::clock;
+use crate::flow::paced::Lasting;
+use crate::flow::pass_through::{PassThrough, Passed, Unpassed};
+use crate::http::params;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+
+/// What of a request's head goes along, beside its address and the token.
+const REQUEST_HEADERS: [HeaderName; 10] = [
+    header::ACCEPT,
+    header::ACCEPT_ENCODING,
+    header::IF_MODIFIED_SINCE,
+    header::IF_NONE_MATCH,
+    header::USER_AGENT,
+    HeaderName::from_static("audit-id"),
+    HeaderName::from_static("kubectl-command"),
+    HeaderName::from_static("kubectl-session"),
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+];
+/// What of an answer's head comes back, beside its code.
+const RESPONSE_HEADERS: [HeaderName; 10] = [
+    header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::DATE,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::RETRY_AFTER,
+    header::VARY,
+    header::WARNING,
+];
+/// What a read of these does is not known to be only a read.
+const TUNNELS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
+
+/// Whether a request goes on to the cluster: a read of whatever is not events. Health, version and
+/// the like are this server's.
+pub(super) fn is_for_cluster(info: &RequestInfo) -> bool {
+    let first = info.uri.path().split('/').nth(1).unwrap_or_default();
+    matches!(info.method, Method::GET | Method::HEAD)
+        && matches!(first, "api" | "apis" | "openapi")
+        && !info.is_about_events()
+}
+
+/// Whether this server has an answer, too: what it says of itself, and namespaces.
+pub(super) fn is_served_here(info: &RequestInfo) -> bool {
+    let is_of_namespaces = info.labels.resource == "namespaces";
+    info.method == Method::GET && (!info.is_resource_request || is_of_namespaces)
+}
+
+/// Passes a request on, with what goes along of its [`head`], and returns the cluster's answer
+/// while it comes.
+///
+/// # Errors
+/// The answer where there is none of the cluster's, or one that is to be tried again.
+pub(super) async fn pass(
+    server: &ApiServer,
+    (followed, way): (&Followed, &PassThrough),
+    info: &RequestInfo,
+    head: Result<HeaderMap, Status>,
+    began: Instant,
+) -> Result<Response, Response> {
+    let head = head.map_err(IntoResponse::into_response)?;
+    let is_long = is_long(info);
+    let place = if is_long {
+        way.long_place()
+    } else {
+        way.place()
+    };
+    let Some(place) = place else {
+        server.metrics.terminated(info.labels, 429);
+        return Err(too_many_requests());
+    };
+    let options = &server.options;
+    let until = clock::deadline(began, options.request_timeout);
+    let target = info.uri.path_and_query().map_or("/", |it| it.as_str());
+    let sent = way.send(info.method.clone(), target, head);
+    let answer = match timeout_at(until, sent).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            tracing::warn!(cluster = followed.name, %error, "a request was not passed on");
+            let status = match error {
+                Unpassed::Address => Status::no_such_path(),
+                Unpassed::Unreachable(_) => Status::cluster_unavailable(&followed.name),
+                Unpassed::Broken(_) => Status::bad_gateway(&followed.name),
+            };
+            return Err(status.into_response());
+        }
+        Err(_) => return Err(Status::timeout().into_response()),
+    };
+    let is_unanswered = answer.status().is_server_error() && is_served_here(info);
+    let longest = options.min_request_timeout.saturating_mul(2);
+    let (over, lasting): (Over, _) = if is_long {
+        let end = clock::deadline(clock::timer(), longest);
+        let stopped = server.stopped();
+        let over = async move {
+            tokio::select! {
+                () = tokio::time::sleep_until(end) => {}
+                () = stopped => {}
+            }
+            None
+        };
+        (Box::pin(over), Some(Lasting(longest)))
+    } else {
+        let over = async move {
+            tokio::time::sleep_until(until).await;
+            Some(io::ErrorKind::TimedOut.into())
+        };
+        (Box::pin(over), None)
+    };
+    let mut response = respond(answer, over, place);
+    if let Some(lasting) = lasting {
+        response.extensions_mut().insert(lasting);
+    }
+    if is_unanswered {
+        return Err(response);
+    }
+    Ok(response)
+}
+
+/// What goes along with a request.
+///
+/// # Errors
+/// Why it does not go.
+pub(super) fn head(
+    cluster: &str,
+    info: &RequestInfo,
+    request: &Request,
+) -> Result<HeaderMap, Status> {
+    let refuse = |code, why| Err(Status::not_passed_on(code, cluster, why));
+    let (unauthorized, forbidden) = (StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN);
+    // Whatever else could be read in another way than it is here.
+    let is_clear = |step: &str| !matches!(step, "." | "..");
+    let path = info.uri.path().trim_end_matches('/');
+    let mut steps = path.split('/').skip(1);
+    if info.is_ambiguous || steps.any(|step| step.is_empty() || !is_clear(step)) {
+        return Err(Status::no_such_path());
+    }
+    if TUNNELS.contains(&info.subresource.as_str()) {
+        return refuse(forbidden, "this is more than a read, and does not");
+    }
+    let given = request.headers();
+    let mut names = given.keys();
+    if names.any(|name| name.as_str().starts_with("impersonate-")) {
+        return refuse(forbidden, "nobody acts as another user there");
+    }
+    let token = match request.extensions().get() {
+        Some(KnownBy::ClusterToken(token)) => token.clone(),
+        Some(KnownBy::Certificate) => {
+            return refuse(forbidden, "a client certificate cannot be shown to it");
+        }
+        Some(KnownBy::OwnToken) => {
+            return refuse(forbidden, "this token is the archive's own");
+        }
+        Some(KnownBy::Nothing) | None => return refuse(unauthorized, "there is none"),
+    };
+    let mut head = chosen(given, &REQUEST_HEADERS);
+    head.insert(header::AUTHORIZATION, token);
+    Ok(head)
+}
+
+fn chosen(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
+    let mut chosen = HeaderMap::new();
+    for name in names {
+        for value in headers.get_all(name) {
+            chosen.append(name.clone(), HeaderValue::clone(value));
+        }
+    }
+    chosen
+}
+
+/// Whether the answer lasts as long as there is something to tell: a watch, or a log that is
+/// followed.
+fn is_long(info: &RequestInfo) -> bool {
+    let is_followed = info.subresource == "log" && info.query.flag(params::FOLLOW);
+    info.verb == "watch" || is_followed
+}
+
+/// Resolves when an answer has had its time: with an error if it is not whole then.
+type Over = Pin<Box<dyn Future<Output = Option<io::Error>> + Send>>;
+
+/// An answer on its way. If the client goes away, it is dropped, and with it the request.
+struct Coming {
+    body: BodyDataStream,
+    over: Over,
+    _place: OwnedSemaphorePermit,
+}
+
+fn respond(answer: Passed, over: Over, place: OwnedSemaphorePermit) -> Response {
+    let (head, body) = answer.into_parts();
+    let coming = Coming {
+        body: Body::new(body).into_data_stream(),
+        over,
+        _place: place,
+    };
+    let chunks = stream::unfold(Some(coming), |coming| async move {
+        let mut coming = coming?;
+        let failed = |error: axum::Error| Some((Err(error), None));
+        tokio::select! {
+            biased;
+            chunk = coming.body.next() => match chunk? {
+                Ok(chunk) => Some((Ok::<Bytes, _>(chunk), Some(coming))),
+                Err(error) => failed(error),
+            },
+            error = &mut coming.over => failed(axum::Error::new(error?)),
+        }
+    });
+    let mut response = Response::new(Body::from_stream(chunks));
+    *response.status_mut() = head.status;
+    *response.headers_mut() = chosen(&head.headers, &RESPONSE_HEADERS);
+    response
+}
